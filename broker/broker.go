@@ -12,12 +12,12 @@ import "context"
 // Package brokertest checks every rule of this contract.
 type Broker interface {
 	// Connect adds a node to the cluster. The router calls it once, in router.New.
-	Connect(Handler) Session
+	Connect(Handler) Node
 }
 
 // A Session is one node's connection to the cluster. Its methods are safe for concurrent use.
 // Except for Close they do not block, and leave calls of the Handler to other goroutines.
-type Session interface { //nolint:interfacebloat // all that a node does in the cluster
+type Node interface { //nolint:interfacebloat // all that a node does in the cluster
 	// Name returns the name of this node: what other nodes receive as the publisher of its packets.
 	Name() string
 

@@ -11,10 +11,10 @@ import (
 // ConnectHistory instead of Connect.
 type HistoryBroker interface {
 	Broker
-	ConnectHistory(Handler, HistoryHandler) HistorySession
+	ConnectHistory(Handler, HistoryHandler) HistoryNode
 }
 
-// A HistorySession is a [Session] of a broker that keeps the publications of topics. It assigns
+// A HistoryNode is a [Session] of a broker that keeps the publications of topics. It assigns
 // every publication a position, stores it, and publishes it to all nodes that follow the topic, in
 // one step.
 //
@@ -40,8 +40,8 @@ type HistoryBroker interface {
 // done or soon after. If it is done before the call, they do nothing and return its error. After
 // Close they do nothing and return an UNAVAILABLE error. Methods are safe for concurrent use.
 // Package brokertest checks every rule.
-type HistorySession interface { //nolint:interfacebloat // all that a node does with histories
-	Session
+type HistoryNode interface { //nolint:interfacebloat // all that a node does with histories
+	Node
 	ValueStore
 
 	// Append stores and publishes p. The calls of a caller that waits for each are stored in order;
@@ -151,7 +151,7 @@ type Append struct {
 	// the position of the first one. Only the key counts, whatever the packet is. "" is no key.
 	IdempotencyKey string
 
-	// StateKey makes the publication the current state of the key, which [HistorySession.ReadState]
+	// StateKey makes the publication the current state of the key, which [HistoryNode.ReadState]
 	// returns. If Removed is set, the key has no state any more; the removal is a publication too.
 	// "" is no key.
 	StateKey string

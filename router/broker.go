@@ -55,25 +55,25 @@ func (r *Router) connectBroker() {
 	histories := broker.HistoryHandler{Published: r.topics.published, Following: r.topics.following}
 	switch b := r.opts.Broker.(type) {
 	case nil:
-		r.session = noopSession{}
+		r.node = noopSession{}
 		r.initAsks()
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
 		r.reader = history.NewReader(r.histories)
 		return
 	case broker.HistoryBroker:
 		session := b.ConnectHistory(handler, histories)
-		mustBeSession("ConnectHistory", "HistorySession", session == nil)
-		r.session = recoveringSession{r, session}
+		mustBeSession("ConnectHistory", "HistoryNode", session == nil)
+		r.node = recoveringSession{r, session}
 		r.histories = recoveringHistories{recoveringSession{r, session}, session}
 		r.reader = history.NewReader(r.histories)
 	default:
 		session := b.Connect(handler)
 		mustBeSession("Connect", "Session", session == nil)
-		r.session = recoveringSession{r, session}
+		r.node = recoveringSession{r, session}
 	}
 	r.initAsks()
-	r.session.Subscribe(usersTopic)
-	r.session.Subscribe(r.nodeTopic)
+	r.node.Subscribe(usersTopic)
+	r.node.Subscribe(r.nodeTopic)
 }
 
 func mustBeSession(method, want string, isNil bool) {
@@ -95,7 +95,7 @@ func (localHistories) Close(context.Context) error { return nil }
 type recoveringHistories struct {
 	recoveringSession
 
-	session broker.HistorySession
+	session broker.HistoryNode
 }
 
 // Append calls the broker.
@@ -172,7 +172,7 @@ func (r *Router) nodeLeft(node string) {
 // locks, so that subscriptions and presence reach the broker in order.
 type recoveringSession struct {
 	router  *Router
-	session broker.Session
+	session broker.Node
 }
 
 // Name calls the broker, when the program starts.

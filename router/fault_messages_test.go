@@ -149,7 +149,7 @@ func (b *faultyBroker) trigger(at string) {
 	}
 }
 
-func (b *faultyBroker) Connect(node broker.Handler) broker.Session {
+func (b *faultyBroker) Connect(node broker.Handler) broker.Node {
 	b.harness.node = node
 	b.trigger("Connect")
 	if b.at == "nil" {

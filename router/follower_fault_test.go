@@ -32,7 +32,7 @@ type lossyBroker struct {
 }
 
 // ConnectHistory adds a node.
-func (b *lossyBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *lossyBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	published := histories.Published
 	histories.Published = func(topic string, p broker.Publication) {
 		if !b.drop.Load() {
@@ -43,7 +43,7 @@ func (b *lossyBroker) ConnectHistory(handler broker.Handler, histories broker.Hi
 }
 
 type lossySession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	broker *lossyBroker
 }
@@ -56,7 +56,7 @@ func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, e
 	if s.broker.away.Load() {
 		return broker.Page{}, errors.New("the store is away")
 	}
-	return s.HistorySession.Read(ctx, q)
+	return s.HistoryNode.Read(ctx, q)
 }
 
 // ReadAll does the same.
@@ -67,7 +67,7 @@ func (s *lossySession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.Ba
 	if s.broker.away.Load() {
 		return nil, errors.New("the store is away")
 	}
-	return s.HistorySession.ReadAll(ctx, b)
+	return s.HistoryNode.ReadAll(ctx, b)
 }
 
 // ReadState fails while the store is away, and waits while it is slow.
@@ -78,7 +78,7 @@ func (s *lossySession) ReadState(ctx context.Context, q broker.StateQuery) (brok
 	if s.broker.away.Load() {
 		return broker.StatePart{}, errors.New("the store is away")
 	}
-	state, err := s.HistorySession.ReadState(ctx, q)
+	state, err := s.HistoryNode.ReadState(ctx, q)
 	if s.broker.ahead.Add(-1) >= 0 {
 		state.Position.Offset += 100
 	}

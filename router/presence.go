@@ -137,7 +137,7 @@ func (ts *topics) joinLocked(t *topic, c *Conn, info string) {
 	if p := t.needPresenceLocked(); !p.tracked {
 		p.tracked, p.members = true, map[string]*member{}
 		p.local, p.remote = map[*Conn]*member{}, map[remoteMember]*member{}
-		ts.router.session.Track(t.name)
+		ts.router.node.Track(t.name)
 	}
 	ts.addLocalMemberLocked(t, c, info)
 }
@@ -279,7 +279,7 @@ func (ts *topics) untrackLocked(t *topic) {
 	if p == nil || !p.tracked {
 		return
 	}
-	ts.router.session.Untrack(t.name)
+	ts.router.node.Untrack(t.name)
 	for key, m := range p.remote {
 		ts.removeMember(t, m, key.node, 0)
 	}

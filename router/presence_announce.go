@@ -69,7 +69,7 @@ const notAnnounced = -1
 
 // announceLocked announces a member of this node. It must be called with t.mu held.
 func (ts *topics) announceLocked(t *topic, m *member, staysMs int32) {
-	session, before := ts.router.session, m.staysMs
+	session, before := ts.router.node, m.staysMs
 	m.staysMs = staysMs
 	session.Join(t.name, announcedID(m.ConnID, staysMs), encodeMember(m.Member, false))
 	if before != notAnnounced && before != staysMs {
@@ -80,7 +80,7 @@ func (ts *topics) announceLocked(t *topic, m *member, staysMs int32) {
 // withdrawLocked ends the announcement of a member. Unless it is final, other nodes wait for
 // another node that announces the member. It must be called with t.mu held.
 func (ts *topics) withdrawLocked(t *topic, m *member, final bool) {
-	session, id := ts.router.session, announcedID(m.ConnID, m.staysMs)
+	session, id := ts.router.node, announcedID(m.ConnID, m.staysMs)
 	if final && m.staysMs > 0 {
 		session.Join(t.name, id, encodeMember(m.Member, true))
 	}

@@ -214,7 +214,7 @@ type recordingBroker struct {
 	topics    recorder[string]
 }
 
-func (b *recordingBroker) Connect(node broker.Handler) broker.Session {
+func (b *recordingBroker) Connect(node broker.Handler) broker.Node {
 	b.Handler = node
 	return b
 }
@@ -319,7 +319,7 @@ type yieldingBroker struct {
 	left atomic.Int64
 }
 
-func (b *yieldingBroker) Connect(node broker.Handler) broker.Session {
+func (b *yieldingBroker) Connect(node broker.Handler) broker.Node {
 	b.recordingBroker.Connect(node)
 	return b
 }

@@ -20,21 +20,21 @@ import (
 type storeBroker struct {
 	*memory.Broker
 
-	store func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error)
+	store func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error)
 }
 
-func (b *storeBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *storeBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	return storeSession{b.Broker.ConnectHistory(handler, histories), b}
 }
 
 type storeSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	broker *storeBroker
 }
 
 func (s storeSession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
-	return s.broker.store(ctx, a, s.HistorySession)
+	return s.broker.store(ctx, a, s.HistoryNode)
 }
 
 // TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage publishes on a topic with a History while its store fails.
@@ -42,19 +42,19 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 	unavailable := errors.Errorf(errors.Unavailable, "the store is away")
 	unknown := errors.Errorf(broker.OutcomeUnknown, "the connection broke")
 	for name, test := range map[string]struct {
-		store    func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error)
+		store    func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error)
 		code     errors.Code
 		waits    time.Duration
 		received int
 	}{
 		"not stored": {
-			store: func(context.Context, broker.Append, broker.HistorySession) (broker.Appended, error) {
+			store: func(context.Context, broker.Append, broker.HistoryNode) (broker.Appended, error) {
 				return broker.Appended{}, unavailable
 			},
 			code: errors.Unavailable,
 		},
 		"stored, without an answer": {
-			store: func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error) {
+			store: func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error) {
 				_, err := session.Append(ctx, a)
 				return broker.Appended{}, errors.Join(err, unknown)
 			},
@@ -62,7 +62,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 			received: 1,
 		},
 		"slow": {
-			store: func(ctx context.Context, _ broker.Append, _ broker.HistorySession) (broker.Appended, error) {
+			store: func(ctx context.Context, _ broker.Append, _ broker.HistoryNode) (broker.Appended, error) {
 				<-ctx.Done()
 				return broker.Appended{}, unknown
 			},
@@ -93,7 +93,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 func TestPublishStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requested []broker.Durability
-		b := &storeBroker{memory.NewBroker(), func(ctx context.Context, a broker.Append, session broker.HistorySession) (broker.Appended, error) {
+		b := &storeBroker{memory.NewBroker(), func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error) {
 			requested = append(requested, a.Durability)
 			stored, err := session.Append(ctx, a)
 			if err == nil && len(requested) == 1 {
@@ -124,7 +124,7 @@ func TestPublishStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 // A refusingBroker passes nothing on.
 type refusingBroker struct{ recordingBroker }
 
-func (b *refusingBroker) Connect(broker.Handler) broker.Session { return b }
+func (b *refusingBroker) Connect(broker.Handler) broker.Node { return b }
 
 func (*refusingBroker) Publish(string, []byte) error {
 	return errors.Errorf(errors.ResourceExhausted, "too many messages wait")

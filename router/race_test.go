@@ -199,7 +199,7 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 // Handler.
 type discardBroker struct{ broker.Handler }
 
-func (b *discardBroker) Connect(n broker.Handler) broker.Session { b.Handler = n; return b }
+func (b *discardBroker) Connect(n broker.Handler) broker.Node { b.Handler = n; return b }
 func (*discardBroker) Name() string                              { return "one" }
 func (*discardBroker) Nodes() (others []string, all bool)        { return nil, true }
 func (*discardBroker) Subscribe(string)                          {}

@@ -19,18 +19,18 @@ import (
 // A netNode is a router on a network with faults.
 type netNode struct {
 	*router.Router
-	*cluster.Session
+	*cluster.Node
 	network *enginetest.Network
 }
 
 // A netBroker keeps the session of its node.
 type netBroker struct {
 	*cluster.Broker
-	session *cluster.Session
+	session *cluster.Node
 }
 
-func (b *netBroker) Connect(h broker.Handler) broker.Session {
-	b.session = b.Broker.Connect(h).(*cluster.Session)
+func (b *netBroker) Connect(h broker.Handler) broker.Node {
+	b.session = b.Broker.Connect(h).(*cluster.Node)
 	return b.session
 }
 
@@ -55,7 +55,7 @@ func newNetNode(t *testing.T, network *enginetest.Network, opts router.Options) 
 }
 
 // Close ends the session, of which the router has another method.
-func (n *netNode) Close(ctx context.Context) error { return n.Session.Close(ctx) }
+func (n *netNode) Close(ctx context.Context) error { return n.Node.Close(ctx) }
 
 // update changes the faults of the node.
 func (n *netNode) update(change func(*enginetest.Faults)) { n.network.Update(n.Name(), change) }

@@ -43,12 +43,12 @@ type cutBroker struct {
 	before   atomic.Pointer[func()] // called before a change
 }
 
-func (b *cutBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *cutBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	return &cutSession{b.Broker.ConnectHistory(handler, histories), b}
 }
 
 type cutSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	broker *cutBroker
 }
@@ -57,41 +57,41 @@ func (s *cutSession) Publish(topic string, packet []byte) error {
 	if s.broker.silent.Load() {
 		return nil
 	}
-	return s.HistorySession.Publish(topic, packet)
+	return s.HistoryNode.Publish(topic, packet)
 }
 
 func (s *cutSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	if s.broker.unread.Load() {
 		return broker.Page{}, errors.New("the store is away")
 	}
-	return s.HistorySession.Read(ctx, q)
+	return s.HistoryNode.Read(ctx, q)
 }
 
 func (s *cutSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	if s.broker.unread.Load() {
 		return nil, errors.New("the store is away")
 	}
-	return s.HistorySession.ReadAll(ctx, b)
+	return s.HistoryNode.ReadAll(ctx, b)
 }
 
 func (s *cutSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if err := s.fail(ctx); err != nil {
 		return broker.Value{}, err
 	}
-	return s.HistorySession.LoadValue(ctx, key)
+	return s.HistoryNode.LoadValue(ctx, key)
 }
 
 func (s *cutSession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
 	s.broker.written.Add(int64(len(data)))
 	return s.change(ctx, lifetime, func(lifetime time.Duration) (uint64, error) {
-		return s.HistorySession.StoreValue(ctx, key, data, version, lifetime)
+		return s.HistoryNode.StoreValue(ctx, key, data, version, lifetime)
 	})
 }
 
 func (s *cutSession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
 	s.broker.written.Add(int64(len(p.Data)))
 	return s.change(ctx, lifetime, func(lifetime time.Duration) (uint64, error) {
-		return s.HistorySession.PatchValue(ctx, key, p, version, lifetime)
+		return s.HistoryNode.PatchValue(ctx, key, p, version, lifetime)
 	})
 }
 

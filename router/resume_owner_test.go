@@ -42,12 +42,12 @@ type claimEntry struct {
 	answered   time.Time // zero if the connection has not been told
 }
 
-func (b *lateStore) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *lateStore) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	return &lateSession{b.Broker.ConnectHistory(handler, histories), b}
 }
 
 type lateSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	store *lateStore
 }
@@ -73,14 +73,14 @@ func (s *lateSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.Bat
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}
-	return s.HistorySession.ReadAll(ctx, b)
+	return s.HistoryNode.ReadAll(ctx, b)
 }
 
 func (s *lateSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if err := s.wait(ctx); err != nil {
 		return broker.Value{}, err
 	}
-	value, err := s.HistorySession.LoadValue(ctx, key)
+	value, err := s.HistoryNode.LoadValue(ctx, key)
 	if waiting := s.wait(ctx); waiting != nil {
 		return broker.Value{}, waiting
 	}
@@ -88,11 +88,11 @@ func (s *lateSession) LoadValue(ctx context.Context, key string) (broker.Value, 
 }
 
 func (s *lateSession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
-	return s.change(ctx, key, func() (uint64, error) { return s.HistorySession.StoreValue(ctx, key, data, version, lifetime) })
+	return s.change(ctx, key, func() (uint64, error) { return s.HistoryNode.StoreValue(ctx, key, data, version, lifetime) })
 }
 
 func (s *lateSession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
-	return s.change(ctx, key, func() (uint64, error) { return s.HistorySession.PatchValue(ctx, key, p, version, lifetime) })
+	return s.change(ctx, key, func() (uint64, error) { return s.HistoryNode.PatchValue(ctx, key, p, version, lifetime) })
 }
 
 // change logs what is stored.
@@ -119,7 +119,7 @@ func (s *lateSession) commit(ctx context.Context, key string, store func() (uint
 	if err != nil {
 		return nil, 0, err
 	}
-	value, err := s.HistorySession.LoadValue(ctx, key)
+	value, err := s.HistoryNode.LoadValue(ctx, key)
 	if err != nil || value.Version == 0 {
 		return nil, version, err // it has been deleted
 	}

@@ -26,14 +26,14 @@ import (
 type viewBroker struct {
 	*memory.Broker
 
-	session broker.HistorySession
+	session broker.HistoryNode
 
 	mu   sync.Mutex
 	late string   // the node whose changes are late
 	wait []func() // these changes
 }
 
-func (b *viewBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *viewBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	changed := handler.PresenceChanged
 	handler.PresenceChanged = func(topic string, m broker.Member, joined bool) {
 		b.mu.Lock()

@@ -26,22 +26,22 @@ type meteredBroker struct {
 }
 
 type meteredSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 	m *meteredBroker
 }
 
-func (m *meteredBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistorySession {
+func (m *meteredBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
 	return meteredSession{m.HistoryBroker.ConnectHistory(h, hh), m}
 }
 
 func (s meteredSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	page, err := s.HistorySession.Read(ctx, q)
+	page, err := s.HistoryNode.Read(ctx, q)
 	s.m.count(func() { s.m.reads++ }, page)
 	return page, err
 }
 
 func (s meteredSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	pages, err := s.HistorySession.ReadAll(ctx, b)
+	pages, err := s.HistoryNode.ReadAll(ctx, b)
 	s.m.count(func() { s.m.batches++ })
 	for _, page := range pages {
 		s.m.count(func() {}, page.Page)

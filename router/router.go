@@ -40,11 +40,11 @@ type Router struct {
 
 	conns     registry
 	topics    topics
-	session   broker.Session // publishes to other nodes
+	node   broker.Node // publishes to other nodes
 	asks      ask.Node       // of this node to others, and of others to this one
 	nodeTopic string         // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories      broker.HistorySession
+	histories      broker.HistoryNode
 	reader         *history.Reader    // of histories
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
 	access         *accessLog         // nil without Options.UserHistory

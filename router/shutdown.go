@@ -44,7 +44,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	r.access.close()
 	defer r.flushLog()
 	defer r.asks.Close()
-	if closing := r.session.Close(ctx); closing != nil {
+	if closing := r.node.Close(ctx); closing != nil {
 		return errors.Join(err, closing)
 	}
 	return err

@@ -26,18 +26,18 @@ type countingBroker struct {
 	bytes, parts, longest atomic.Int64
 }
 
-func (b *countingBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *countingBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	return countingSession{b.Broker.ConnectHistory(handler, histories), b}
 }
 
 type countingSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	broker *countingBroker
 }
 
 func (s countingSession) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-	part, err := s.HistorySession.ReadState(ctx, q)
+	part, err := s.HistoryNode.ReadState(ctx, q)
 	bytes := int64(0)
 	for _, p := range part.Publications {
 		bytes += int64(len(p.Packet) + len(p.StateKey))

@@ -100,7 +100,7 @@ func (ts *topics) addLocked(name string, p *topicPattern, c *Conn, silent bool) 
 	}
 	s.topics[name] = t
 	if !isUserLog(name) { // on which everything is stored
-		ts.router.session.Subscribe(name)
+		ts.router.node.Subscribe(name)
 	}
 	ts.startSequencer(t)
 	return t
@@ -125,7 +125,7 @@ func (ts *topics) remove(t *topic, c *Conn) {
 	}
 	defer ts.drop(t, c) // even if the broker calls runtime.Goexit
 	if !isUserLog(t.name) {
-		ts.router.session.Unsubscribe(t.name)
+		ts.router.node.Unsubscribe(t.name)
 	}
 }
 
@@ -201,7 +201,7 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
-		return joinErrors(err, ts.router.session.Publish(name, ts.router.messagePacket(&p)))
+		return joinErrors(err, ts.router.node.Publish(name, ts.router.messagePacket(&p)))
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func (b *islandBroker) setCut(cut bool) {
 }
 
 // ConnectHistory adds the node.
-func (b *islandBroker) ConnectHistory(h broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b *islandBroker) ConnectHistory(h broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	receive, published, following := h.Receive, histories.Published, histories.Following
 	h.Receive = func(topic, node string, packet []byte) {
 		if !b.isCut() {
@@ -91,7 +91,7 @@ func (b *islandBroker) ConnectHistory(h broker.Handler, histories broker.History
 }
 
 type islandSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	broker *islandBroker
 }
@@ -102,35 +102,35 @@ func (s *islandSession) Publish(topic string, packet []byte) error {
 	if s.broker.isCut() {
 		return nil
 	}
-	return s.HistorySession.Publish(topic, packet)
+	return s.HistoryNode.Publish(topic, packet)
 }
 
 func (s *islandSession) Follow(topic string) {
 	s.broker.mu.Lock()
 	s.broker.followed[topic] = true
 	s.broker.mu.Unlock()
-	s.HistorySession.Follow(topic)
+	s.HistoryNode.Follow(topic)
 }
 
 func (s *islandSession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
 	if s.broker.isCut() {
 		return broker.Appended{}, errIsland
 	}
-	return s.HistorySession.Append(ctx, a)
+	return s.HistoryNode.Append(ctx, a)
 }
 
 func (s *islandSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	if s.broker.isCut() {
 		return nil, errIsland
 	}
-	return s.HistorySession.ReadAll(ctx, b)
+	return s.HistoryNode.ReadAll(ctx, b)
 }
 
 func (s *islandSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if s.broker.isCut() {
 		return broker.Value{}, errIsland
 	}
-	return s.HistorySession.LoadValue(ctx, key)
+	return s.HistoryNode.LoadValue(ctx, key)
 }
 
 // sendTexts sends messages to a user of the tenant "t", and waits until they have arrived.

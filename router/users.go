@@ -100,7 +100,7 @@ func (r *Router) publishToNodes(packet func() []byte) error {
 	if r.opts.Broker == nil {
 		return nil
 	}
-	return r.session.Publish(usersTopic, packet())
+	return r.node.Publish(usersTopic, packet())
 }
 
 // userPacket returns the beginning of a packet about a user.

@@ -17,7 +17,7 @@ import (
 // a bound. It is safe for concurrent use.
 type Broker struct {
 	mu        sync.Mutex
-	sessions  map[*session]struct{} // those that are not closed
+	sessions  map[*node]struct{} // those that are not closed
 	connected int                   // sessions, also closed ones
 	histories history.Hub
 }
@@ -38,17 +38,17 @@ func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
 	if maxHistoryBytes < 1 {
 		panic(fmt.Sprintf("memory: maxHistoryBytes is %d; it must be at least 1", maxHistoryBytes))
 	}
-	return &Broker{sessions: map[*session]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
+	return &Broker{sessions: map[*node]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
 }
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Session { return b.connect(handler) }
+func (b *Broker) Connect(handler broker.Handler) broker.Node { return b.connect(handler) }
 
-func (b *Broker) connect(handler broker.Handler) *session {
+func (b *Broker) connect(handler broker.Handler) *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++
-	s := &session{
+	s := &node{
 		broker:  b,
 		handler: handler.Complete(),
 		name:    strconv.Itoa(b.connected),
@@ -63,7 +63,7 @@ func (b *Broker) connect(handler broker.Handler) *session {
 // A session is a node. Its handler is called by its queue, so that a publisher waits for no
 // other node. Calls are queued with the broker's lock held, which makes their order that of the
 // publications; the handler is called without the lock.
-type session struct {
+type node struct {
 	broker  *Broker
 	handler broker.Handler
 	name    string
@@ -76,7 +76,7 @@ type session struct {
 }
 
 // add queues a call of the handler.
-func (s *session) add(call func()) {
+func (s *node) add(call func()) {
 	s.queue.Add(func() {
 		s.calling.Lock()
 		defer s.calling.Unlock()
@@ -87,10 +87,10 @@ func (s *session) add(call func()) {
 }
 
 // Name returns the name of the node: its number.
-func (s *session) Name() string { return s.name }
+func (s *node) Name() string { return s.name }
 
 // Nodes returns the other nodes. All are known, unless the session is closed.
-func (s *session) Nodes() (others []string, all bool) {
+func (s *node) Nodes() (others []string, all bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if s.isClosedLocked() {
@@ -105,21 +105,21 @@ func (s *session) Nodes() (others []string, all bool) {
 }
 
 // Subscribe requests the packets that other nodes publish on topic.
-func (s *session) Subscribe(topic string) {
+func (s *node) Subscribe(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	s.topics[topic] = struct{}{}
 	s.add(func() { s.handler.Subscribed(topic) })
 }
 
-func (s *session) Unsubscribe(topic string) {
+func (s *node) Unsubscribe(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	delete(s.topics, topic)
 }
 
 // Publish sends a packet to the other nodes that subscribe to topic. It fails only after Close.
-func (s *session) Publish(topic string, packet []byte) error {
+func (s *node) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if s.isClosedLocked() {
@@ -134,7 +134,7 @@ func (s *session) Publish(topic string, packet []byte) error {
 }
 
 // Join makes a member of this node present in topic.
-func (s *session) Join(topic, id, data string) {
+func (s *node) Join(topic, id, data string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	old, ok := s.members[topic][id]
@@ -151,7 +151,7 @@ func (s *session) Join(topic, id, data string) {
 	s.notifyOthersLocked(topic, broker.Member{Node: s.name, ID: id, Data: data}, true)
 }
 
-func (s *session) Leave(topic, id string) {
+func (s *node) Leave(topic, id string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	data, ok := s.members[topic][id]
@@ -165,7 +165,7 @@ func (s *session) Leave(topic, id string) {
 }
 
 // Track requests the members that other nodes have in topic.
-func (s *session) Track(topic string) {
+func (s *node) Track(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if _, ok := s.tracked[topic]; ok || s.isClosedLocked() {
@@ -175,7 +175,7 @@ func (s *session) Track(topic string) {
 	s.notifyAllLocked(topic, true)
 }
 
-func (s *session) Untrack(topic string) {
+func (s *node) Untrack(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if _, ok := s.tracked[topic]; ok && !s.isClosedLocked() {
@@ -185,13 +185,13 @@ func (s *session) Untrack(topic string) {
 }
 
 // isClosedLocked and the following methods need the lock of the broker.
-func (s *session) isClosedLocked() bool {
+func (s *node) isClosedLocked() bool {
 	_, ok := s.broker.sessions[s]
 	return !ok
 }
 
 // notifyOthersLocked notifies the nodes that track a topic about a member of this one.
-func (s *session) notifyOthersLocked(topic string, m broker.Member, joined bool) {
+func (s *node) notifyOthersLocked(topic string, m broker.Member, joined bool) {
 	for other := range s.broker.sessions {
 		if _, ok := other.tracked[topic]; ok && other != s {
 			other.add(func() { other.handler.PresenceChanged(topic, m, joined) })
@@ -200,7 +200,7 @@ func (s *session) notifyOthersLocked(topic string, m broker.Member, joined bool)
 }
 
 // notifyAllLocked notifies this node about all members of a topic on other nodes.
-func (s *session) notifyAllLocked(topic string, joined bool) {
+func (s *node) notifyAllLocked(topic string, joined bool) {
 	for other := range s.broker.sessions {
 		if other == s {
 			continue
@@ -212,7 +212,7 @@ func (s *session) notifyAllLocked(topic string, joined bool) {
 }
 
 // Close removes the node. What it has published is already queued for the other nodes.
-func (s *session) Close(context.Context) error {
+func (s *node) Close(context.Context) error {
 	s.leave()
 	s.calling.Lock()
 	defer s.calling.Unlock()
@@ -220,7 +220,7 @@ func (s *session) Close(context.Context) error {
 	return nil
 }
 
-func (s *session) leave() {
+func (s *node) leave() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if s.isClosedLocked() {

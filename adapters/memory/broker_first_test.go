@@ -22,7 +22,7 @@ func ignoringHandler() broker.Handler {
 }
 
 // connectHistory adds a node that ignores what it receives.
-func connectHistory(t *testing.T, b *memory.Broker) broker.HistorySession {
+func connectHistory(t *testing.T, b *memory.Broker) broker.HistoryNode {
 	t.Helper()
 	s := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 	t.Cleanup(func() { _ = s.Close(t.Context()) })
@@ -49,7 +49,7 @@ func TestBroker_ReadingCreatesNoTopic(t *testing.T) {
 // A waitingNode has a sequencer for the topic news, and records what that hands over.
 type waitingNode struct {
 	*history.Sequencer
-	session  broker.HistorySession
+	session  broker.HistoryNode
 	received []broker.Position
 	notices  []history.Loss
 }
@@ -79,7 +79,7 @@ func (n *waitingNode) join(t *testing.T, since broker.Position) (how history.Joi
 	return how
 }
 
-func publish(t *testing.T, s broker.HistorySession, topic string) broker.Position {
+func publish(t *testing.T, s broker.HistoryNode, topic string) broker.Position {
 	t.Helper()
 	result, err := s.Append(t.Context(), broker.Append{Topic: topic, Retention: broker.Retention{Messages: 10, Age: time.Minute}})
 	require.NoError(t, err)

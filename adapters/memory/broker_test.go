@@ -46,7 +46,7 @@ func TestBroker_SessionWithHistoriesKeepsContract(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				connect := memory.NewBroker().ConnectHistory
 				c.Run(t, brokertest.Cluster{
-					Connect: func(h broker.Handler) broker.Session { return connect(h, broker.HistoryHandler{}) },
+					Connect: func(h broker.Handler) broker.Node { return connect(h, broker.HistoryHandler{}) },
 					Timeout: time.Second, QuietPeriod: time.Second,
 				})
 			})

@@ -54,4 +54,4 @@ func newEngine(client goredis.UniversalClient) *pubsub.Engine {
 }
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Session { return b.broker.Connect(handler) }
+func (b *Broker) Connect(handler broker.Handler) broker.Node { return b.broker.Connect(handler) }

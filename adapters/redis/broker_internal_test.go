@@ -20,8 +20,8 @@ import (
 // testCluster connects nodes that each have their own client, as in separate processes.
 func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 	return brokertest.Cluster{
-		Connect:     func(handler broker.Handler) broker.Session { return NewBroker(client()).Connect(handler) },
-		Kill:        func(s broker.Session) { s.(*cluster.Session).Kill() },
+		Connect:     func(handler broker.Handler) broker.Node { return NewBroker(client()).Connect(handler) },
+		Kill:        func(s broker.Node) { s.(*cluster.Node).Kill() },
 		Timeout:     20 * time.Second,
 		QuietPeriod: 20 * time.Millisecond,
 	}
@@ -39,7 +39,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 	for _, c := range selectCases(brokertest.Cases(), func(c brokertest.Case) string { return c.Name }) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Session]*redistest.Proxy{}}
+			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Node]*redistest.Proxy{}}
 			c.Run(t, f.cluster())
 		})
 	}
@@ -51,14 +51,14 @@ type faultyCluster struct {
 	server *redistest.Server
 
 	mu      sync.Mutex
-	proxies map[broker.Session]*redistest.Proxy
+	proxies map[broker.Node]*redistest.Proxy
 }
 
-func (f *faultyCluster) connect(handler broker.Handler) broker.Session {
-	return f.connectWith(func(client goredis.UniversalClient) broker.Session { return NewBroker(client).Connect(handler) })
+func (f *faultyCluster) connect(handler broker.Handler) broker.Node {
+	return f.connectWith(func(client goredis.UniversalClient) broker.Node { return NewBroker(client).Connect(handler) })
 }
 
-func (f *faultyCluster) connectWith(connect func(goredis.UniversalClient) broker.Session, edit ...func(*goredis.Options)) broker.Session {
+func (f *faultyCluster) connectWith(connect func(goredis.UniversalClient) broker.Node, edit ...func(*goredis.Options)) broker.Node {
 	proxy := redistest.StartProxy(f.t, f.server.Addr)
 	edit = append(edit, func(o *goredis.Options) { o.Addr = proxy.Addr })
 	s := connect(f.server.Client(f.t, edit...))
@@ -68,7 +68,7 @@ func (f *faultyCluster) connectWith(connect func(goredis.UniversalClient) broker
 	return s
 }
 
-func (f *faultyCluster) proxy(s broker.Session) *redistest.Proxy {
+func (f *faultyCluster) proxy(s broker.Node) *redistest.Proxy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.proxies[s]
@@ -78,15 +78,15 @@ func (f *faultyCluster) cluster() brokertest.Cluster {
 	c := testCluster(nil)
 	c.Connect, c.QuietPeriod = f.connect, 100*time.Millisecond
 	c.Faults = []brokertest.Fault{
-		{Name: "cut connections", Duration: 2 * time.Second, Begin: func(s broker.Session) func() {
+		{Name: "cut connections", Duration: 2 * time.Second, Begin: func(s broker.Node) func() {
 			f.proxy(s).Cut()
 			return f.proxy(s).Restore
 		}},
-		{Name: "stalled connections", Duration: 5 * time.Second, Begin: func(s broker.Session) func() {
+		{Name: "stalled connections", Duration: 5 * time.Second, Begin: func(s broker.Node) func() {
 			f.proxy(s).Stall()
 			return f.proxy(s).Restore
 		}},
-		{Name: "killed connections", Duration: time.Second, Begin: func(broker.Session) func() {
+		{Name: "killed connections", Duration: time.Second, Begin: func(broker.Node) func() {
 			admin := f.server.Client(f.t)
 			_ = admin.ClientKillByFilter(f.t.Context(), "TYPE", "pubsub").Err()
 			return func() {}
@@ -107,7 +107,7 @@ func TestBroker_KeepsContractOnCluster(t *testing.T) {
 
 // A node records the calls of its handler.
 type node struct {
-	broker.Session
+	broker.Node
 
 	mu         sync.Mutex
 	received   []string
@@ -130,7 +130,7 @@ func connect(client goredis.UniversalClient) *node {
 		defer n.mu.Unlock()
 		f()
 	}
-	n.Session = NewBroker(client).Connect(broker.Handler{
+	n.Node = NewBroker(client).Connect(broker.Handler{
 		Receive:    func(_, _ string, packet []byte) { locked(func() { n.received = append(n.received, string(packet)) }) },
 		Subscribed: func(string) { locked(func() { n.subscribed++ }) },
 		MessagesLost: func(_ string, packets int) {

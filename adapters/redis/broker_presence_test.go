@@ -20,7 +20,7 @@ import (
 
 // A presenceNode counts the members on other nodes.
 type presenceNode struct {
-	broker.Session
+	broker.Node
 
 	mu      sync.Mutex
 	members int
@@ -28,7 +28,7 @@ type presenceNode struct {
 
 func connectPresence(t *testing.T, client goredis.UniversalClient) *presenceNode {
 	n := &presenceNode{}
-	n.Session = redis.NewBroker(client).Connect(broker.Handler{
+	n.Node = redis.NewBroker(client).Connect(broker.Handler{
 		Receive:      func(string, string, []byte) {},
 		Subscribed:   func(string) {},
 		MessagesLost: func(string, int) {},

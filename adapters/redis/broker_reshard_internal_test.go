@@ -106,7 +106,7 @@ type resharding struct {
 	topics     map[string]*reshardTopic
 	sequencers map[string]*history.Sequencer
 	receiver   *countedSession
-	publisher  *historyNode
+	publisher  *observedNode
 }
 
 // startResharding returns when the receiver follows all topics.
@@ -115,7 +115,7 @@ func startResharding(t *testing.T, client func() goredis.UniversalClient, slots,
 	r := &resharding{slots: slots, topics: map[string]*reshardTopic{}, sequencers: map[string]*history.Sequencer{}}
 	ready := make(chan struct{}) // closed when all topics and sequencers exist
 	var subscribed atomic.Int64
-	r.receiver = &countedSession{HistorySession: NewBroker(client()).ConnectHistory(broker.Handler{
+	r.receiver = &countedSession{HistoryNode: NewBroker(client()).ConnectHistory(broker.Handler{
 		Receive: func(topic, _ string, packet []byte) {
 			<-ready
 			r.topics[topic].receive(number(string(packet)))
@@ -131,7 +131,7 @@ func startResharding(t *testing.T, client func() goredis.UniversalClient, slots,
 		Published: func(topic string, p broker.Publication) { <-ready; r.sequencers[topic].Publish(p) },
 		Following: func(topic string) { <-ready; r.sequencers[topic].Following() },
 	})}
-	t.Cleanup(r.receiver.HistorySession.(*historySession).Kill)
+	t.Cleanup(r.receiver.HistoryNode.(*historyNode).Kill)
 	r.publisher = connectHistory(t, client())
 	reader := history.NewReader(r.receiver)
 	for _, topic := range r.chooseTopics(plain, histories) {

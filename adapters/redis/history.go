@@ -37,15 +37,15 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // WAIT, the disk with WAITAOF (Redis 7.2), which block up to two connections of the client for each
 // master and Durability, for at most 5 s. The first use asks a server whether it can confirm
 // anything: if not, Append returns an error with the code FAILED_PRECONDITION.
-func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
-	s := &historySession{
+func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+	s := &historyNode{
 		client:  b.engine.Client,
 		engine:  b.engine,
 		scripts: newHistoryScripts(),
 		follows: follows{handler: history.Complete(), byChannel: map[string]*follow{}},
 	}
 	e := &historyEngine{Engine: b.engine, follows: &s.follows}
-	s.Session = cluster.New(e).Connect(handler).(*cluster.Session)
+	s.Node = cluster.New(e).Connect(handler).(*cluster.Node)
 	s.link = e.link
 	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
 	s.reads = batch.New("redis: history", s.execReads, honorsDeadline(s.client))
@@ -53,8 +53,8 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 }
 
 // A historySession is a node that uses histories.
-type historySession struct {
-	*cluster.Session
+type historyNode struct {
+	*cluster.Node
 	client  goredis.UniversalClient
 	engine  *pubsub.Engine
 	link    cluster.Link
@@ -85,13 +85,13 @@ type historyKeys struct {
 // keyOf returns the partition of a name and a key for it. Without a Cluster, keys have a hash tag too,
 // so that a proxy finds the keys of a script call on one server. The number of partitions must not
 // change, since histories would be lost.
-func (s *historySession) keyOf(kind cluster.Kind, name string) (partition int, key string) {
+func (s *historyNode) keyOf(kind cluster.Kind, name string) (partition int, key string) {
 	partition = s.engine.Channel(kind, name).Partition
 	return partition, keyname.Join(s.partitionPrefix(partition)+":"+string(kind), []string{name})
 }
 
 // partitionPrefix begins the names of all keys of a partition.
-func (s *historySession) partitionPrefix(partition int) string {
+func (s *historyNode) partitionPrefix(partition int) string {
 	tag := strconv.Itoa(partition)
 	if s.engine.Cluster != nil {
 		tag = s.engine.Tags[partition]
@@ -100,7 +100,7 @@ func (s *historySession) partitionPrefix(partition int) string {
 }
 
 // keysOf returns the names for a topic.
-func (s *historySession) keysOf(topic string) historyKeys {
+func (s *historyNode) keysOf(topic string) historyKeys {
 	partition, name := s.keyOf(historyChannel, topic)
 	return historyKeys{
 		channel: cluster.Channel{Name: name, Partition: partition},
@@ -115,7 +115,7 @@ func (s *historySession) keysOf(topic string) historyKeys {
 const firstRecords = pubsub.Partitions
 
 // Append stores and publishes a.
-func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
+func (s *historyNode) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
 	if ctx.Err() != nil {
 		return broker.Appended{}, ctx.Err()
 	}
@@ -125,7 +125,7 @@ func (s *historySession) Append(ctx context.Context, a broker.Append) (broker.Ap
 }
 
 // append executes script calls in one round trip and sets the results of their publications.
-func (s *historySession) append(ctx context.Context, batches []*appendBatch) {
+func (s *historyNode) append(ctx context.Context, batches []*appendBatch) {
 	batches = s.rejectUnconfirmable(batches)
 	args, topics := make([][]any, len(batches)), make([][]topicCalls, len(batches))
 	for i, b := range batches {
@@ -190,7 +190,7 @@ const (
 )
 
 // appendArgs returns the arguments of a script call, see history_append.lua.
-func (s *historySession) appendArgs(topics []topicCalls, withLineage bool) []any {
+func (s *historyNode) appendArgs(topics []topicCalls, withLineage bool) []any {
 	publish := "PUBLISH"
 	if s.engine.Cluster != nil {
 		publish = "SPUBLISH"
@@ -259,19 +259,19 @@ func setResults(topics []topicCalls, results []any) {
 
 // Close ends the session. Publications that are in flight have their results before it returns, unless
 // ctx is done.
-func (s *historySession) Close(ctx context.Context) error {
+func (s *historyNode) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.follows.close()
 	s.queue.Close()
-	err := s.Session.Close(ctx)
+	err := s.Node.Close(ctx)
 	s.queue.Wait(ctx)
 	return err
 }
 
 // Kill ends the node as a crash does, for tests.
-func (s *historySession) Kill() {
+func (s *historyNode) Kill() {
 	s.closed.Store(true)
 	s.follows.close()
 	s.queue.Close()
-	s.Session.Kill()
+	s.Node.Kill()
 }

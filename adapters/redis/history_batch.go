@@ -21,7 +21,7 @@ type batchPart struct {
 
 // ReadAll reads several topics with one script for each partition. Scripts that read only positions are
 // called at the same time; others one after the other, so that each gets what is left of the bounds.
-func (s *historySession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+func (s *historyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (s *historySession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.
 }
 
 // partsOf returns the parts of a batch.
-func (s *historySession) partsOf(b broker.Batch) (parts []*batchPart) {
+func (s *historyNode) partsOf(b broker.Batch) (parts []*batchPart) {
 	latest := map[int]*batchPart{} // by partition
 	for i, q := range b.Topics {
 		keys := s.keysOf(q.Topic)
@@ -79,7 +79,7 @@ func (p *batchPart) scriptArgs(messages, bytes int64) []any {
 }
 
 // readPart sets the pages of a part, and returns what is left of the bounds.
-func (s *historySession) readPart(ctx context.Context, p *batchPart, messages, bytes int64, pages []broker.BatchPage) (messagesLeft, bytesLeft int64) {
+func (s *historyNode) readPart(ctx context.Context, p *batchPart, messages, bytes int64, pages []broker.BatchPage) (messagesLeft, bytesLeft int64) {
 	reply, err := s.call(ctx, s.scripts.batch, p.scriptArgs(messages, bytes))
 	if err == nil && len(reply) != len(p.indexes)+2 {
 		err = errUnexpectedReply

@@ -23,18 +23,18 @@ import (
 
 // A countedSession counts the topics that are read, each for itself or with others.
 type countedSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 	topics atomic.Int64
 }
 
 func (s *countedSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	page, err := s.HistorySession.Read(ctx, q)
+	page, err := s.HistoryNode.Read(ctx, q)
 	s.topics.Add(1)
 	return page, err
 }
 
 func (s *countedSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	pages, err := s.HistorySession.ReadAll(ctx, b)
+	pages, err := s.HistoryNode.ReadAll(ctx, b)
 	s.topics.Add(int64(len(b.Topics)))
 	return pages, err
 }
@@ -68,8 +68,8 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 			Published: func(topic string, p broker.Publication) { <-ready; sequencers[topic].Publish(p) },
 			Following: func(topic string) { <-ready; sequencers[topic].Following() },
 		})
-		t.Cleanup(func() { session.(*historySession).Kill() })
-		counted := &countedSession{HistorySession: session}
+		t.Cleanup(func() { session.(*historyNode).Kill() })
+		counted := &countedSession{HistoryNode: session}
 		reader := history.NewReader(counted)
 		for i := range topics {
 			topic := fmt.Sprint("room/", i)

@@ -16,7 +16,7 @@ import (
 // testHistoryCluster connects nodes that each have their own client, as in separate processes.
 func testHistoryCluster(client func() goredis.UniversalClient) brokertest.HistoryCluster {
 	return brokertest.HistoryCluster{
-		Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
+		Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
 			return NewBroker(client()).ConnectHistory(handler, history)
 		},
 		Timeout:     20 * time.Second,
@@ -29,11 +29,11 @@ func TestHistory_KeepsContract(t *testing.T) {
 	for _, c := range selectCases(brokertest.HistoryCases(), func(c brokertest.HistoryCase) string { return c.Name }) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Session]*redistest.Proxy{}}
+			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Node]*redistest.Proxy{}}
 			cluster := testHistoryCluster(nil)
 			cluster.Faults = f.cluster().Faults
-			cluster.Connect = func(handler broker.Handler, history broker.HistoryHandler) (s broker.HistorySession) {
-				f.connectWith(func(client goredis.UniversalClient) broker.Session {
+			cluster.Connect = func(handler broker.Handler, history broker.HistoryHandler) (s broker.HistoryNode) {
+				f.connectWith(func(client goredis.UniversalClient) broker.Node {
 					s = NewBroker(client).ConnectHistory(handler, history)
 					return s
 				}, func(o *goredis.Options) {
@@ -66,10 +66,10 @@ func TestHistory_SessionKeepsContract(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			cluster := testCluster(nil)
-			cluster.Connect = func(handler broker.Handler) broker.Session {
+			cluster.Connect = func(handler broker.Handler) broker.Node {
 				return NewBroker(server.Client(t)).ConnectHistory(handler, broker.HistoryHandler{})
 			}
-			cluster.Kill = func(s broker.Session) { s.(*historySession).Kill() }
+			cluster.Kill = func(s broker.Node) { s.(*historyNode).Kill() }
 			c.Run(t, cluster)
 		})
 	}

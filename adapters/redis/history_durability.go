@@ -19,7 +19,7 @@ import (
 // its replicas or its disk for at most limit. It writes on the connection on which it waits: WAIT is
 // about the writes of a connection, and a duplicate has written nothing. The lineage shows that no
 // other server has become the master since the publications were stored.
-func (s *historySession) confirm(d broker.Durability, partition int, limit time.Duration) appendqueue.Confirmation {
+func (s *historyNode) confirm(d broker.Durability, partition int, limit time.Duration) appendqueue.Confirmation {
 	ctx := context.Background()
 	master, err := s.masterOf(ctx, partition)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *historySession) confirm(d broker.Durability, partition int, limit time.
 }
 
 // masterOf returns the client of one server, whose pipelines use one connection.
-func (s *historySession) masterOf(ctx context.Context, partition int) (*goredis.Client, error) {
+func (s *historyNode) masterOf(ctx context.Context, partition int) (*goredis.Client, error) {
 	switch c := s.client.(type) {
 	case *goredis.Client:
 		return c, nil
@@ -87,7 +87,7 @@ func missing(d broker.Durability, reply any) error {
 
 // rejectUnconfirmable returns the batches without the publications whose Durability their server can
 // never confirm; those have errors. It asks each server once, before the first of them is stored.
-func (s *historySession) rejectUnconfirmable(batches []*appendBatch) []*appendBatch {
+func (s *historyNode) rejectUnconfirmable(batches []*appendBatch) []*appendBatch {
 	if !slices.ContainsFunc(batches, func(b *appendBatch) bool { return b.IsDurable }) {
 		return batches
 	}
@@ -114,7 +114,7 @@ type confirmableKey struct {
 
 // checkConfirmable returns an error if the master of a partition cannot confirm a Durability, whatever
 // its replicas do.
-func (s *historySession) checkConfirmable(d broker.Durability, partition int) error {
+func (s *historyNode) checkConfirmable(d broker.Durability, partition int) error {
 	key := confirmableKey{s.link.Path(partition), d}
 	if _, ok := s.confirmable.Load(key); ok {
 		return nil
@@ -144,7 +144,7 @@ func unconfirmable(err error) error {
 
 // confirmFailed makes checkConfirmable ask again after an error of a server, which may have other settings
 // than before, or be another one.
-func (s *historySession) confirmFailed(err error) {
+func (s *historyNode) confirmFailed(err error) {
 	if _, isReply := errors.AsType[goredis.Error](err); isReply {
 		s.confirmable.Clear()
 	}

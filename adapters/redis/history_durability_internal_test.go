@@ -21,12 +21,12 @@ import (
 var onReplica, onDisk = broker.Durability{Replicas: 1}, broker.Durability{OnDisk: true}
 
 // appendWith appends a packet, which is also its idempotency key, to the topic news.
-func (n *historyNode) appendWith(ctx context.Context, d broker.Durability, packet string) (broker.Appended, error) {
+func (n *observedNode) appendWith(ctx context.Context, d broker.Durability, packet string) (broker.Appended, error) {
 	return n.Append(ctx, broker.Append{Topic: "news", Retention: retention, Packet: []byte(packet), IdempotencyKey: packet, Durability: d})
 }
 
 // appendUnconfirmed appends a packet, whose publisher gives up when it is stored.
-func (n *historyNode) appendUnconfirmed(t *testing.T, packet string) {
+func (n *observedNode) appendUnconfirmed(t *testing.T, packet string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return !n.queue.IsConfirming() }, time.Minute, time.Millisecond, "others have ended")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ import (
 
 // A failoverLoad publishes on topics, half of which have a Durability, and counts what is lost.
 type failoverLoad struct {
-	node *historyNode
+	node *observedNode
 
 	mu           sync.Mutex
 	acknowledged map[string][]string // packets, by topic

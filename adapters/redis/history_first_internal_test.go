@@ -19,7 +19,7 @@ import (
 )
 
 // readInvented reads names that nobody has published on.
-func (n *historyNode) readInvented(t *testing.T, names int) {
+func (n *observedNode) readInvented(t *testing.T, names int) {
 	t.Helper()
 	const readers = 10
 	var reading sync.WaitGroup
@@ -101,7 +101,7 @@ func TestHistory_UnusedTopicIsReadWhenMemoryIsFull(t *testing.T) {
 }
 
 // lose removes the metadata of the topic news, as when it expires, and perhaps what else there is.
-func (n *historyNode) lose(t *testing.T, admin *goredis.Client, all bool) {
+func (n *observedNode) lose(t *testing.T, admin *goredis.Client, all bool) {
 	t.Helper()
 	keys := n.keysOf("news")
 	require.NoError(t, admin.Del(t.Context(), keys.channel.Name).Err())
@@ -111,7 +111,7 @@ func (n *historyNode) lose(t *testing.T, admin *goredis.Client, all bool) {
 }
 
 // otherTopic returns a topic in the partition of news.
-func (n *historyNode) otherTopic(t *testing.T) string {
+func (n *observedNode) otherTopic(t *testing.T) string {
 	t.Helper()
 	for i := range 100_000 {
 		if name := fmt.Sprint("other ", i); n.keysOf(name).first == n.keysOf("news").first {

@@ -79,7 +79,7 @@ func (f *follows) find(channel string) *follow {
 }
 
 // Follow requests the publications of a topic.
-func (s *historySession) Follow(topic string) {
+func (s *historyNode) Follow(topic string) {
 	s.follows.mu.Lock()
 	defer s.follows.mu.Unlock()
 	if s.follows.byChannel == nil {
@@ -97,7 +97,7 @@ func hashOf(topic string) uint32 {
 }
 
 // Unfollow undoes Follow.
-func (s *historySession) Unfollow(topic string) {
+func (s *historyNode) Unfollow(topic string) {
 	s.follows.mu.Lock()
 	defer s.follows.mu.Unlock()
 	channel := s.keysOf(topic).channel

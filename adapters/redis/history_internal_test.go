@@ -17,18 +17,18 @@ import (
 
 var retention = broker.Retention{Messages: 100, Age: time.Minute}
 
-// A historyNode records the calls of its history handler.
-type historyNode struct {
-	*historySession
+// A observedNode records the calls of its history handler.
+type observedNode struct {
+	*historyNode
 
 	mu        sync.Mutex
 	published []broker.Publication
 	following int
 }
 
-func connectHistory(t testing.TB, client goredis.UniversalClient) *historyNode {
+func connectHistory(t testing.TB, client goredis.UniversalClient) *observedNode {
 	t.Helper()
-	n := &historyNode{}
+	n := &observedNode{}
 	handler := broker.Handler{
 		Receive:         func(string, string, []byte) {},
 		Subscribed:      func(string) {},
@@ -36,7 +36,7 @@ func connectHistory(t testing.TB, client goredis.UniversalClient) *historyNode {
 		PresenceChanged: func(string, broker.Member, bool) {},
 		NodeLeft:        func(string) {},
 	}
-	n.historySession = NewBroker(client).ConnectHistory(handler, broker.HistoryHandler{
+	n.historyNode = NewBroker(client).ConnectHistory(handler, broker.HistoryHandler{
 		Published: func(_ string, p broker.Publication) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -47,20 +47,20 @@ func connectHistory(t testing.TB, client goredis.UniversalClient) *historyNode {
 			defer n.mu.Unlock()
 			n.following++
 		},
-	}).(*historySession)
+	}).(*historyNode)
 	t.Cleanup(n.Kill)
 	return n
 }
 
 // followNews follows the topic news and waits for the confirmation.
-func (n *historyNode) followNews(t *testing.T) {
+func (n *observedNode) followNews(t *testing.T) {
 	t.Helper()
 	n.Follow("news")
 	n.eventually(t, "following", func() bool { return n.following > 0 })
 }
 
 // eventually waits until happened, which is called with the lock held, returns true.
-func (n *historyNode) eventually(t *testing.T, event string, happened func() bool) {
+func (n *observedNode) eventually(t *testing.T, event string, happened func() bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		n.mu.Lock()
@@ -70,7 +70,7 @@ func (n *historyNode) eventually(t *testing.T, event string, happened func() boo
 }
 
 // publish appends a packet to the topic news.
-func (n *historyNode) publish(t *testing.T, packet string) broker.Appended {
+func (n *observedNode) publish(t *testing.T, packet string) broker.Appended {
 	t.Helper()
 	appended, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte(packet)})
 	require.NoError(t, err)
@@ -78,12 +78,12 @@ func (n *historyNode) publish(t *testing.T, packet string) broker.Appended {
 }
 
 // page returns the position of the topic news and the newest 1,000 packets.
-func (n *historyNode) page(t *testing.T) (broker.Page, []string) {
+func (n *observedNode) page(t *testing.T) (broker.Page, []string) {
 	t.Helper()
 	return n.read(t, broker.Query{Limit: 1000, Backward: true})
 }
 
-func (n *historyNode) read(t *testing.T, q broker.Query) (page broker.Page, packets []string) {
+func (n *observedNode) read(t *testing.T, q broker.Query) (page broker.Page, packets []string) {
 	t.Helper()
 	q.Topic = "news"
 	if q.Retention.Messages == 0 {
@@ -135,7 +135,7 @@ func TestHistory_PublicationIsStoredAndPublished(t *testing.T) {
 func TestHistory_ConcurrentPublications(t *testing.T) {
 	const publishers, each = 64, 100
 	server := redistest.Start(t)
-	var nodes, followers [2]*historyNode
+	var nodes, followers [2]*observedNode
 	for i := range nodes {
 		nodes[i], followers[i] = connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
 		followers[i].followNews(t)
@@ -180,7 +180,7 @@ func TestHistory_IdempotencyKey(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
 	a.followNews(t)
-	publish := func(n *historyNode, topic, key string) broker.Appended {
+	publish := func(n *observedNode, topic, key string) broker.Appended {
 		appended, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: retention, Packet: []byte(key), IdempotencyKey: key})
 		assert.NoError(t, err)
 		return appended
@@ -197,7 +197,7 @@ func TestHistory_IdempotencyKey(t *testing.T) {
 	duplicates, positions := 0, map[broker.Position]bool{}
 	for i := range 20 {
 		wg.Go(func() {
-			appended := publish([]*historyNode{a, b}[i%2], "news", "concurrent")
+			appended := publish([]*observedNode{a, b}[i%2], "news", "concurrent")
 			mu.Lock()
 			defer mu.Unlock()
 			positions[appended.Position] = true

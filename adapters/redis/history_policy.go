@@ -15,7 +15,7 @@ const policyTimeout = 5 * time.Second
 
 // startPolicyCheck logs a warning if Redis may evict keys of histories. If Redis does not respond, the
 // next use of a history checks it again.
-func (s *historySession) startPolicyCheck() {
+func (s *historyNode) startPolicyCheck() {
 	if s.policyChecked.Load() || s.policyChecked.Swap(true) {
 		return
 	}

@@ -49,7 +49,7 @@ func TestHistory_PriceOfDurability(t *testing.T) {
 }
 
 // measure returns how long publications took, in ascending order.
-func (n *historyNode) measure(t *testing.T, d broker.Durability, lasts time.Duration) (times []time.Duration) {
+func (n *observedNode) measure(t *testing.T, d broker.Durability, lasts time.Duration) (times []time.Duration) {
 	t.Helper()
 	const publishers = 64
 	var mu sync.Mutex

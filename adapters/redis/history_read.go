@@ -24,7 +24,7 @@ type readRequest struct {
 type readCall = batch.Call[readRequest, any]
 
 // execReads executes calls in one round trip for each script.
-func (s *historySession) execReads(ctx context.Context, calls []*readCall) {
+func (s *historyNode) execReads(ctx context.Context, calls []*readCall) {
 	byScript := map[*script][]*readCall{}
 	for _, c := range calls {
 		byScript[c.Request.script] = append(byScript[c.Request.script], c)
@@ -41,7 +41,7 @@ func (s *historySession) execReads(ctx context.Context, calls []*readCall) {
 }
 
 // Read returns a page of a topic.
-func (s *historySession) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
+func (s *historyNode) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
 	keys, limit := s.keysOf(q.Topic), max(q.Limit, 0)
 	final := "+"
 	if q.Before > 0 {
@@ -82,7 +82,7 @@ func parsePage(reply []any) (page broker.Page, err error) {
 
 // ReadState returns a part of the current state of a topic. A cursor is that of HSCAN, whose meaning
 // ends with the server's process, as that of an epoch does.
-func (s *historySession) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
+func (s *historyNode) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 	keys := s.keysOf(q.Topic)
 	maxBytes := q.MaxBytes
 	if maxBytes <= 0 {
@@ -124,7 +124,7 @@ func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-
 // with an epoch and the lifetime of the metadata before the other arguments. If the script returns that
 // the topic has an epoch of another lineage, one is begun; the server may fail over between the two
 // calls, so there are several attempts.
-func (s *historySession) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, key string, argv ...any) (reply []any, err error) {
+func (s *historyNode) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, key string, argv ...any) (reply []any, err error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s *historySession) read(ctx context.Context, text *script, keys historyKey
 }
 
 // check returns an error if a call must do nothing.
-func (s *historySession) check(ctx context.Context) error {
+func (s *historyNode) check(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -157,7 +157,7 @@ func (s *historySession) check(ctx context.Context) error {
 }
 
 // call calls a script on the master. The reply is nil if it is no array.
-func (s *historySession) call(ctx context.Context, text *script, args []any) ([]any, error) {
+func (s *historyNode) call(ctx context.Context, text *script, args []any) ([]any, error) {
 	c := &readCall{Request: readRequest{text, args}}
 	if err := s.reads.Do(ctx, c); err != nil {
 		return nil, readError(err)

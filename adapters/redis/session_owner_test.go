@@ -26,20 +26,20 @@ import (
 // A lateBroker returns what Redis answers about sessions a moment later.
 type lateBroker struct{ broker.HistoryBroker }
 
-func (b lateBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistorySession {
+func (b lateBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
 	return lateSession{b.HistoryBroker.ConnectHistory(handler, histories)}
 }
 
-type lateSession struct{ broker.HistorySession }
+type lateSession struct{ broker.HistoryNode }
 
 func (s lateSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	defer wait()
-	return s.HistorySession.LoadValue(ctx, key)
+	return s.HistoryNode.LoadValue(ctx, key)
 }
 
 func (s lateSession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
 	defer wait()
-	return s.HistorySession.PatchValue(ctx, key, p, version, lifetime)
+	return s.HistoryNode.PatchValue(ctx, key, p, version, lifetime)
 }
 
 // wait waits for up to 50 ms, and every other time not at all.

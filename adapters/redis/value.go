@@ -22,7 +22,7 @@ var valueLua string
 // valueKind distributes values among the partitions.
 const valueKind cluster.Kind = "value"
 
-func (s *historySession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
+func (s *historyNode) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if err := s.check(ctx); err != nil {
 		return broker.Value{}, err
 	}
@@ -37,17 +37,17 @@ func (s *historySession) LoadValue(ctx context.Context, key string) (broker.Valu
 	}
 }
 
-func (s *historySession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+func (s *historyNode) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
 	return s.changeValue(ctx, key, data, version, lifetime)
 }
 
 // PatchValue changes a part of the value of a key.
-func (s *historySession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+func (s *historyNode) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
 	return s.changeValue(ctx, key, p.Data, version, lifetime, p.Offset, p.Remove)
 }
 
 // changeValue calls the script with the place of a patch, if there is one.
-func (s *historySession) changeValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration, place ...any) (uint64, error) {
+func (s *historyNode) changeValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration, place ...any) (uint64, error) {
 	if err := s.check(ctx); err != nil {
 		return 0, err
 	}
@@ -72,7 +72,7 @@ func (s *historySession) changeValue(ctx context.Context, key string, data []byt
 }
 
 // callValue calls the script for values on the master.
-func (s *historySession) callValue(ctx context.Context, text *script, args []any) (version uint64, data string, err error) {
+func (s *historyNode) callValue(ctx context.Context, text *script, args []any) (version uint64, data string, err error) {
 	c := &readCall{Request: readRequest{text, args}}
 	if err := s.reads.Do(ctx, c); err != nil {
 		return 0, "", err
@@ -82,7 +82,7 @@ func (s *historySession) callValue(ctx context.Context, text *script, args []any
 }
 
 // valueKey returns the name of a value in Redis.
-func (s *historySession) valueKey(key string) string {
+func (s *historyNode) valueKey(key string) string {
 	_, name := s.keyOf(valueKind, key)
 	return name
 }

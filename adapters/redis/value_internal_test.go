@@ -40,7 +40,7 @@ func TestValue_ExpiresInRedis(t *testing.T) {
 }
 
 // createValue stores the first value of key.
-func createValue(t *testing.T, n *historyNode) (version uint64) {
+func createValue(t *testing.T, n *observedNode) (version uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { // on a busy machine, a call may exceed its time limit
 		_, _ = n.StoreValue(t.Context(), "key", []byte("data"), 0, time.Hour)

@@ -19,14 +19,14 @@ import (
 // A defect changes the calls of a handler, or of a session. A nil function changes nothing.
 type defect struct {
 	handler func(*broker.Handler)
-	session func(broker.Session) broker.Session
+	session func(broker.Node) broker.Node
 	begin   func(*broker.Handler) // called when a fault begins
 }
 
 // A brokenSession has a defect.
 type brokenSession struct {
-	broker.Session
-	inner   *cluster.Session
+	broker.Node
+	inner   *cluster.Node
 	handler *broker.Handler
 }
 
@@ -46,7 +46,7 @@ func everyNth(n int) func() bool {
 func check(c brokertest.Case, d *defect) error {
 	network := enginetest.New()
 	fault := func(name string, change func(*enginetest.Faults)) brokertest.Fault {
-		return brokertest.Fault{Name: name, Duration: 10 * time.Second, Begin: func(s broker.Session) func() {
+		return brokertest.Fault{Name: name, Duration: 10 * time.Second, Begin: func(s broker.Node) func() {
 			b := s.(*brokenSession)
 			if d.begin != nil {
 				d.begin(b.handler)
@@ -56,19 +56,19 @@ func check(c brokertest.Case, d *defect) error {
 		}}
 	}
 	return c.Check(brokertest.Cluster{
-		Connect: func(h broker.Handler) broker.Session {
+		Connect: func(h broker.Handler) broker.Node {
 			if d.handler != nil {
 				d.handler(&h)
 			}
 			b := &brokenSession{handler: &h}
-			b.inner = cluster.New(network).Connect(h).(*cluster.Session)
-			b.Session = b.inner
+			b.inner = cluster.New(network).Connect(h).(*cluster.Node)
+			b.Node = b.inner
 			if d.session != nil {
-				b.Session = d.session(b.inner)
+				b.Node = d.session(b.inner)
 			}
 			return b
 		},
-		Kill: func(s broker.Session) { s.(*brokenSession).inner.Kill() },
+		Kill: func(s broker.Node) { s.(*brokenSession).inner.Kill() },
 		Faults: []brokertest.Fault{
 			fault("interruption", func(f *enginetest.Faults) { f.Disconnect = true }),
 			fault("failing publish", func(f *enginetest.Faults) { f.FailPublish = true }),
@@ -164,13 +164,13 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 			left := h.NodeLeft
 			h.NodeLeft = func(node string) { left(node); left(node) }
 		}}, "close"},
-		"knows no other nodes": {defect{session: func(s broker.Session) broker.Session {
+		"knows no other nodes": {defect{session: func(s broker.Node) broker.Node {
 			return lonelySession{s}
 		}}, "nodes"},
-		"remembers nodes that have left": {defect{session: func(s broker.Session) broker.Session {
-			return &nostalgicSession{Session: s}
+		"remembers nodes that have left": {defect{session: func(s broker.Node) broker.Node {
+			return &nostalgicSession{Node: s}
 		}}, "nodes"},
-		"discards what waits at Close": {defect{session: func(s broker.Session) broker.Session {
+		"discards what waits at Close": {defect{session: func(s broker.Node) broker.Node {
 			return hastySession{s}
 		}}, "close sends everything"},
 		"calls the handler after Close": {defect{handler: func(h *broker.Handler) {
@@ -193,32 +193,32 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 }
 
 // A hastySession does not wait for packets to be sent when it is closed, and hides that.
-type hastySession struct{ broker.Session }
+type hastySession struct{ broker.Node }
 
 func (s hastySession) Publish(topic string, packet []byte) error {
-	time.AfterFunc(time.Millisecond, func() { _ = s.Session.Publish(topic, packet) })
+	time.AfterFunc(time.Millisecond, func() { _ = s.Node.Publish(topic, packet) })
 	return nil
 }
 
 func (s hastySession) Close(ctx context.Context) error {
-	_ = s.Session.Close(ctx)
+	_ = s.Node.Close(ctx)
 	return nil
 }
 
 // A lonelySession knows no other nodes.
-type lonelySession struct{ broker.Session }
+type lonelySession struct{ broker.Node }
 
 func (lonelySession) Nodes() (others []string, all bool) { return nil, true }
 
 // A nostalgicSession knows the most nodes that there have been.
 type nostalgicSession struct {
-	broker.Session
+	broker.Node
 
 	most []string
 }
 
 func (s *nostalgicSession) Nodes() (others []string, all bool) {
-	others, all = s.Session.Nodes()
+	others, all = s.Node.Nodes()
 	if len(others) > len(s.most) {
 		s.most = others
 	}

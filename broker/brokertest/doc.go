@@ -11,7 +11,7 @@
 //		})
 //	}
 //
-// [HistoryCases] does the same for the contract of [broker.HistorySession]. Run both for a broker that
+// [HistoryCases] does the same for the contract of [broker.HistoryNode]. Run both for a broker that
 // keeps histories.
 //
 // A broker that stays in this process can run in a testing/synctest bubble, where waiting takes

@@ -23,7 +23,7 @@ type Broker struct {
 var _ broker.Broker = (*Broker)(nil)
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Session {
+func (b *Broker) Connect(handler broker.Handler) broker.Node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++

@@ -16,7 +16,7 @@ type Fault struct {
 
 	// Begin starts the fault and returns the function that ends it. The fault concerns only
 	// this session, or the whole cluster.
-	Begin func(broker.Session) (end func())
+	Begin func(broker.Node) (end func())
 
 	// Duration is how long it lasts.
 	Duration time.Duration
@@ -42,7 +42,7 @@ func lossIsReported(c Cluster) error {
 
 // disturbEach calls disturb without a fault, and with each fault, for each node of a case.
 func disturbEach(faults []Fault, disturb func(fault Fault, at int) error) error {
-	for _, fault := range append([]Fault{{Name: "no fault", Begin: func(broker.Session) func() { return func() {} }}}, faults...) {
+	for _, fault := range append([]Fault{{Name: "no fault", Begin: func(broker.Node) func() { return func() {} }}}, faults...) {
 		for at := range nodesInFault {
 			if err := disturb(fault, at); err != nil {
 				return fmt.Errorf("%s of node %d: %w", fault.Name, at, err)
@@ -79,7 +79,7 @@ func (c Cluster) disturb(fault Fault, at int) error {
 	if err := t.receiver.await("packets before the fault", func() bool { return t.checkLocked() == nil }); err != nil {
 		return err
 	}
-	end := fault.Begin(all[at].Session)
+	end := fault.Begin(all[at].Node)
 	t.publish(packetsInFault, fault.Duration)
 	end()
 	if err := t.awaitDelivery(); err != nil {

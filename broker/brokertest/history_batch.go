@@ -147,7 +147,7 @@ func checkBounds(pages []broker.BatchPage, lengths []int, messages, packets int)
 
 // batchesInFaults reads topics during each fault of the node that reads, while another one publishes.
 func batchesInFaults(c HistoryCluster) error {
-	faults := append([]Fault{{Name: "no fault", Begin: func(broker.Session) func() { return func() {} }}}, c.Faults...)
+	faults := append([]Fault{{Name: "no fault", Begin: func(broker.Node) func() { return func() {} }}}, c.Faults...)
 	for _, fault := range faults {
 		if err := c.readAllInFault(fault); err != nil {
 			return fmt.Errorf("%s: %w", fault.Name, err)
@@ -164,7 +164,7 @@ func (c HistoryCluster) readAllInFault(fault Fault) error {
 		b.Topics = append(b.Topics, broker.TopicQuery{Topic: c.topic(), Retention: keepAll(), Limit: 1000})
 	}
 	begun, lasts := time.Now(), fault.Duration
-	end := fault.Begin(nodes[1].HistorySession)
+	end := fault.Begin(nodes[1].HistoryNode)
 	for stored := 1; stored <= packetsInFault && time.Since(begun) <= lasts; stored++ {
 		for _, q := range b.Topics {
 			if err := nodes[0].storeAll(q.Topic, keepAll(), "packet"); err != nil {

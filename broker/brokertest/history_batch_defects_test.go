@@ -44,7 +44,7 @@ func brokenBatches() map[string]brokenHistory {
 		}), "batch bounds"},
 		"hides errors of batches": {historyDefect{session: func(o *override) {
 			o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-				pages, err := o.HistorySession.ReadAll(ctx, b)
+				pages, err := o.HistoryNode.ReadAll(ctx, b)
 				if err != nil {
 					return make([]broker.BatchPage, len(b.Topics)), nil //nolint:nilerr // the defect
 				}
@@ -62,7 +62,7 @@ func changeBatch(change func(*broker.Batch)) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 			change(&b)
-			return o.HistorySession.ReadAll(ctx, b)
+			return o.HistoryNode.ReadAll(ctx, b)
 		}
 	}}
 }
@@ -71,7 +71,7 @@ func changeBatch(change func(*broker.Batch)) historyDefect {
 func batchDefect(change func(broker.Batch, []broker.BatchPage) []broker.BatchPage) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-			pages, err := o.HistorySession.ReadAll(ctx, b)
+			pages, err := o.HistoryNode.ReadAll(ctx, b)
 			if err == nil {
 				pages = change(b, pages)
 			}

@@ -19,7 +19,7 @@ import (
 
 // An override replaces methods of a session. A nil function replaces nothing.
 type override struct {
-	broker.HistorySession
+	broker.HistoryNode
 	append func(context.Context, broker.Append) (broker.Appended, error)
 	read   func(context.Context, broker.Query) (broker.Page, error)
 	batch  func(context.Context, broker.Batch) ([]broker.BatchPage, error)
@@ -36,28 +36,28 @@ func (o *override) Append(ctx context.Context, a broker.Append) (broker.Appended
 	if o.append != nil {
 		return o.append(ctx, a)
 	}
-	return o.HistorySession.Append(ctx, a)
+	return o.HistoryNode.Append(ctx, a)
 }
 
 func (o *override) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	if o.read != nil {
 		return o.read(ctx, q)
 	}
-	return o.HistorySession.Read(ctx, q)
+	return o.HistoryNode.Read(ctx, q)
 }
 
 func (o *override) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	if o.batch != nil {
 		return o.batch(ctx, b)
 	}
-	return o.HistorySession.ReadAll(ctx, b)
+	return o.HistoryNode.ReadAll(ctx, b)
 }
 
 func (o *override) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 	if o.state != nil {
 		return o.state(ctx, q)
 	}
-	return o.HistorySession.ReadState(ctx, q)
+	return o.HistoryNode.ReadState(ctx, q)
 }
 
 func (o *override) Follow(topic string) {
@@ -65,7 +65,7 @@ func (o *override) Follow(topic string) {
 		o.follow(topic)
 		return
 	}
-	o.HistorySession.Follow(topic)
+	o.HistoryNode.Follow(topic)
 }
 
 func (o *override) Unfollow(topic string) {
@@ -73,21 +73,21 @@ func (o *override) Unfollow(topic string) {
 		o.end(topic)
 		return
 	}
-	o.HistorySession.Unfollow(topic)
+	o.HistoryNode.Unfollow(topic)
 }
 
 func (o *override) Close(ctx context.Context) error {
 	if o.close != nil {
 		return o.close(ctx)
 	}
-	return o.HistorySession.Close(ctx)
+	return o.HistoryNode.Close(ctx)
 }
 
 func (o *override) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if o.load != nil {
 		return o.load(ctx, key)
 	}
-	return o.HistorySession.LoadValue(ctx, key)
+	return o.HistoryNode.LoadValue(ctx, key)
 }
 
 func (o *override) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
@@ -102,7 +102,7 @@ func (o *override) PatchValue(ctx context.Context, key string, p broker.Patch, v
 	if o.patch != nil {
 		return o.patch(ctx, patchCall{key, p, version, lifetime})
 	}
-	return o.HistorySession.PatchValue(ctx, key, p, version, lifetime)
+	return o.HistoryNode.PatchValue(ctx, key, p, version, lifetime)
 }
 
 // A historyNetwork lies between a node and the store. During a fault, publications and values are
@@ -136,8 +136,8 @@ func (n *historyNetwork) write() (reached bool, failure error) {
 	return number < 2, errors.Errorf(broker.OutcomeUnknown, "connection lost")
 }
 
-func (n *historyNetwork) wrap(s broker.HistorySession) *override {
-	o := &override{HistorySession: s}
+func (n *historyNetwork) wrap(s broker.HistoryNode) *override {
+	o := &override{HistoryNode: s}
 	o.append = func(ctx context.Context, a broker.Append) (result broker.Appended, err error) {
 		reached, failure := n.write()
 		if reached {
@@ -190,9 +190,9 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		b := memory.NewBroker()
-		networks := map[broker.Session]func() (end func()){}
+		networks := map[broker.Node]func() (end func()){}
 		err = c.Check(brokertest.HistoryCluster{
-			Connect: func(h broker.Handler, hh broker.HistoryHandler) broker.HistorySession {
+			Connect: func(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
 				if d.handler != nil {
 					d.handler(&hh)
 				}
@@ -203,7 +203,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 						hh.Published(topic, p)
 					}
 				}
-				o := &override{HistorySession: n.wrap(b.ConnectHistory(h, inner))}
+				o := &override{HistoryNode: n.wrap(b.ConnectHistory(h, inner))}
 				if d.session != nil {
 					d.session(o)
 				}
@@ -223,7 +223,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 				return o
 			},
 			Faults: []brokertest.Fault{{
-				Name: "interruption", Duration: time.Second, Begin: func(s broker.Session) func() { return networks[s]() },
+				Name: "interruption", Duration: time.Second, Begin: func(s broker.Node) func() { return networks[s]() },
 			}},
 			Timeout: 20 * time.Second, QuietPeriod: time.Second, Age: time.Minute, IdempotencyTime: broker.IdempotencyTime, MetadataAge: 24 * time.Hour,
 		})
@@ -244,7 +244,7 @@ func mapOffsets(change func(uint64) uint64) historyDefect {
 		},
 		session: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
-				result, err := o.HistorySession.Append(ctx, a)
+				result, err := o.HistoryNode.Append(ctx, a)
 				result.Position.Offset = change(result.Position.Offset)
 				return result, err
 			}
@@ -263,7 +263,7 @@ func changeAppend(change func(*broker.Append)) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 			change(&a)
-			return o.HistorySession.Append(ctx, a)
+			return o.HistoryNode.Append(ctx, a)
 		}
 	}}
 }
@@ -273,7 +273,7 @@ func changeQuery(change func(*broker.Query)) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.read = func(ctx context.Context, q broker.Query) (broker.Page, error) {
 			change(&q)
-			return o.HistorySession.Read(ctx, q)
+			return o.HistoryNode.Read(ctx, q)
 		}
 	}}
 }
@@ -281,7 +281,7 @@ func changeQuery(change func(*broker.Query)) historyDefect {
 // changePage changes the results of Read.
 func changePage(o *override, change func(broker.Query, *broker.Page)) {
 	o.read = func(ctx context.Context, q broker.Query) (broker.Page, error) {
-		page, err := o.HistorySession.Read(ctx, q)
+		page, err := o.HistoryNode.Read(ctx, q)
 		if err == nil {
 			change(q, &page)
 		}
@@ -298,7 +298,7 @@ func changeStateQuery(change func(*broker.StateQuery)) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 			change(&q)
-			return o.HistorySession.ReadState(ctx, q)
+			return o.HistoryNode.ReadState(ctx, q)
 		}
 	}}
 }
@@ -307,7 +307,7 @@ func changeStateQuery(change func(*broker.StateQuery)) historyDefect {
 func changeState(change func(o *override, q broker.StateQuery, s *broker.StatePart)) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-			s, err := o.HistorySession.ReadState(ctx, q)
+			s, err := o.HistoryNode.ReadState(ctx, q)
 			if err == nil {
 				change(o, q, &s)
 			}
@@ -323,7 +323,7 @@ func deliver(replace func(next func(string, broker.Publication)) func(string, br
 
 // history returns everything that is stored.
 func (o *override) history(topic string) []broker.Publication {
-	page, _ := o.HistorySession.Read(context.Background(), broker.Query{
+	page, _ := o.HistoryNode.Read(context.Background(), broker.Query{
 		Topic: topic, Retention: broker.Retention{Messages: 1 << 20, Age: 100 * time.Hour}, Limit: 1 << 20,
 	})
 	return page.Publications

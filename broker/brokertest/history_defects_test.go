@@ -30,7 +30,7 @@ func brokenPositions() map[string]brokenHistory {
 		}), "first publication"},
 		"always has one epoch": {historyDefect{session: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
-				result, err := o.HistorySession.Append(ctx, a)
+				result, err := o.HistoryNode.Append(ctx, a)
 				result.Position.Epoch = "epoch"
 				return result, err
 			}
@@ -56,17 +56,17 @@ func brokenPositions() map[string]brokenHistory {
 		"has retention numbers in its keys": {historyDefect{session: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				a.Topic += fmt.Sprint(a.Retention)
-				return o.HistorySession.Append(ctx, a)
+				return o.HistoryNode.Append(ctx, a)
 			}
 			o.read = func(ctx context.Context, q broker.Query) (broker.Page, error) {
 				q.Topic += fmt.Sprint(q.Retention)
-				return o.HistorySession.Read(ctx, q)
+				return o.HistoryNode.Read(ctx, q)
 			}
 		}}, "retention changes"},
 		"confuses topics": {historyDefect{session: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				a.Topic = a.Topic[:min(len(a.Topic), 300)]
-				return o.HistorySession.Append(ctx, a)
+				return o.HistoryNode.Append(ctx, a)
 			}
 		}}, "histories are separate"},
 		"reverses concurrent calls": {historyDefect{session: func(o *override) {
@@ -74,7 +74,7 @@ func brokenPositions() map[string]brokenHistory {
 			var positions []broker.Position
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				time.Sleep(time.Millisecond) // concurrent calls meet here
-				result, err := o.HistorySession.Append(ctx, a)
+				result, err := o.HistoryNode.Append(ctx, a)
 				mu.Lock()
 				defer mu.Unlock()
 				if positions = append(positions, result.Position); len(positions) > 5 {
@@ -103,7 +103,7 @@ func brokenKeys() map[string]brokenHistory {
 				time.Sleep(time.Millisecond) // between the check and the Append
 				key := a.IdempotencyKey
 				a.IdempotencyKey = ""
-				result, err := o.HistorySession.Append(ctx, a)
+				result, err := o.HistoryNode.Append(ctx, a)
 				mu.Lock()
 				defer mu.Unlock()
 				known[a.Topic+key] = result
@@ -117,7 +117,7 @@ func brokenKeys() map[string]brokenHistory {
 					result.Duplicate = true
 					return result, nil
 				}
-				result, err := o.HistorySession.Append(ctx, a)
+				result, err := o.HistoryNode.Append(ctx, a)
 				known[a.IdempotencyKey] = result
 				return result, err
 			}
@@ -130,7 +130,7 @@ func brokenKeys() map[string]brokenHistory {
 						a.IdempotencyKey += "forgotten"
 					}
 				}
-				return o.HistorySession.Append(ctx, a)
+				return o.HistoryNode.Append(ctx, a)
 			}
 		}}, "key outlives publication"},
 		"never forgets a key": {historyDefect{session: func(o *override) {
@@ -140,7 +140,7 @@ func brokenKeys() map[string]brokenHistory {
 					result.Duplicate = true
 					return result, nil
 				}
-				result, err := o.HistorySession.Append(ctx, a)
+				result, err := o.HistoryNode.Append(ctx, a)
 				known[a.Topic+a.IdempotencyKey] = result
 				return result, err
 			}
@@ -235,10 +235,10 @@ func brokenFollowers() map[string]brokenHistory {
 			}
 		}), "publication reaches followers"},
 		"reports Following early": {historyDefect{session: func(o *override) {
-			follow := o.HistorySession.Follow
+			follow := o.HistoryNode.Follow
 			o.follow = func(topic string) {
 				follow(topic) // Following is called at once
-				o.HistorySession.Unfollow(topic)
+				o.HistoryNode.Unfollow(topic)
 				time.AfterFunc(time.Second, func() { follow(topic) })
 			}
 		}}, "following means delivered"},
@@ -259,12 +259,12 @@ func brokenFollowers() map[string]brokenHistory {
 		}), "nothing is published after close"},
 		"ignores the context": {historyDefect{session: func(o *override) {
 			o.read = func(_ context.Context, q broker.Query) (broker.Page, error) {
-				return o.HistorySession.Read(context.Background(), q)
+				return o.HistoryNode.Read(context.Background(), q)
 			}
 		}}, "done context"},
 		"stores in spite of the context": {historyDefect{session: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
-				result, err := o.HistorySession.Append(context.Background(), a)
+				result, err := o.HistoryNode.Append(context.Background(), a)
 				return result, errors.Join(err, ctx.Err())
 			}
 		}}, "done context"},
@@ -276,7 +276,7 @@ func brokenFollowers() map[string]brokenHistory {
 func changeOutcome(change func(a broker.Append, result *broker.Appended, err error) error) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
-			result, err := o.HistorySession.Append(ctx, a)
+			result, err := o.HistoryNode.Append(ctx, a)
 			return result, change(a, &result, err)
 		}
 	}}

@@ -38,7 +38,7 @@ func (c HistoryCluster) disturb(fault Fault, at int) error {
 		return err
 	}
 	t.publish(10, 0)
-	end := fault.Begin(nodes[at].HistorySession)
+	end := fault.Begin(nodes[at].HistoryNode)
 	t.publish(packetsInFault, fault.Duration)
 	end()
 	if err := errors.Join(t.awaitReport(), t.repeat(), t.awaitDelivery()); err != nil {

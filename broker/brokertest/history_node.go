@@ -12,7 +12,7 @@ import (
 
 // A historyNode records what its session publishes.
 type historyNode struct {
-	broker.HistorySession
+	broker.HistoryNode
 	recorder
 	cluster HistoryCluster
 
@@ -32,7 +32,7 @@ func (c HistoryCluster) connect() *historyNode {
 	n := &historyNode{
 		recorder: recorder{maxWait: c.Timeout}, cluster: c, published: map[string][]broker.Publication{}, following: map[string]int{}, followedAt: map[string]time.Time{},
 	}
-	n.HistorySession = c.Connect(broker.Handler{
+	n.HistoryNode = c.Connect(broker.Handler{
 		Receive:         func(string, string, []byte) {},
 		Subscribed:      func(string) {},
 		MessagesLost:    func(string, int) {},

@@ -133,7 +133,7 @@ func doneContextDoesNothing(c HistoryCluster) error {
 	return errors.Join(nodes[1].has(topic, "first"), nodes[1].hasNoValue(topic), nodes[1].receives(topic, page.Publications))
 }
 
-func closedHistorySession(c HistoryCluster) error {
+func closedHistoryNode(c HistoryCluster) error {
 	nodes, closeAll := c.connectNodes(2)
 	defer closeAll()
 	a, b, topic := nodes[0], nodes[1], c.topic()

@@ -21,11 +21,11 @@ func brokenStates() map[string]brokenHistory {
 		"never expires state": {historyDefect{session: func(o *override) {
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 				q.Retention.Age = 100 * time.Hour
-				return o.HistorySession.ReadState(ctx, q)
+				return o.HistoryNode.ReadState(ctx, q)
 			}
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				a.Retention.Age = 100 * time.Hour
-				return o.HistorySession.Append(ctx, a)
+				return o.HistoryNode.Append(ctx, a)
 			}
 		}}, "state expires"},
 		"returns state with a later position": {changeState(func(_ *override, _ broker.StateQuery, s *broker.StatePart) {
@@ -49,7 +49,7 @@ func brokenStates() map[string]brokenHistory {
 			o.state = func(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 				skip, _ := strconv.Atoi(q.Cursor)
 				q.Cursor, q.MaxBytes = "", 1<<30
-				if part, err = o.HistorySession.ReadState(ctx, q); err != nil {
+				if part, err = o.HistoryNode.ReadState(ctx, q); err != nil {
 					return part, err
 				}
 				slices.SortFunc(part.Publications, func(a, b broker.Publication) int { return int(a.Position.Offset) - int(b.Position.Offset) })
@@ -63,7 +63,7 @@ func brokenStates() map[string]brokenHistory {
 		"reads all parts as of the first": {historyDefect{session: func(o *override) {
 			first := map[string]broker.StatePart{}
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-				part, err := o.HistorySession.ReadState(ctx, q)
+				part, err := o.HistoryNode.ReadState(ctx, q)
 				if q.Cursor == "" {
 					first[q.Topic] = part
 				}
@@ -74,10 +74,10 @@ func brokenStates() map[string]brokenHistory {
 		"returns keys that were removed since the first part": {historyDefect{session: func(o *override) {
 			all := map[string][]broker.Publication{}
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-				part, err := o.HistorySession.ReadState(ctx, q)
+				part, err := o.HistoryNode.ReadState(ctx, q)
 				if q.Cursor == "" {
 					q.MaxBytes = 1 << 30
-					whole, _ := o.HistorySession.ReadState(ctx, q)
+					whole, _ := o.HistoryNode.ReadState(ctx, q)
 					all[q.Topic] = whole.Publications
 				} else if known := all[q.Topic]; len(known) > 0 && q.MaxBytes < 1<<30 {
 					oldest := slices.MinFunc(known, func(a, b broker.Publication) int { return int(a.Position.Offset) - int(b.Position.Offset) })
@@ -90,7 +90,7 @@ func brokenStates() map[string]brokenHistory {
 			known := map[string]string{}
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 				q.Cursor = known[q.Cursor]
-				part, err := o.HistorySession.ReadState(ctx, q)
+				part, err := o.HistoryNode.ReadState(ctx, q)
 				if part.Next != "" {
 					known["of this node "+part.Next] = part.Next
 					part.Next = "of this node " + part.Next
@@ -102,7 +102,7 @@ func brokenStates() map[string]brokenHistory {
 			o.state = func(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 				after, _ := strconv.ParseUint(q.Cursor, 10, 64)
 				q.Cursor, q.MaxBytes = "", 1<<30
-				if part, err = o.HistorySession.ReadState(ctx, q); err != nil {
+				if part, err = o.HistoryNode.ReadState(ctx, q); err != nil {
 					return part, err
 				}
 				slices.SortFunc(part.Publications, func(a, b broker.Publication) int { return int(a.Position.Offset) - int(b.Position.Offset) })

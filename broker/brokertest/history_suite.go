@@ -11,7 +11,7 @@ import (
 type HistoryCluster struct {
 	// Connect adds a node. Nodes share their histories. They may share one broker, or have one
 	// each, as in separate processes.
-	Connect func(broker.Handler, broker.HistoryHandler) broker.HistorySession
+	Connect func(broker.Handler, broker.HistoryHandler) broker.HistoryNode
 
 	// Faults are injected one after the other. They must not make the store lose publications. A
 	// broker without a network has none.
@@ -36,7 +36,7 @@ type HistoryCluster struct {
 	MetadataAge time.Duration
 }
 
-// A HistoryCase is one rule of the contract of [broker.HistorySession].
+// A HistoryCase is one rule of the contract of [broker.HistoryNode].
 type HistoryCase struct {
 	Name  string
 	Rule  string
@@ -52,7 +52,7 @@ func (c HistoryCase) Run(t *testing.T, cluster HistoryCluster) {
 	}
 }
 
-// HistoryCases returns the rules that [broker.HistorySession] adds to those of [broker.Session],
+// HistoryCases returns the rules that [broker.HistoryNode] adds to those of [broker.Node],
 // which [Cases] returns.
 func HistoryCases() []HistoryCase {
 	return []HistoryCase{
@@ -101,7 +101,7 @@ func HistoryCases() []HistoryCase {
 		{"values are shared", "When StoreValue has returned, all nodes load the new value.", valuesAreShared},
 		{"values are copied", "The data that was passed to StoreValue or returned by LoadValue belongs to the caller.", valuesAreCopied},
 		{"done context", "If the context is done before the call, nothing is done and its error is returned.", doneContextDoesNothing},
-		{"closed history session", "After Close, methods do nothing and return an UNAVAILABLE error; Close may be called again.", closedHistorySession},
+		{"closed history session", "After Close, methods do nothing and return an UNAVAILABLE error; Close may be called again.", closedHistoryNode},
 		{"nothing is published after close", "After Close, no function of the HistoryHandler is called.", nothingIsPublishedAfterClose},
 		{"outcome is true", "Whatever happens, a publication with a position is stored there, one with an error other than OutcomeUnknown is not stored, a repeated one with a key is stored once, and what a follower misses shows as a gap or was stored before Following.", outcomeIsTrue},
 		{"value outcome is true", "Whatever happens, a value with a version is stored, one with an error other than OutcomeUnknown is not, and ABORTED means that another value was stored.", valueOutcomeIsTrue},

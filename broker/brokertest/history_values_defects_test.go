@@ -19,7 +19,7 @@ type storeCall struct {
 }
 
 func (o *override) storeValue(ctx context.Context, c storeCall) (uint64, error) {
-	return o.HistorySession.StoreValue(ctx, c.key, c.data, c.version, c.lifetime)
+	return o.HistoryNode.StoreValue(ctx, c.key, c.data, c.version, c.lifetime)
 }
 
 // A patchCall is the arguments of PatchValue.
@@ -34,7 +34,7 @@ type patchCall struct {
 func changePatch(change func(current broker.Value, c *patchCall) []byte) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.patch = func(ctx context.Context, c patchCall) (uint64, error) {
-			current, _ := o.HistorySession.LoadValue(ctx, c.key)
+			current, _ := o.HistoryNode.LoadValue(ctx, c.key)
 			return o.storeValue(ctx, storeCall{c.key, change(current, &c), c.version, c.lifetime})
 		}
 	}}
@@ -67,7 +67,7 @@ func changeStoreCall(change func(*storeCall)) historyDefect {
 func changeLoad(change func(key string, v *broker.Value)) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.load = func(ctx context.Context, key string) (broker.Value, error) {
-			v, err := o.HistorySession.LoadValue(ctx, key)
+			v, err := o.HistoryNode.LoadValue(ctx, key)
 			if err == nil {
 				change(key, &v)
 			}
@@ -80,7 +80,7 @@ func changeLoad(change func(key string, v *broker.Value)) historyDefect {
 func changeKey(change func(string) string) historyDefect {
 	return historyDefect{session: func(o *override) {
 		o.load = func(ctx context.Context, key string) (broker.Value, error) {
-			return o.HistorySession.LoadValue(ctx, change(key))
+			return o.HistoryNode.LoadValue(ctx, change(key))
 		}
 		o.store = func(ctx context.Context, c storeCall) (uint64, error) {
 			c.key = change(c.key)
@@ -91,7 +91,7 @@ func changeKey(change func(string) string) historyDefect {
 
 // replaceCurrent stores a value whatever version the current one has.
 func replaceCurrent(ctx context.Context, o *override, c storeCall) (uint64, error) {
-	v, _ := o.HistorySession.LoadValue(ctx, c.key)
+	v, _ := o.HistoryNode.LoadValue(ctx, c.key)
 	c.version = v.Version
 	return o.storeValue(ctx, c)
 }
@@ -103,7 +103,7 @@ func countVersions() historyDefect {
 	return changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		current, _ := o.HistorySession.LoadValue(ctx, c.key)
+		current, _ := o.HistoryNode.LoadValue(ctx, c.key)
 		if current.Version == 0 {
 			counts[c.key] = map[uint64]uint64{}
 		}
@@ -140,7 +140,7 @@ func brokenValues() map[string]brokenHistory {
 		}), "value is patched"},
 		"keeps the memory of a patch": {historyDefect{session: func(o *override) {
 			o.patch = func(ctx context.Context, c patchCall) (uint64, error) {
-				return o.HistorySession.PatchValue(ctx, c.key, broker.Patch{Offset: c.patch.Offset, Remove: c.patch.Remove, Data: make([]byte, len(c.patch.Data))}, c.version, c.lifetime)
+				return o.HistoryNode.PatchValue(ctx, c.key, broker.Patch{Offset: c.patch.Offset, Remove: c.patch.Remove, Data: make([]byte, len(c.patch.Data))}, c.version, c.lifetime)
 			}
 		}}, "value is patched"},
 		"patches any version":             {changePatch(func(v broker.Value, c *patchCall) []byte { c.version = v.Version; return applied(c.patch, v.Data) }), "wrong patch"},
@@ -150,7 +150,7 @@ func brokenValues() map[string]brokenHistory {
 		"deletes any version":             {deletesAnyVersion(), "value of another version"},
 		"renews without version": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 			version, err := o.storeValue(ctx, c)
-			if v, _ := o.HistorySession.LoadValue(ctx, c.key); err != nil && v.Version != 0 && c.lifetime > 0 {
+			if v, _ := o.HistoryNode.LoadValue(ctx, c.key); err != nil && v.Version != 0 && c.lifetime > 0 {
 				_, _ = o.storeValue(ctx, storeCall{c.key, v.Data, v.Version, c.lifetime})
 			}
 			return version, err
@@ -163,7 +163,7 @@ func brokenValues() map[string]brokenHistory {
 		}), "value without a version"},
 		"counts versions from 1": {countVersions(), "versions"},
 		"compares before it stores": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
-			if v, _ := o.HistorySession.LoadValue(ctx, c.key); v.Version != c.version {
+			if v, _ := o.HistoryNode.LoadValue(ctx, c.key); v.Version != c.version {
 				return 0, errors.Errorf(errors.Aborted, "another version")
 			}
 			time.Sleep(time.Millisecond) // between the comparison and the change
@@ -201,7 +201,7 @@ func brokenValues() map[string]brokenHistory {
 				if v, ok := cached[key]; ok {
 					return v, nil
 				}
-				v, err := o.HistorySession.LoadValue(ctx, key)
+				v, err := o.HistoryNode.LoadValue(ctx, key)
 				cached[key] = v
 				return v, err
 			}
@@ -244,7 +244,7 @@ func brokenValueOutcomes() map[string]brokenHistory {
 	return map[string]brokenHistory{
 		"loads in spite of the context": {historyDefect{session: func(o *override) {
 			o.load = func(_ context.Context, key string) (broker.Value, error) {
-				return o.HistorySession.LoadValue(context.Background(), key)
+				return o.HistoryNode.LoadValue(context.Background(), key)
 			}
 		}}, "done context"},
 		"stores a value in spite of the context": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {

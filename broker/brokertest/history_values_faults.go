@@ -24,7 +24,7 @@ func (c HistoryCluster) disturbValues(fault Fault, at int) error {
 	if err := writeAll(writers, 10, 0); err != nil {
 		return err
 	}
-	end := fault.Begin(nodes[at].HistorySession)
+	end := fault.Begin(nodes[at].HistoryNode)
 	err := writeAll(writers, packetsInFault, fault.Duration)
 	end()
 	if err != nil {

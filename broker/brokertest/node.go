@@ -10,7 +10,7 @@ import (
 
 // A node records what its session delivers.
 type node struct {
-	broker.Session
+	broker.Node
 	recorder
 	cluster Cluster
 
@@ -27,7 +27,7 @@ type delivery struct{ topic, from, packet string }
 
 func (c Cluster) connect() *node {
 	n := &node{recorder: recorder{maxWait: c.Timeout}, cluster: c, subscribed: map[string]int{}, members: map[remoteMember]string{}, reported: map[string]time.Time{}}
-	n.Session = c.Connect(broker.Handler{
+	n.Node = c.Connect(broker.Handler{
 		Receive: func(topic, from string, packet []byte) {
 			n.record(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
 		},
@@ -83,7 +83,7 @@ func (c Cluster) kill(n *node) {
 		n.close()
 		return
 	}
-	c.Kill(n.Session)
+	c.Kill(n.Node)
 }
 
 // subscribe returns once the broker has reported the subscription.

@@ -157,7 +157,7 @@ func (c Cluster) disturbPresence(fault Fault, at int) error {
 	if err := allSee(nodes, map[string][]string{"old": {"0", "1", "2"}}); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
-	end := fault.Begin(nodes[at].Session)
+	end := fault.Begin(nodes[at].Node)
 	for step := range packetsInFault {
 		for i, n := range nodes {
 			if n.Join("room", "new", strconv.Itoa(10*step+i)); step%2 == 0 {

@@ -11,10 +11,10 @@ import (
 type Cluster struct {
 	// Connect adds a node. Nodes may share one broker, or have one each, as in separate
 	// processes.
-	Connect func(broker.Handler) broker.Session
+	Connect func(broker.Handler) broker.Node
 
 	// Kill ends a node as a crash does, without Close. If it is nil, the case calls Close.
-	Kill func(broker.Session)
+	Kill func(broker.Node)
 
 	// Faults are injected one after the other. A broker without a network has none.
 	Faults []Fault

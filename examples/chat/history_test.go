@@ -223,18 +223,18 @@ func newSlowBroker(limit int) *slowBroker {
 	return &slowBroker{Broker: memory.NewBroker(), limit: limit, started: make(chan struct{}, 1), ended: make(chan error, 1)}
 }
 
-func (b *slowBroker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistorySession {
+func (b *slowBroker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
 	return slowSession{b.Broker.ConnectHistory(handler, history), b}
 }
 
 type slowSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 	broker *slowBroker
 }
 
 func (s slowSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	if !s.broker.isSlow.Load() || q.Limit != s.broker.limit {
-		return s.HistorySession.Read(ctx, q)
+		return s.HistoryNode.Read(ctx, q)
 	}
 	s.broker.started <- struct{}{}
 	<-ctx.Done()

@@ -46,7 +46,7 @@ const (
 
 // Config is what a node needs.
 type Config struct {
-	Session    broker.Session
+	Session    broker.Node
 	UsersTopic string // to which all nodes subscribe
 	MaxOpen    int    // asks of this node without a complete answer, and calls to its clients for other nodes
 

@@ -109,9 +109,9 @@ func printSlope(t *table, row, unit string) {
 // A cluster is a number of nodes that subscribe to one topic, and one more that publishes there.
 // Their heartbeats are spread over a second.
 type cluster struct {
-	sessions  []broker.Session
+	sessions  []broker.Node
 	clients   []*goredis.Client
-	publisher broker.Session
+	publisher broker.Node
 	awaited   atomic.Int64 // deliveries
 	done      chan struct{}
 }
@@ -120,7 +120,7 @@ func newCluster(addr string, receivers int) *cluster {
 	cl := &cluster{done: make(chan struct{}, 1)}
 	var subscribed sync.WaitGroup
 	subscribed.Add(receivers)
-	connect := func(h broker.Handler) broker.Session {
+	connect := func(h broker.Handler) broker.Node {
 		client := goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: 4})
 		cl.clients = append(cl.clients, client)
 		s := redis.NewBroker(client).Connect(h)

@@ -19,7 +19,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 				network := enginetest.New()
 				c.Run(t, brokertest.Cluster{
 					Connect:     cluster.New(network).Connect,
-					Kill:        func(s broker.Session) { s.(*cluster.Session).Kill() },
+					Kill:        func(s broker.Node) { s.(*cluster.Node).Kill() },
 					Faults:      testscale.Sample(faults(network), 3),
 					Timeout:     20 * time.Second,
 					QuietPeriod: 3 * time.Second,
@@ -47,8 +47,8 @@ func faults(network *enginetest.Network) (all []brokertest.Fault) {
 		for _, d := range []time.Duration{time.Second, 10 * time.Second, 70 * time.Second, 15 * time.Minute} {
 			all = append(all, brokertest.Fault{
 				Name: name + " for " + d.String(), Duration: d,
-				Begin: func(s broker.Session) func() {
-					id := s.(*cluster.Session).Name()
+				Begin: func(s broker.Node) func() {
+					id := s.(*cluster.Node).Name()
 					network.Update(id, begin)
 					return func() { network.Update(id, func(f *enginetest.Faults) { *f = enginetest.Faults{} }) }
 				},

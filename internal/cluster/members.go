@@ -13,7 +13,7 @@ import (
 // members is the presence of the members on this node and on the nodes whose topics it tracks. It
 // runs the state machine of package presence.
 type members struct {
-	session *Session
+	session *Node
 	events  executor.FuncQueue // calls of Handler.PresenceChanged, in the order of the changes
 
 	// mu is held while packets are added to the outbox and calls to events. Its own callers may
@@ -22,7 +22,7 @@ type members struct {
 	node *presence.Node
 }
 
-func (ms *members) init(s *Session) {
+func (ms *members) init(s *Node) {
 	ms.session = s
 	ms.node = presence.New(presence.Config{
 		Name:        s.name,
@@ -33,22 +33,22 @@ func (ms *members) init(s *Session) {
 }
 
 // Join makes a member of this node present in topic.
-func (s *Session) Join(topic, id, data string) {
+func (s *Node) Join(topic, id, data string) {
 	s.members.locked(func(n *presence.Node) { n.Join(topic, id, data) })
 }
 
 // Leave ends Join.
-func (s *Session) Leave(topic, id string) {
+func (s *Node) Leave(topic, id string) {
 	s.members.locked(func(n *presence.Node) { n.Leave(topic, id) })
 }
 
 // Track requests the members that other nodes have in topic.
-func (s *Session) Track(topic string) {
+func (s *Node) Track(topic string) {
 	s.members.locked(func(n *presence.Node) { n.Track(topic, time.Now()) })
 }
 
 // Untrack undoes Track.
-func (s *Session) Untrack(topic string) {
+func (s *Node) Untrack(topic string) {
 	s.members.locked(func(n *presence.Node) { n.Untrack(topic) })
 }
 
@@ -90,7 +90,7 @@ func (ms *members) receive(from string, packet []byte) {
 
 // A presenceOutput sends the packets of the state machine. Packets that are lost, also because the
 // outbox is full, are repeated or found missing by the state machine.
-type presenceOutput struct{ session *Session }
+type presenceOutput struct{ session *Node }
 
 // Publish sends a packet to the nodes that subscribe to topic.
 func (o presenceOutput) Publish(topic string, packet []byte) {

@@ -16,7 +16,7 @@ import (
 
 // A node records the calls of its handlers.
 type node struct {
-	*cluster.Session
+	*cluster.Node
 	network *enginetest.Network
 
 	mu         sync.Mutex
@@ -37,7 +37,7 @@ type report struct {
 func connect(t *testing.T, network *enginetest.Network) *node {
 	t.Helper()
 	n := &node{network: network}
-	n.Session = cluster.New(network).Connect(broker.Handler{
+	n.Node = cluster.New(network).Connect(broker.Handler{
 		Receive: func(topic, _ string, packet []byte) {
 			n.locked(func() { n.received = append(n.received, topic+" "+string(packet)) })
 		},
@@ -53,7 +53,7 @@ func connect(t *testing.T, network *enginetest.Network) *node {
 			}
 			n.locked(func() { n.presence = append(n.presence, event) })
 		},
-	}).(*cluster.Session)
+	}).(*cluster.Node)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -39,7 +39,7 @@ const (
 
 // sendProbes publishes a probe for each connection. It replaces the connections that have lost one,
 // and suspects those whose probe does not return: what it waits behind may still arrive.
-func (s *Session) sendProbes() {
+func (s *Node) sendProbes() {
 	current := s.link.Probes()
 	s.probes.keep(current)
 	for _, p := range current {

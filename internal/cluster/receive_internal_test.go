@@ -37,7 +37,7 @@ func BenchmarkSession_Receive(b *testing.B) {
 				Subscribed:   func(string) {},
 				MessagesLost: func(string, int) {},
 				NodeLeft:     func(string) {},
-			}).(*Session)
+			}).(*Node)
 			defer func() { _ = s.Close(b.Context()) }()
 			done := make(chan struct{})
 			start := time.Now()
@@ -63,7 +63,7 @@ func BenchmarkSession_Receive(b *testing.B) {
 
 // BenchmarkSession_Publish measures what a publisher waits for.
 func BenchmarkSession_Publish(b *testing.B) {
-	s := New(silentEngine{}).Connect(broker.Handler{}).(*Session)
+	s := New(silentEngine{}).Connect(broker.Handler{}).(*Node)
 	defer func() { _ = s.Close(b.Context()) }()
 	packet := make([]byte, 200)
 	for b.Loop() {

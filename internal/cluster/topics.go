@@ -56,7 +56,7 @@ func (ss *subscriptions) all() []*subscription {
 }
 
 // Subscribe requests the packets that other nodes publish on topic.
-func (s *Session) Subscribe(topic string) {
+func (s *Node) Subscribe(topic string) {
 	if s.closed.Load() {
 		return
 	}
@@ -71,7 +71,7 @@ func (s *Session) Subscribe(topic string) {
 }
 
 // Unsubscribe undoes Subscribe.
-func (s *Session) Unsubscribe(topic string) {
+func (s *Node) Unsubscribe(topic string) {
 	if s.closed.Load() {
 		return
 	}
@@ -83,7 +83,7 @@ func (s *Session) Unsubscribe(topic string) {
 }
 
 // confirmedTopic handles the confirmation of a subscription by the engine.
-func (s *Session) confirmedTopic(sub *subscription) {
+func (s *Node) confirmedTopic(sub *subscription) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.inEffect, sub.confirmed = true, time.Now()
@@ -120,7 +120,7 @@ func (sub *subscription) recordLoss(packets int) {
 }
 
 // deliver passes a packet to the handler and records the losses that it reveals.
-func (s *Session) deliver(sub *subscription, m *nodeMessage) {
+func (s *Node) deliver(sub *subscription, m *nodeMessage) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	t := sub.trackers[m.from]
@@ -147,7 +147,7 @@ func (s *Session) deliver(sub *subscription, m *nodeMessage) {
 
 // reportLosses reports the losses of all topics that are due. A topic whose subscription is
 // interrupted waits until it works again.
-func (s *Session) reportLosses() {
+func (s *Node) reportLosses() {
 	var beats map[string]uint64
 	for _, sub := range s.subs.all() {
 		sub.mu.Lock()
@@ -161,7 +161,7 @@ func (s *Session) reportLosses() {
 	}
 }
 
-func (s *Session) reportLoss(sub *subscription, beats map[string]uint64) {
+func (s *Node) reportLoss(sub *subscription, beats map[string]uint64) {
 	packets := sub.lost
 	if sub.unknown {
 		packets = 0
@@ -174,7 +174,7 @@ func (s *Session) reportLoss(sub *subscription, beats map[string]uint64) {
 }
 
 // forgetTrackers removes the trackers of a peer.
-func (s *Session) forgetTrackers(name string) {
+func (s *Node) forgetTrackers(name string) {
 	for _, sub := range s.subs.all() {
 		sub.mu.Lock()
 		delete(sub.trackers, name)

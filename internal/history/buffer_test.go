@@ -60,7 +60,7 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 // slowReads is a session whose answers to reads take longer than publications on their way to the
 // node.
 type slowReads struct {
-	broker.HistorySession
+	broker.HistoryNode
 	hub *history.Node
 }
 

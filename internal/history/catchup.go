@@ -15,7 +15,7 @@ import (
 // of all, and then publications of those that have the fewest, as far as the client can receive them. What
 // it cannot receive is not read.
 type Catchup struct {
-	session broker.HistorySession
+	session broker.HistoryNode
 
 	mu              sync.Mutex
 	messages, bytes int // that the client can still receive; bytes of packets
@@ -31,7 +31,7 @@ const gatherTime = 100 * time.Millisecond
 
 // NewCatchup returns a Catchup for a client that can receive that many publications, and that many bytes of
 // packets.
-func NewCatchup(session broker.HistorySession, messages, bytes int) *Catchup {
+func NewCatchup(session broker.HistoryNode, messages, bytes int) *Catchup {
 	return &Catchup{session: session, messages: max(messages, 0), bytes: max(bytes, 0)}
 }
 

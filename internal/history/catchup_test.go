@@ -15,7 +15,7 @@ import (
 
 // first returns the first position of a topic.
 func (n *batchedNode) first(t *testing.T, topic string) broker.Position {
-	page, err := n.HistorySession.Read(t.Context(), broker.Query{Topic: topic, Retention: n.retention})
+	page, err := n.HistoryNode.Read(t.Context(), broker.Query{Topic: topic, Retention: n.retention})
 	require.NoError(t, err)
 	return broker.Position{Epoch: page.Position.Epoch}
 }

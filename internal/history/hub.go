@@ -37,7 +37,7 @@ func (h *Hub) publish(topic string, p broker.Publication) {
 	}
 }
 
-// A Node implements the methods of [broker.HistorySession] that concern histories. Its handler is
+// A Node implements the methods of [broker.HistoryNode] that concern histories. Its handler is
 // called by its queue, so that a publisher waits for no node; what the handler has not handled yet
 // waits in memory, without a bound.
 type Node struct {

@@ -18,9 +18,9 @@ import (
 
 // A countingSession counts reads.
 type countingSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 	reads   atomic.Int64
-	flushed atomic.Pointer[broker.HistorySession] // that of an empty store, which is read instead
+	flushed atomic.Pointer[broker.HistoryNode] // that of an empty store, which is read instead
 }
 
 func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
@@ -28,7 +28,7 @@ func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page
 	if flushed := s.flushed.Load(); flushed != nil {
 		return (*flushed).Read(ctx, q)
 	}
-	return s.HistorySession.Read(ctx, q)
+	return s.HistoryNode.Read(ctx, q)
 }
 
 func (s *countingSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
@@ -36,14 +36,14 @@ func (s *countingSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker
 	if flushed := s.flushed.Load(); flushed != nil {
 		return (*flushed).ReadAll(ctx, b)
 	}
-	return s.HistorySession.ReadAll(ctx, b)
+	return s.HistoryNode.ReadAll(ctx, b)
 }
 
 // startIdle returns a sequencer of topic news, and its session. Both are closed when the test ends.
 func startIdle(t *testing.T, r broker.Retention, sink history.Sink) (*history.Sequencer, *countingSession) {
 	var s *history.Sequencer
 	ready := make(chan struct{}) // closed when s is set
-	node := &countingSession{HistorySession: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	node := &countingSession{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
 		Published: func(_ string, p broker.Publication) { <-ready; s.Publish(p) },
 		Following: func(string) { <-ready; s.Following() },
 	})}

@@ -72,7 +72,7 @@ func (s *Sequencer) tryJoinState(ctx context.Context, first bool, maxBytes int, 
 }
 
 // ReadState returns the whole state of a topic, in the order of offsets, and the position of its first part.
-func ReadState(ctx context.Context, session broker.HistorySession, topic string, r broker.Retention) (state []broker.Publication, at broker.Position, err error) {
+func ReadState(ctx context.Context, session broker.HistoryNode, topic string, r broker.Retention) (state []broker.Publication, at broker.Position, err error) {
 	latest := map[string]broker.Publication{}
 	q := broker.StateQuery{Topic: topic, Retention: r}
 	for first := true; first || q.Cursor != ""; first = false {

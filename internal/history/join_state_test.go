@@ -16,7 +16,7 @@ import (
 
 // A scriptedSession returns a page for every Read, and calls a function for every ReadState.
 type scriptedSession struct {
-	broker.HistorySession
+	broker.HistoryNode
 
 	readState func() broker.StatePart
 

@@ -18,7 +18,7 @@ import (
 // Its goroutine exists only while topics have to be read, and its timer while there are Sequencers. A
 // Sequencer's lock is acquired before the Reader's.
 type Reader struct {
-	session broker.HistorySession
+	session broker.HistoryNode
 
 	mu         sync.Mutex
 	sequencers map[*Sequencer]struct{}
@@ -42,7 +42,7 @@ const (
 )
 
 // NewReader returns a Reader of a node's session.
-func NewReader(session broker.HistorySession) *Reader {
+func NewReader(session broker.HistoryNode) *Reader {
 	return &Reader{session: session, sequencers: map[*Sequencer]struct{}{}}
 }
 

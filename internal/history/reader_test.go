@@ -21,7 +21,7 @@ import (
 
 // A batchedNode has a sequencer for each of many topics, and records its calls of the store, which take 20 ms.
 type batchedNode struct {
-	broker.HistorySession
+	broker.HistoryNode
 	topics     []string
 	retention  broker.Retention
 	sequencers map[string]*history.Sequencer
@@ -39,7 +39,7 @@ type batchedNode struct {
 func newBatchedNode(t *testing.T, topics int) *batchedNode {
 	n := &batchedNode{retention: broker.Retention{Messages: 1000}, sequencers: map[string]*history.Sequencer{}, delivered: map[string]int{}, away: map[string]bool{}}
 	ready := make(chan struct{}) // closed when the sequencers exist
-	n.HistorySession = memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	n.HistoryNode = memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
 		Published: func(topic string, p broker.Publication) { <-ready; n.sequencers[topic].Publish(p) },
 		Following: func(topic string) { <-ready; n.sequencers[topic].Following() },
 	})
@@ -77,12 +77,12 @@ func (n *batchedNode) reset() {
 func (n *batchedNode) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	n.locked(func() { n.singles++ })
 	time.Sleep(20 * time.Millisecond)
-	return n.HistorySession.Read(ctx, q)
+	return n.HistoryNode.Read(ctx, q)
 }
 
 func (n *batchedNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	time.Sleep(20 * time.Millisecond)
-	pages, err := n.HistorySession.ReadAll(ctx, b)
+	pages, err := n.HistoryNode.ReadAll(ctx, b)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.batches = append(n.batches, time.Now())

@@ -19,7 +19,7 @@ import (
 // The Reader of the node reads the store for it.
 type Sequencer struct {
 	reader    *Reader
-	session   broker.HistorySession
+	session   broker.HistoryNode
 	topic     string
 	retention broker.Retention
 	sink      Sink

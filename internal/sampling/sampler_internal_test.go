@@ -1,6 +1,8 @@
 package sampling
 
 import (
+	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,14 +34,24 @@ func TestSampler_MemoryIsBounded(t *testing.T) {
 func TestLines_NoneIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Lines[string, string]
-		written := map[string]int64{}
-		s.Init(2, time.Second, func(line string, suppressed int64) { written[line] += 1 + suppressed })
+		var mu sync.Mutex
+		counts := map[string]int64{}
+		s.Init(2, time.Second, func(line string, suppressed int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			counts[line] += 1 + suppressed
+		})
+		written := func() map[string]int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return maps.Clone(counts)
+		}
 		for range 10 {
 			s.Add("a", "line", 1)
 		}
 		s.Add("b", "other", 3)
-		assert.Equal(t, map[string]int64{"line": 2, "other": 3}, written)
+		assert.Equal(t, map[string]int64{"line": 2, "other": 3}, written())
 		time.Sleep(2 * time.Second)
-		assert.EqualValues(t, 10, written["line"])
+		assert.EqualValues(t, 10, written()["line"])
 	})
 }

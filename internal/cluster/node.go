@@ -20,8 +20,8 @@ var _ broker.Broker = (*Broker)(nil)
 func New(engine Engine) *Broker { return &Broker{engine} }
 
 // Connect adds a node, a *[Session].
-func (b *Broker) Connect(handler broker.Handler) broker.Session {
-	s := &Session{
+func (b *Broker) Connect(handler broker.Handler) broker.Node {
+	s := &Node{
 		handler: handler.Complete(),
 		name:    rand.Text(),
 		engine:  b.engine,
@@ -45,7 +45,7 @@ func (b *Broker) Connect(handler broker.Handler) broker.Session {
 }
 
 // A Session is this process as a node of the cluster.
-type Session struct {
+type Node struct {
 	handler broker.Handler
 	name    string // random, so that a restarted process is a new node
 	engine  Engine
@@ -67,10 +67,10 @@ type Session struct {
 }
 
 // Name returns the name of the node.
-func (s *Session) Name() string { return s.name }
+func (s *Node) Name() string { return s.name }
 
 // Nodes returns the other nodes from which this one receives messages.
-func (s *Session) Nodes() (others []string, all bool) {
+func (s *Node) Nodes() (others []string, all bool) {
 	if s.closed.Load() {
 		return nil, false
 	}
@@ -78,7 +78,7 @@ func (s *Session) Nodes() (others []string, all bool) {
 }
 
 // Publish sends a packet to the other nodes that subscribe to topic.
-func (s *Session) Publish(topic string, packet []byte) error {
+func (s *Node) Publish(topic string, packet []byte) error {
 	return s.outbox.publish(s.engine.Channel(TopicChannel, topic), packet)
 }
 
@@ -86,7 +86,7 @@ func (s *Session) Publish(topic string, packet []byte) error {
 const leaveTimeout = 250 * time.Millisecond
 
 // Close sends what waits, then the leave message. If that is lost, the other nodes expire this one.
-func (s *Session) Close(ctx context.Context) error {
+func (s *Node) Close(ctx context.Context) error {
 	if s.closed.Swap(true) {
 		<-s.stopped
 		return nil
@@ -111,7 +111,7 @@ func (s *Session) Close(ctx context.Context) error {
 }
 
 // leave publishes the leave message and closes the link. It does not wait for longer than ctx.
-func (s *Session) leave(ctx context.Context) {
+func (s *Node) leave(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -126,7 +126,7 @@ func (s *Session) leave(ctx context.Context) {
 }
 
 // Kill ends the node as a crash does, for tests.
-func (s *Session) Kill() {
+func (s *Node) Kill() {
 	s.closed.Store(true)
 	s.outbox.close()
 	s.cancel()
@@ -137,7 +137,7 @@ func (s *Session) Kill() {
 }
 
 // call calls a function of the handlers unless the session is closed.
-func (s *Session) call(f func()) {
+func (s *Node) call(f func()) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if !s.shut {
@@ -152,7 +152,7 @@ const (
 )
 
 // run publishes heartbeats and probes, expires peers and reports losses until ctx ends.
-func (s *Session) run(ctx context.Context) {
+func (s *Node) run(ctx context.Context) {
 	defer close(s.stopped)
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
@@ -186,14 +186,14 @@ func (s *Session) run(ctx context.Context) {
 	}
 }
 
-func (s *Session) heartbeat() {
+func (s *Node) heartbeat() {
 	s.outbox.heartbeat(s.nodes, s.members.heartbeat(time.Now()))
 	s.outbox.removeUnused()
 }
 
 // wake handles a pause of this process. What the connections have buffered still arrives. What
 // waits to be published is outdated if the pause was longer than an attempt to publish it may take.
-func (s *Session) wake(pause time.Duration) {
+func (s *Node) wake(pause time.Duration) {
 	s.probes.restart()
 	if pause > publishTimeout {
 		s.outbox.interrupt()
@@ -201,7 +201,7 @@ func (s *Session) wake(pause time.Duration) {
 }
 
 // expirePeers reports the peers that have failed.
-func (s *Session) expirePeers() {
+func (s *Node) expirePeers() {
 	failed, forgotten := s.peers.expire(s.name)
 	for _, name := range failed {
 		s.members.peerFailed(name)
@@ -213,7 +213,7 @@ func (s *Session) expirePeers() {
 }
 
 // confirmed handles the confirmation of a subscription by the engine.
-func (s *Session) confirmed(channel string) {
+func (s *Node) confirmed(channel string) {
 	<-s.ready
 	if channel == s.nodes.Name {
 		s.peers.confirm()
@@ -223,7 +223,7 @@ func (s *Session) confirmed(channel string) {
 }
 
 // interrupted handles the interruption of subscriptions.
-func (s *Session) interrupted(channels []string) {
+func (s *Node) interrupted(channels []string) {
 	<-s.ready
 	for _, channel := range channels {
 		if channel == s.nodes.Name {
@@ -235,7 +235,7 @@ func (s *Session) interrupted(channels []string) {
 }
 
 // received handles a message. Anything else on the channel is ignored.
-func (s *Session) received(channel string, payload []byte) {
+func (s *Node) received(channel string, payload []byte) {
 	<-s.ready
 	m, ok := decodeMessage(payload)
 	if !ok {
@@ -267,7 +267,7 @@ func (s *Session) received(channel string, payload []byte) {
 }
 
 // receivedOwn handles a message of this node.
-func (s *Session) receivedOwn(channel string, m *nodeMessage) {
+func (s *Node) receivedOwn(channel string, m *nodeMessage) {
 	switch m.kind {
 	case kindHeartbeat:
 		s.peers.markAlive(s.name)

@@ -20,7 +20,7 @@ func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
 			Receive:    func(string, string, []byte) { received++ },
 			Subscribed: func(string) {},
 			NodeLeft:   func(string) { left++ },
-		}).(*Session)
+		}).(*Node)
 		defer s.Kill()
 		s.Subscribe("news")
 		receive := func(channel Channel, m nodeMessage) { s.received(channel.Name, m.encode()) }
@@ -42,7 +42,7 @@ func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
 // its process was paused.
 func TestSession_PauseOutdatesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(stuckEngine{}).Connect(broker.Handler{}).(*Session)
+		s := New(stuckEngine{}).Connect(broker.Handler{}).(*Node)
 		defer s.Kill()
 		packets := func() int {
 			s.outbox.mu.Lock()
