@@ -15,7 +15,7 @@ type Broker interface {
 	Connect(Handler) Node
 }
 
-// A Session is one node's connection to the cluster. Its methods are safe for concurrent use.
+// A Node is one node's connection to the cluster. Its methods are safe for concurrent use.
 // Except for Close they do not block, and leave calls of the Handler to other goroutines.
 type Node interface { //nolint:interfacebloat // all that a node does in the cluster
 	// Name returns the name of this node: what other nodes receive as the publisher of its packets.
@@ -55,7 +55,7 @@ type Node interface { //nolint:interfacebloat // all that a node does in the clu
 	// called on the other nodes. It returns when that is done or soon after ctx is done, with an
 	// error that contains the number of packets that were not sent. Afterwards nothing is
 	// published and no function of the Handler is called, so Close must not be called by one.
-	// The methods of a closed session do nothing; Close then returns nil.
+	// The methods of a closed node do nothing; Close then returns nil.
 	Close(ctx context.Context) error
 }
 
@@ -85,7 +85,7 @@ type Handler struct {
 	// other again. The members of a node that has failed leave.
 	PresenceChanged func(topic string, m Member, joined bool)
 
-	// NodeLeft reports that a node has closed its session or has failed. It is called once for
+	// NodeLeft reports that a node has closed its node or has failed. It is called once for
 	// a node, unless the node was received again in between, and never for this node.
 	NodeLeft func(node string)
 }

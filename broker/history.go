@@ -14,7 +14,7 @@ type HistoryBroker interface {
 	ConnectHistory(Handler, HistoryHandler) HistoryNode
 }
 
-// A HistoryNode is a [Session] of a broker that keeps the publications of topics. It assigns
+// A HistoryNode is a [Node] of a broker that keeps the publications of topics. It assigns
 // every publication a position, stores it, and publishes it to all nodes that follow the topic, in
 // one step.
 //

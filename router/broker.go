@@ -9,40 +9,40 @@ import (
 	"github.com/penstock-go/penstock/internal/history"
 )
 
-// A noopSession is the session of a router without a broker.
-type noopSession struct{}
+// A noopNode is the node of a router without a broker.
+type noopNode struct{}
 
 // Name returns "".
-func (noopSession) Name() string { return "" }
+func (noopNode) Name() string { return "" }
 
 // Nodes returns no other nodes.
-func (noopSession) Nodes() (others []string, all bool) { return nil, true }
+func (noopNode) Nodes() (others []string, all bool) { return nil, true }
 
 // Subscribe does nothing.
-func (noopSession) Subscribe(string) {}
+func (noopNode) Subscribe(string) {}
 
 // Unsubscribe does nothing.
-func (noopSession) Unsubscribe(string) {}
+func (noopNode) Unsubscribe(string) {}
 
 // Publish does nothing.
-func (noopSession) Publish(string, []byte) error { return nil }
+func (noopNode) Publish(string, []byte) error { return nil }
 
 // Join does nothing.
-func (noopSession) Join(string, string, string) {}
+func (noopNode) Join(string, string, string) {}
 
 // Leave does nothing.
-func (noopSession) Leave(string, string) {}
+func (noopNode) Leave(string, string) {}
 
 // Track does nothing.
-func (noopSession) Track(string) {}
+func (noopNode) Track(string) {}
 
 // Untrack does nothing.
-func (noopSession) Untrack(string) {}
+func (noopNode) Untrack(string) {}
 
 // Close does nothing.
-func (noopSession) Close(context.Context) error { return nil }
+func (noopNode) Close(context.Context) error { return nil }
 
-// connectBroker sets the session that publishes to other nodes. The broker may call the
+// connectBroker sets the node that publishes to other nodes. The broker may call the
 // handler before Connect returns, so the topics must have been initialized.
 func (r *Router) connectBroker() {
 	handler := broker.Handler{
@@ -55,28 +55,28 @@ func (r *Router) connectBroker() {
 	histories := broker.HistoryHandler{Published: r.topics.published, Following: r.topics.following}
 	switch b := r.opts.Broker.(type) {
 	case nil:
-		r.node = noopSession{}
+		r.node = noopNode{}
 		r.initAsks()
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
 		r.reader = history.NewReader(r.histories)
 		return
 	case broker.HistoryBroker:
-		session := b.ConnectHistory(handler, histories)
-		mustBeSession("ConnectHistory", "HistoryNode", session == nil)
-		r.node = recoveringSession{r, session}
-		r.histories = recoveringHistories{recoveringSession{r, session}, session}
+		node := b.ConnectHistory(handler, histories)
+		mustBeNode("ConnectHistory", "HistoryNode", node == nil)
+		r.node = recoveringNode{r, node}
+		r.histories = recoveringHistories{recoveringNode{r, node}, node}
 		r.reader = history.NewReader(r.histories)
 	default:
-		session := b.Connect(handler)
-		mustBeSession("Connect", "Session", session == nil)
-		r.node = recoveringSession{r, session}
+		node := b.Connect(handler)
+		mustBeNode("Connect", "Node", node == nil)
+		r.node = recoveringNode{r, node}
 	}
 	r.initAsks()
 	r.node.Subscribe(usersTopic)
 	r.node.Subscribe(r.nodeTopic)
 }
 
-func mustBeSession(method, want string, isNil bool) {
+func mustBeNode(method, want string, isNil bool) {
 	if isNil {
 		panic("router: Broker." + method + " has returned nil; it must return a " + want)
 	}
@@ -84,7 +84,7 @@ func mustBeSession(method, want string, isNil bool) {
 
 // localHistories keeps the histories of a router without a broker.
 type localHistories struct {
-	noopSession
+	noopNode
 	*history.Node
 }
 
@@ -93,63 +93,63 @@ func (localHistories) Close(context.Context) error { return nil }
 
 // A recoveringHistories recovers the panics of a broker that keeps histories.
 type recoveringHistories struct {
-	recoveringSession
+	recoveringNode
 
-	session broker.HistoryNode
+	node broker.HistoryNode
 }
 
 // Append calls the broker.
 func (g recoveringHistories) Append(ctx context.Context, p broker.Append) (stored broker.Appended, err error) {
 	defer g.recoverAs("Broker.Append", broker.OutcomeUnknown, &err)
-	return g.session.Append(ctx, p)
+	return g.node.Append(ctx, p)
 }
 
 // Read calls the broker.
 func (g recoveringHistories) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
 	defer g.recoverAs("Broker.Read", errors.Internal, &err)
-	return g.session.Read(ctx, q)
+	return g.node.Read(ctx, q)
 }
 
 // ReadAll calls the broker.
 func (g recoveringHistories) ReadAll(ctx context.Context, b broker.Batch) (pages []broker.BatchPage, err error) {
 	defer g.recoverAs("Broker.ReadAll", errors.Internal, &err)
-	return g.session.ReadAll(ctx, b)
+	return g.node.ReadAll(ctx, b)
 }
 
 // ReadState calls the broker.
 func (g recoveringHistories) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 	defer g.recoverAs("Broker.ReadState", errors.Internal, &err)
-	return g.session.ReadState(ctx, q)
+	return g.node.ReadState(ctx, q)
 }
 
 // LoadValue calls the broker.
 func (g recoveringHistories) LoadValue(ctx context.Context, key string) (value broker.Value, err error) {
 	defer g.recoverAs("Broker.LoadValue", errors.Internal, &err)
-	return g.session.LoadValue(ctx, key)
+	return g.node.LoadValue(ctx, key)
 }
 
 // StoreValue calls the broker.
 func (g recoveringHistories) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (newVersion uint64, err error) {
 	defer g.recoverAs("Broker.StoreValue", broker.OutcomeUnknown, &err)
-	return g.session.StoreValue(ctx, key, data, version, lifetime)
+	return g.node.StoreValue(ctx, key, data, version, lifetime)
 }
 
 // PatchValue calls the broker.
 func (g recoveringHistories) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (newVersion uint64, err error) {
 	defer g.recoverAs("Broker.PatchValue", broker.OutcomeUnknown, &err)
-	return g.session.PatchValue(ctx, key, p, version, lifetime)
+	return g.node.PatchValue(ctx, key, p, version, lifetime)
 }
 
 // Follow calls the broker.
 func (g recoveringHistories) Follow(topic string) {
 	defer g.recover("Broker.Follow")
-	g.session.Follow(topic)
+	g.node.Follow(topic)
 }
 
 // Unfollow calls the broker.
 func (g recoveringHistories) Unfollow(topic string) {
 	defer g.recover("Broker.Unfollow")
-	g.session.Unfollow(topic)
+	g.node.Unfollow(topic)
 }
 
 // recoverAs is recover that sets an error.
@@ -168,73 +168,73 @@ func (r *Router) nodeLeft(node string) {
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 
-// A recoveringSession recovers the panics of a broker's session. Topics call it under their
+// A recoveringNode recovers the panics of a broker's node. Topics call it under their
 // locks, so that subscriptions and presence reach the broker in order.
-type recoveringSession struct {
-	router  *Router
-	session broker.Node
+type recoveringNode struct {
+	router *Router
+	node   broker.Node
 }
 
 // Name calls the broker, when the program starts.
-func (g recoveringSession) Name() string { return g.session.Name() }
+func (g recoveringNode) Name() string { return g.node.Name() }
 
 // Nodes calls the broker. After a panic it returns that there may be other nodes.
-func (g recoveringSession) Nodes() (others []string, all bool) {
+func (g recoveringNode) Nodes() (others []string, all bool) {
 	defer g.recover("Broker.Nodes")
-	return g.session.Nodes()
+	return g.node.Nodes()
 }
 
 // Subscribe calls the broker.
-func (g recoveringSession) Subscribe(topic string) {
+func (g recoveringNode) Subscribe(topic string) {
 	defer g.recover("Broker.Subscribe")
-	g.session.Subscribe(topic)
+	g.node.Subscribe(topic)
 }
 
 // Unsubscribe calls the broker.
-func (g recoveringSession) Unsubscribe(topic string) {
+func (g recoveringNode) Unsubscribe(topic string) {
 	defer g.recover("Broker.Unsubscribe")
-	g.session.Unsubscribe(topic)
+	g.node.Unsubscribe(topic)
 }
 
 // Publish calls the broker. After a panic it returns nil: this node's subscribers have received the
 // message, and the panic is reported.
-func (g recoveringSession) Publish(topic string, packet []byte) error {
+func (g recoveringNode) Publish(topic string, packet []byte) error {
 	defer g.recover("Broker.Publish")
-	return g.session.Publish(topic, packet)
+	return g.node.Publish(topic, packet)
 }
 
 // Join calls the broker.
-func (g recoveringSession) Join(topic, id, data string) {
+func (g recoveringNode) Join(topic, id, data string) {
 	defer g.recover("Broker.Join")
-	g.session.Join(topic, id, data)
+	g.node.Join(topic, id, data)
 }
 
 // Leave calls the broker.
-func (g recoveringSession) Leave(topic, id string) {
+func (g recoveringNode) Leave(topic, id string) {
 	defer g.recover("Broker.Leave")
-	g.session.Leave(topic, id)
+	g.node.Leave(topic, id)
 }
 
 // Track calls the broker.
-func (g recoveringSession) Track(topic string) {
+func (g recoveringNode) Track(topic string) {
 	defer g.recover("Broker.Track")
-	g.session.Track(topic)
+	g.node.Track(topic)
 }
 
 // Untrack calls the broker.
-func (g recoveringSession) Untrack(topic string) {
+func (g recoveringNode) Untrack(topic string) {
 	defer g.recover("Broker.Untrack")
-	g.session.Untrack(topic)
+	g.node.Untrack(topic)
 }
 
 // Close calls the broker.
-func (g recoveringSession) Close(ctx context.Context) error {
+func (g recoveringNode) Close(ctx context.Context) error {
 	defer g.recover("Broker.Close")
-	return g.session.Close(ctx)
+	return g.node.Close(ctx)
 }
 
 // recover reports a panic of the broker. It may run under a lock, so it must not call Logger.
-func (g recoveringSession) recover(name string) {
+func (g recoveringNode) recover(name string) {
 	if v := recover(); v != nil {
 		g.router.observe(Event{Kind: EventPanicked, Reason: name})
 		g.router.logAsync(name, v)

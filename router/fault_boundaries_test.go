@@ -228,7 +228,7 @@ func boundaries() map[string]boundary {
 			},
 			reason: "Logger",
 		},
-		"Options.Broker": {}, // see Broker and Session
+		"Options.Broker": {}, // see Broker and Node
 		"Broker.Connect": {}, // see TestFault_BrokerConnectFailurePanicsAtStartUp
 		"Observe.f": {
 			setUp: func(h *harness) {
@@ -335,10 +335,10 @@ func boundaries() map[string]boundary {
 		},
 	}
 	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish", "Join", "Leave", "Track", "Untrack"} {
-		all["Session."+method] = sessionBoundary(method)
+		all["Node."+method] = sessionBoundary(method)
 	}
-	all["Session.Name"] = boundary{} // see TestFault_BrokerConnectFailurePanicsAtStartUp
-	all["Session.Nodes"] = boundary{
+	all["Node.Name"] = boundary{} // see TestFault_BrokerConnectFailurePanicsAtStartUp
+	all["Node.Nodes"] = boundary{
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Nodes"} },
 		trigger: func(h *harness) {
 			_, err := h.router.UserConns(h.Context(), "", faultyUser)
@@ -346,7 +346,7 @@ func boundaries() map[string]boundary {
 		},
 		reason: "Broker.Nodes",
 	}
-	all["Session.Close"] = boundary{
+	all["Node.Close"] = boundary{
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Close"} },
 		trigger: func(h *harness) {
 			require.NoError(h, h.router.Shutdown(h.Context()))

@@ -276,7 +276,7 @@ func TestFault_BrokerConnectFailurePanicsAtStartUp(t *testing.T) {
 			router.New(&router.Options{Broker: &faultyBroker{harness: &harness{fault: func() { panic("fault") }}, at: at}})
 		}, at)
 	}
-	assert.PanicsWithValue(t, "router: Broker.Connect has returned nil; it must return a Session", func() {
+	assert.PanicsWithValue(t, "router: Broker.Connect has returned nil; it must return a Node", func() {
 		router.New(&router.Options{Broker: &faultyBroker{harness: &harness{}, at: "nil"}})
 	})
 }

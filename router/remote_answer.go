@@ -20,7 +20,7 @@ import (
 // initAsks must be called when the session is known, and before it subscribes to topics.
 func (r *Router) initAsks() {
 	r.asks.Init(ask.Config{
-		Session: r.node, UsersTopic: usersTopic, MaxOpen: r.opts.Limits.RemoteCalls,
+		Node: r.node, UsersTopic: usersTopic, MaxOpen: r.opts.Limits.RemoteCalls,
 		ByID: func(connID string) ask.Clients {
 			if c := r.conns.byID(connID); c != nil {
 				return askedClients([]*Conn{c}, nil)

@@ -17,8 +17,8 @@ import (
 // a bound. It is safe for concurrent use.
 type Broker struct {
 	mu        sync.Mutex
-	sessions  map[*node]struct{} // those that are not closed
-	connected int                   // sessions, also closed ones
+	nodes     map[*node]struct{} // those that are not closed
+	connected int                // nodes, also closed ones
 	histories history.Hub
 }
 
@@ -38,7 +38,7 @@ func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
 	if maxHistoryBytes < 1 {
 		panic(fmt.Sprintf("memory: maxHistoryBytes is %d; it must be at least 1", maxHistoryBytes))
 	}
-	return &Broker{sessions: map[*node]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
+	return &Broker{nodes: map[*node]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
 }
 
 // Connect adds a node.
@@ -56,11 +56,11 @@ func (b *Broker) connect(handler broker.Handler) *node {
 		tracked: map[string]struct{}{},
 		members: map[string]map[string]string{},
 	}
-	b.sessions[s] = struct{}{}
+	b.nodes[s] = struct{}{}
 	return s
 }
 
-// A session is a node. Its handler is called by its queue, so that a publisher waits for no
+// A node has a queue. Its handler is called by its queue, so that a publisher waits for no
 // other node. Calls are queued with the broker's lock held, which makes their order that of the
 // publications; the handler is called without the lock.
 type node struct {
@@ -89,14 +89,14 @@ func (s *node) add(call func()) {
 // Name returns the name of the node: its number.
 func (s *node) Name() string { return s.name }
 
-// Nodes returns the other nodes. All are known, unless the session is closed.
+// Nodes returns the other nodes. All are known, unless the node is closed.
 func (s *node) Nodes() (others []string, all bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if s.isClosedLocked() {
 		return nil, false
 	}
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		if other != s {
 			others = append(others, other.name)
 		}
@@ -123,9 +123,9 @@ func (s *node) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	if s.isClosedLocked() {
-		return errors.Errorf(errors.Unavailable, "the broker's session is closed; a packet of %d bytes was not sent", len(packet))
+		return errors.Errorf(errors.Unavailable, "the node is closed; a packet of %d bytes was not sent", len(packet))
 	}
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		if _, ok := other.topics[topic]; ok && other != s {
 			other.add(func() { other.handler.Receive(topic, s.name, packet) })
 		}
@@ -186,13 +186,13 @@ func (s *node) Untrack(topic string) {
 
 // isClosedLocked and the following methods need the lock of the broker.
 func (s *node) isClosedLocked() bool {
-	_, ok := s.broker.sessions[s]
+	_, ok := s.broker.nodes[s]
 	return !ok
 }
 
 // notifyOthersLocked notifies the nodes that track a topic about a member of this one.
 func (s *node) notifyOthersLocked(topic string, m broker.Member, joined bool) {
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		if _, ok := other.tracked[topic]; ok && other != s {
 			other.add(func() { other.handler.PresenceChanged(topic, m, joined) })
 		}
@@ -201,7 +201,7 @@ func (s *node) notifyOthersLocked(topic string, m broker.Member, joined bool) {
 
 // notifyAllLocked notifies this node about all members of a topic on other nodes.
 func (s *node) notifyAllLocked(topic string, joined bool) {
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		if other == s {
 			continue
 		}
@@ -231,8 +231,8 @@ func (s *node) leave() {
 			s.notifyOthersLocked(topic, broker.Member{Node: s.name, ID: id, Data: data}, false)
 		}
 	}
-	delete(s.broker.sessions, s)
-	for other := range s.broker.sessions {
+	delete(s.broker.nodes, s)
+	for other := range s.broker.nodes {
 		other.add(func() { other.handler.NodeLeft(s.name) })
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 var _ broker.HistoryBroker = (*Broker)(nil)
 
-// A historySession is a node with histories. Functions of the two handlers run on separate queues.
+// A historyNode is a node with histories. Functions of the two handlers run on separate queues.
 type historyNode struct {
 	*node
 	*history.Node

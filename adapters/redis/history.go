@@ -52,7 +52,7 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 	return s
 }
 
-// A historySession is a node that uses histories.
+// A historyNode is a node that uses histories.
 type historyNode struct {
 	*cluster.Node
 	client  goredis.UniversalClient
@@ -257,7 +257,7 @@ func setResults(topics []topicCalls, results []any) {
 	}
 }
 
-// Close ends the session. Publications that are in flight have their results before it returns, unless
+// Close ends the node. Publications that are in flight have their results before it returns, unless
 // ctx is done.
 func (s *historyNode) Close(ctx context.Context) error {
 	s.closed.Store(true)

@@ -49,7 +49,7 @@ func (e *historyEngine) Connect(node string, events cluster.Events) cluster.Link
 	return e.link
 }
 
-// follows are the topics that a session follows, by the names of their channels.
+// follows are the topics that a node follows, by the names of their channels.
 //
 // Locks, in the order of acquisition: one of follows.calls, that of the topic, is held while the
 // handler is called; follows.gate is held for reading meanwhile, and close acquires it for writing.
@@ -120,7 +120,7 @@ func (f *follows) confirmed(topic *follow) {
 	f.call(topic, func() { f.handler.Following(topic.topic) })
 }
 
-// call calls the handler unless the session is closed.
+// call calls the handler unless the node is closed.
 func (f *follows) call(topic *follow, call func()) {
 	topic.calls.Lock()
 	defer topic.calls.Unlock()

@@ -43,7 +43,7 @@ var (
 	historyConfirmLua string
 )
 
-// historyScripts are the scripts of a session. If memory is full, those that store publications or
+// historyScripts are the scripts of a node. If memory is full, those that store publications or
 // values are rejected before they begin, and the others run. A replica runs none of them.
 type historyScripts struct{ append, change, read, batch, state, value, storeValue *script }
 

@@ -235,7 +235,7 @@ func nodesAreKnown(c Cluster) error {
 	}
 	b.close()
 	if others, all := b.Nodes(); all || len(others) > 0 {
-		return fmt.Errorf("a closed session knows the nodes %q", others)
+		return fmt.Errorf("a closed node knows the nodes %q", others)
 	}
 	return a.knows()
 }
@@ -258,7 +258,7 @@ func (n *node) knows(others ...*node) error {
 	return nil
 }
 
-func closedSessionDoesNothing(c Cluster) error {
+func closedNodeDoesNothing(c Cluster) error {
 	a, b := c.connect(), c.connect()
 	defer closeAll(a, b)
 	if err := b.subscribe("news"); err != nil {

@@ -15,7 +15,7 @@ type Fault struct {
 	Name string
 
 	// Begin starts the fault and returns the function that ends it. The fault concerns only
-	// this session, or the whole cluster.
+	// this node, or the whole cluster.
 	Begin func(broker.Node) (end func())
 
 	// Duration is how long it lasts.

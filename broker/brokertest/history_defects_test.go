@@ -268,7 +268,7 @@ func brokenFollowers() map[string]brokenHistory {
 				return result, errors.Join(err, ctx.Err())
 			}
 		}}, "done context"},
-		"ignores Close": {historyDefect{session: func(o *override) { o.close = func(context.Context) error { return nil } }}, "closed history session"},
+		"ignores Close": {historyDefect{session: func(o *override) { o.close = func(context.Context) error { return nil } }}, "closed history node"},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
-// A historyNode records what its session publishes.
+// A historyNode records what its node publishes.
 type historyNode struct {
 	broker.HistoryNode
 	recorder

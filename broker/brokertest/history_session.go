@@ -144,12 +144,12 @@ func closedHistoryNode(c HistoryCluster) error {
 	defer cancel()
 	for range 2 {
 		if err := a.Close(ctx); err != nil {
-			return fmt.Errorf("closing the session: %w", err)
+			return fmt.Errorf("closing the node: %w", err)
 		}
 	}
 	for method, err := range a.callAll(ctx, topic) {
 		if errors.CodeOf(err) != errors.Unavailable {
-			return fmt.Errorf("%s of a closed session returned the code %q, want UNAVAILABLE", method, errors.CodeOf(err))
+			return fmt.Errorf("%s of a closed node returned the code %q, want UNAVAILABLE", method, errors.CodeOf(err))
 		}
 	}
 	a.Follow(topic)

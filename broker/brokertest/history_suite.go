@@ -101,7 +101,7 @@ func HistoryCases() []HistoryCase {
 		{"values are shared", "When StoreValue has returned, all nodes load the new value.", valuesAreShared},
 		{"values are copied", "The data that was passed to StoreValue or returned by LoadValue belongs to the caller.", valuesAreCopied},
 		{"done context", "If the context is done before the call, nothing is done and its error is returned.", doneContextDoesNothing},
-		{"closed history session", "After Close, methods do nothing and return an UNAVAILABLE error; Close may be called again.", closedHistoryNode},
+		{"closed history node", "After Close, methods do nothing and return an UNAVAILABLE error; Close may be called again.", closedHistoryNode},
 		{"nothing is published after close", "After Close, no function of the HistoryHandler is called.", nothingIsPublishedAfterClose},
 		{"outcome is true", "Whatever happens, a publication with a position is stored there, one with an error other than OutcomeUnknown is not stored, a repeated one with a key is stored once, and what a follower misses shows as a gap or was stored before Following.", outcomeIsTrue},
 		{"value outcome is true", "Whatever happens, a value with a version is stored, one with an error other than OutcomeUnknown is not, and ABORTED means that another value was stored.", valueOutcomeIsTrue},

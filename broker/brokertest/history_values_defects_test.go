@@ -253,7 +253,7 @@ func brokenValueOutcomes() map[string]brokenHistory {
 		}), "done context"},
 		"loads after Close": {historyDefect{session: func(o *override) {
 			o.load = func(context.Context, string) (broker.Value, error) { return broker.Value{}, nil }
-		}}, "closed history session"},
+		}}, "closed history node"},
 		"hides the unknown outcome of a value": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 			version, err := o.storeValue(ctx, c)
 			if errors.CodeOf(err) == broker.OutcomeUnknown {

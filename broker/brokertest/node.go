@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
-// A node records what its session delivers.
+// A node records what its node delivers.
 type node struct {
 	broker.Node
 	recorder
@@ -54,12 +54,12 @@ func closeAll(nodes ...*node) {
 	}
 }
 
-// close closes the session. An error is reported like a loss, since no case lets Close fail.
+// close closes the node. An error is reported like a loss, since no case lets Close fail.
 func (n *node) close() {
 	ctx, cancel := n.timeout()
 	defer cancel()
 	if err := n.Close(ctx); err != nil {
-		n.locked(func() { n.lost = fmt.Errorf("closing the session: %w", err) })
+		n.locked(func() { n.lost = fmt.Errorf("closing the node: %w", err) })
 	}
 }
 

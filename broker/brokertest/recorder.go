@@ -21,7 +21,7 @@ func (r *recorder) locked(f func()) {
 	f()
 }
 
-// timeout returns a context for a call of the session.
+// timeout returns a context for a call of the node.
 func (r *recorder) timeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), r.maxWait)
 }

@@ -64,6 +64,6 @@ func Cases() []Case {
 		{"close sends everything", "Close sends all packets for which Publish has returned nil.", closeSendsEverything},
 		{"nothing follows close", "After Close, no function of the handler is called.", nothingFollowsClose},
 		{"loss is reported", "Whatever happens, each packet is delivered once and in order, or its loss is reported after it was published; a node that crashed has left.", lossIsReported},
-		{"closed session", "The methods of a closed session do nothing; Close may be called again.", closedSessionDoesNothing},
+		{"closed node", "The methods of a closed node do nothing; Close may be called again.", closedNodeDoesNothing},
 	}
 }

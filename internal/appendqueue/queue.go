@@ -146,7 +146,7 @@ func (q *Queue[K]) do(c *Call[K]) (broker.Appended, error) {
 }
 
 // ErrClosed is the error after Close.
-var ErrClosed = errors.Errorf(errors.Unavailable, "the broker's session is closed")
+var ErrClosed = errors.Errorf(errors.Unavailable, "the node is closed")
 
 func unknownOutcome(cause error) error {
 	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the publication may have been stored", Err: cause}

@@ -8,7 +8,7 @@
 //
 // # Locks and goroutines
 //
-// Node.mu is acquired before the lock of a broker, for Session.Nodes, and without any other lock of
+// Node.mu is acquired before the lock of a broker, for broker.Node.Nodes, and without any other lock of
 // this package. No other lock is acquired under ask.mu and servedAsks.mu. The functions of Config,
 // and Client.Call, are called without locks. An ask that calls clients of this node has one
 // goroutine per client, and one that sends the outcomes; they end with the calls, or when the node
@@ -46,7 +46,7 @@ const (
 
 // Config is what a node needs.
 type Config struct {
-	Session    broker.Node
+	Node       broker.Node
 	UsersTopic string // to which all nodes subscribe
 	MaxOpen    int    // asks of this node without a complete answer, and calls to its clients for other nodes
 
@@ -141,7 +141,7 @@ type Node struct {
 
 // Init sets what the node needs. It does not subscribe to its topic.
 func (n *Node) Init(config Config) {
-	n.config, n.name = config, config.Session.Name()
+	n.config, n.name = config, config.Node.Name()
 	n.hash = hashNode(n.name)
 }
 
@@ -153,7 +153,7 @@ func (n *Node) Topic() string { return nodeTopicPrefix + n.name }
 
 // publish sends a packet to one node.
 func (n *Node) publish(node string, packet []byte) error {
-	return n.config.Session.Publish(nodeTopicPrefix+node, packet)
+	return n.config.Node.Publish(nodeTopicPrefix+node, packet)
 }
 
 // Receive handles a packet that another node has published on the topic of this one.
@@ -223,7 +223,7 @@ func (n *Node) begin(details bool, choose func(node string) bool) (a *ask, nodes
 	}
 	n.last++
 	a = &ask{node: n, number: n.last, details: details, wake: make(chan struct{}, 1), nodes: map[string]*askedNode{}}
-	others, all := n.config.Session.Nodes()
+	others, all := n.config.Node.Nodes()
 	for _, node := range others {
 		if choose(node) {
 			nodes = append(nodes, node)
@@ -359,7 +359,7 @@ func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Client
 func (a *ask) askAll(nodes []string, tenantID, userID string, timeout time.Duration, m *Message, failed error) {
 	if failed == nil {
 		packet := appendString(appendString([]byte{UserAsk}, tenantID), userID)
-		failed = a.node.config.Session.Publish(a.node.config.UsersTopic, appendAsk(packet, a.number, timeout, m))
+		failed = a.node.config.Node.Publish(a.node.config.UsersTopic, appendAsk(packet, a.number, timeout, m))
 	}
 	if failed == nil {
 		return

@@ -28,7 +28,7 @@ func (lonelySession) Publish(topic string, p []byte) error { return nil }
 func newNode(name string) *Node {
 	n := new(Node)
 	n.Init(Config{
-		Session: lonelySession{name: name}, MaxOpen: 3,
+		Node: lonelySession{name: name}, MaxOpen: 3,
 		ByID: func(string) Clients { return Clients{} }, ByUser: func(string, string) Clients { return Clients{} },
 	})
 	return n

@@ -20,7 +20,7 @@
 //
 // # Goroutines
 //
-//   - One per session, Session.run, publishes heartbeats and probes, expires peers and reports
+//   - One per node, Node.run, publishes heartbeats and probes, expires peers and reports
 //     losses. It ends with Close.
 //   - One per path while messages wait for it, outbox.run, publishes them. Close does not wait for
 //     one whose batch is not answered.
@@ -33,13 +33,13 @@
 // A goroutine acquires locks only in this order, and may skip levels:
 //
 //  1. subscription.mu: held while functions of the broker.Handler are called for the topic
-//  2. Session.gate, for reading: held while a function of a handler is called; Close acquires it
+//  2. Node.gate, for reading: held while a function of a handler is called; Close acquires it
 //     for writing, without other locks
 //  3. locks of the caller's handler
 //  4. subscriptions.mu: held for Link.SetSubscribed, so that the engine sees the order of calls
 //  5. outbox.mu, peers.mu, probes.mu, and the locks of the engine: none of them is held while
 //     another one is acquired, except that Publisher.Path is called under outbox.mu
 //
-// Session.Subscribe, Unsubscribe and Publish start at level 4, and Nodes at level 5, so the caller may
+// Node.Subscribe, Unsubscribe and Publish start at level 4, and Nodes at level 5, so the caller may
 // hold locks that its handler acquires.
 package cluster

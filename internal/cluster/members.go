@@ -13,8 +13,8 @@ import (
 // members is the presence of the members on this node and on the nodes whose topics it tracks. It
 // runs the state machine of package presence.
 type members struct {
-	session *Node
-	events  executor.FuncQueue // calls of Handler.PresenceChanged, in the order of the changes
+	owner  *Node
+	events executor.FuncQueue // calls of Handler.PresenceChanged, in the order of the changes
 
 	// mu is held while packets are added to the outbox and calls to events. Its own callers may
 	// hold locks that the handler acquires, so the handler is called by events.
@@ -23,7 +23,7 @@ type members struct {
 }
 
 func (ms *members) init(s *Node) {
-	ms.session = s
+	ms.owner = s
 	ms.node = presence.New(presence.Config{
 		Name:        s.name,
 		Incarnation: rand.Uint64(),
@@ -52,11 +52,11 @@ func (s *Node) Untrack(topic string) {
 	s.members.locked(func(n *presence.Node) { n.Untrack(topic) })
 }
 
-// locked calls f unless the session is closed.
+// locked calls f unless the node is closed.
 func (ms *members) locked(f func(*presence.Node)) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	if !ms.session.closed.Load() {
+	if !ms.owner.closed.Load() {
 		f(ms.node)
 	}
 }
@@ -90,28 +90,28 @@ func (ms *members) receive(from string, packet []byte) {
 
 // A presenceOutput sends the packets of the state machine. Packets that are lost, also because the
 // outbox is full, are repeated or found missing by the state machine.
-type presenceOutput struct{ session *Node }
+type presenceOutput struct{ owner *Node }
 
 // Publish sends a packet to the nodes that subscribe to topic.
 func (o presenceOutput) Publish(topic string, packet []byte) {
-	o.send(o.session.engine.Channel(TopicChannel, topic), packet)
+	o.send(o.owner.engine.Channel(TopicChannel, topic), packet)
 }
 
 // Send sends a packet to one node.
 func (o presenceOutput) Send(node string, packet []byte) {
-	o.send(o.session.engine.Channel(NodeChannel, node), packet)
+	o.send(o.owner.engine.Channel(NodeChannel, node), packet)
 }
 
 // Broadcast sends a packet to all nodes.
-func (o presenceOutput) Broadcast(packet []byte) { o.send(o.session.nodes, packet) }
+func (o presenceOutput) Broadcast(packet []byte) { o.send(o.owner.nodes, packet) }
 
 func (o presenceOutput) send(channel Channel, packet []byte) {
-	o.session.outbox.send(channel, nodeMessage{kind: kindPresence, packet: packet}, nil)
+	o.owner.outbox.send(channel, nodeMessage{kind: kindPresence, packet: packet}, nil)
 }
 
 // Changed queues a call of the handler.
 func (o presenceOutput) Changed(e presence.Event) {
-	s := o.session
+	s := o.owner
 	s.members.events.Add(func() {
 		s.call(func() { s.handler.PresenceChanged(e.Topic, broker.Member(e.Member), e.Joined) })
 	})

@@ -27,7 +27,7 @@ const (
 	kindPacket    = 1 + iota
 	kindGap       // reports that earlier numbers may be lost; the packet is the first of them, a varint
 	kindHeartbeat // the sender is alive; the packet is the number of the heartbeat, a varint, and a payload
-	kindLeave     // the sender has closed its session
+	kindLeave     // the sender has closed its node
 	kindEnd       // ends the epoch, whose next number it has: the sender forgets the sequence
 	kindPresence  // a packet of package presence, not numbered
 	kindProbe     // a message of a node to itself; the packet is its number, a varint

@@ -19,7 +19,7 @@ var _ broker.Broker = (*Broker)(nil)
 // New returns a broker. It sends nothing before Connect.
 func New(engine Engine) *Broker { return &Broker{engine} }
 
-// Connect adds a node, a *[Session].
+// Connect adds a node, a *[Node].
 func (b *Broker) Connect(handler broker.Handler) broker.Node {
 	s := &Node{
 		handler: handler.Complete(),
@@ -44,7 +44,7 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 	return s
 }
 
-// A Session is this process as a node of the cluster.
+// A Node is this process as a node of the cluster.
 type Node struct {
 	handler broker.Handler
 	name    string // random, so that a restarted process is a new node
@@ -136,7 +136,7 @@ func (s *Node) Kill() {
 	s.link.Close()
 }
 
-// call calls a function of the handlers unless the session is closed.
+// call calls a function of the handlers unless the node is closed.
 func (s *Node) call(f func()) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()

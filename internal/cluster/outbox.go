@@ -93,7 +93,7 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state != outboxOpen {
-		return errors.Errorf(errors.Unavailable, "the broker's session is closed; a packet of %d bytes was not sent", len(packet))
+		return errors.Errorf(errors.Unavailable, "the node is closed; a packet of %d bytes was not sent", len(packet))
 	}
 	m := nodeMessage{kind: kindPacket, packet: packet}
 	o.numbers.assign(channel, &m)

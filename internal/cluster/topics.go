@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A subscription is a topic that the session subscribes to.
+// A subscription is a topic that the node subscribes to.
 type subscription struct {
 	topic   string
 	channel Channel
@@ -32,7 +32,7 @@ type subscription struct {
 // loss is reported, and losses that packets reveal later can be compared with it.
 const lossDelay = heartbeatInterval + heartbeatInterval/4
 
-// subscriptions are those of one session, by name of the channel.
+// subscriptions are those of one node, by name of the channel.
 type subscriptions struct {
 	mu        sync.RWMutex
 	byChannel map[string]*subscription

@@ -140,7 +140,7 @@ func (n *Node) PatchValue(ctx context.Context, key string, p broker.Patch, versi
 // checkLocked returns an error if a call must do nothing.
 func (n *Node) checkLocked(ctx context.Context, operation, name string) error {
 	if n.closed {
-		return errors.Errorf(errors.Unavailable, "cannot %s %q: the broker's session is closed", operation, name)
+		return errors.Errorf(errors.Unavailable, "cannot %s %q: the node is closed", operation, name)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot %s %q: %w", operation, name, err)
