@@ -40,9 +40,9 @@ type Router struct {
 
 	conns     registry
 	topics    topics
-	node   broker.Node // publishes to other nodes
-	asks      ask.Node       // of this node to others, and of others to this one
-	nodeTopic string         // carries the packets of asks to this node
+	node      broker.Node // publishes to other nodes
+	asks      ask.Node    // of this node to others, and of others to this one
+	nodeTopic string      // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
 	histories      broker.HistoryNode
 	reader         *history.Reader    // of histories
