@@ -127,6 +127,7 @@ func TestCallConn_NodeEnds(t *testing.T) {
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(got.err), "%v", got.err)
 			assert.LessOrEqual(t, time.Since(start), tt.within)
 			nodes[0].isIdle(t)
+			time.Sleep(time.Second) // a call that arrives before the news is UNAVAILABLE
 			got = <-confirmByID(t.Context(), nodes[0].Router, c.ID())
 			assert.Equal(t, errors.NotFound, errors.CodeOf(got.err), "its node has left")
 		})

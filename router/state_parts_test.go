@@ -156,7 +156,8 @@ func TestStateParts_AskingAgainBeginsAgain(t *testing.T) {
 		b := &board{t: t, log: log, client: routertest.Dial(t, r)}
 		b.client.Pause()
 		b.subscribe()
-		b.client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"again"},"payload":{"topic":"feed/a","state":true}}`)
+		// The server may not read this before the client reads.
+		go b.client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"again"},"payload":{"topic":"feed/a","state":true}}`)
 		synctest.Wait()
 		b.read()
 		assert.Equal(t, 2, b.states)
