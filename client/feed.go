@@ -31,7 +31,7 @@ type feed struct {
 }
 
 // userTopic is the topic of the messages to the user of the client. The server subscribes the client
-// to it, and nobody else can.
+// to it, and no other one can.
 const userTopic = ""
 
 // feedOfLocked returns the feed of a topic, which may be new.

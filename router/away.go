@@ -73,7 +73,7 @@ func (a *awaySessions) take(connID string) *awaySession {
 	return e
 }
 
-// removeLocked removes a session, for whose end nobody waits any more.
+// removeLocked removes a session whose end concerns no one any more.
 func (a *awaySessions) removeLocked(e *awaySession) {
 	c := e.session.conn
 	delete(a.byConn, c.id)

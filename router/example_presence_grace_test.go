@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// A user whose connection breaks stays present, and nobody notices that the client connects again.
+// A user whose connection breaks stays present, and others do not notice that the client connects again.
 func ExampleTopicOptions_presenceGrace() {
 	changes, closed := make(chan router.PresenceEvent, 8), make(chan struct{}, 8)
 	r := router.New(&router.Options{

@@ -61,7 +61,7 @@ func connectDevice(ctx context.Context, url string, opened <-chan struct{}) {
 	}()
 }
 
-// The first device that answers decides; the others are told that their answer is not needed any more.
+// The first device that answers decides; the others receive an abort.
 func ExampleCallUser() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -64,7 +64,7 @@ type PublishOptions struct {
 //
 // PublishStored waits for at most as long as ctx and the broker permit. If the error has the code
 // broker.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
-// requires; subscribers receive it if it was stored. With any other error it was not, and nobody does.
+// requires; subscribers receive it if it was stored. With any other error it was not, and no subscriber does.
 // Publishing it again is safe with an idempotency key. PublishStored returns FAILED_PRECONDITION if the
 // topic has no History. If opts is nil, the zero PublishOptions apply.
 func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opts *PublishOptions) (broker.Position, error) {

@@ -39,7 +39,7 @@ type claimEntry struct {
 	key        string
 	ConnID     string    `json:"connId"`
 	Generation uint64    `json:"generation"`
-	answered   time.Time // zero if the connection has not been told
+	answered   time.Time // zero if the connection has no answer
 }
 
 func (b *lateStore) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
@@ -151,7 +151,7 @@ func (l *claimLog) check(t *testing.T) {
 }
 
 // owner returns the connection that had the session before a moment, as far as any connection could
-// know: the one with the latest generation of those that had been told.
+// know: the one with the latest generation of those that had an answer.
 func (l *claimLog) owner(key string, before time.Time) (latest claimEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +198,7 @@ type ownerRace struct {
 
 // TestResume_OneConnectionOwnsASession lets up to four connections on two nodes resume a session
 // while every call of the store may wait, before it takes effect and before it returns. No
-// connection handles a message after a later owner has been told that it has the session.
+// connection handles a message after a later owner knows that it has the session.
 func TestResume_OneConnectionOwnsASession(t *testing.T) {
 	const perBubble = 50
 	var total ownerRace
@@ -342,7 +342,7 @@ func (r *ownerRace) receive(c *raceClient) {
 	}
 }
 
-// probe sends a message of the application, which is handled only if no later owner has been told.
+// probe sends a message of the application, which is handled only if no later owner knows.
 func (r *ownerRace) probe(c *raceClient) {
 	*r.served = ""
 	now := time.Now()

@@ -27,7 +27,7 @@ type TopicOptions struct {
 
 	// PresenceGrace is for clients without sessions (Options.Resume): a user who loses the
 	// connection stays present for this time, and is the same member when another connection of the
-	// user joins the topic, on any node. Nobody sees the member leave and join. A user leaves at
+	// user joins the topic, on any node. No client sees the member leave and join. A user leaves at
 	// once if the client closes the connection, or a browser leaves the page (1001), and with
 	// [Router.DisconnectUser] and [Router.Revoke].
 	//

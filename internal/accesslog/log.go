@@ -1,4 +1,4 @@
-// Package accesslog tells every node what ends the access of users, once and in order, also after the
+// Package accesslog delivers to every node what ends the access of users, once and in order, also after the
 // node was cut off. It is one history for all users, which every node follows from its start: a node
 // that followed the log of a user only while the user is connected would not learn of what came while
 // the first connection was being accepted, or after that while the store could not be read.
@@ -76,7 +76,7 @@ func (l *Log) Entry(packet []byte) []byte {
 	return append(entry, packet...)
 }
 
-// Now returns the number of the newest entry: those with a higher one concern whoever is authenticated
+// Now returns the number of the newest entry: those with a higher one concern users who are authenticated
 // before the call.
 func (l *Log) Now() uint32 { return l.handed.Load() }
 
@@ -96,6 +96,6 @@ func (l *Log) AwaitNow(ctx context.Context) uint32 {
 	return l.Now()
 }
 
-// Precedes reports whether somebody for whom Now has returned since was authenticated before a number.
+// Precedes reports whether a user for whom Now has returned since was authenticated before a number.
 // Numbers may overflow.
 func Precedes(since, number uint32) bool { return int32(number-since) > 0 }

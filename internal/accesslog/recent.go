@@ -31,7 +31,7 @@ func (r *Recent[K, V]) Add(key K, number uint32, v V) {
 	r.entries[key] = entry[V]{number, v}
 }
 
-// Find returns the entry that concerns somebody for whom Now has returned since. unknown is true if
+// Find returns the entry that concerns a user for whom Now has returned since. unknown is true if
 // there may be one.
 func (r *Recent[K, V]) Find(key K, since uint32) (v V, found, unknown bool) {
 	r.mu.Lock()

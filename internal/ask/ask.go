@@ -136,7 +136,7 @@ type Node struct {
 	mu     sync.Mutex
 	last   uint64          // the number of the latest ask
 	open   map[uint64]*ask // without a complete answer
-	closed bool            // nobody answers any more
+	closed bool            // nothing is answered any more
 }
 
 // Init sets what the node needs. It does not subscribe to its topic.

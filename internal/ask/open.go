@@ -18,7 +18,7 @@ type ask struct {
 
 	mu       sync.Mutex
 	nodes    map[string]*askedNode // whose answer is not complete, by name
-	aborted  []string              // nodes that are to be told that their answer is not needed any more
+	aborted  []string              // nodes to notify that their answer is not needed any more
 	outcomes []Outcome             // that the caller has not taken
 	conns    []Conn                // those that are listed
 	total    int                   // connections of the nodes that have listed them
@@ -39,7 +39,7 @@ func always(err error) func(node string, listed bool) error {
 	return func(string, bool) error { return err }
 }
 
-// end removes an ask for whose answers nobody waits any more.
+// end removes an ask whose caller has left.
 func (a *ask) end() {
 	n := a.node
 	n.mu.Lock()
@@ -50,7 +50,7 @@ func (a *ask) end() {
 	a.endNodes(always(errShutdown), true)
 	a.take()
 	packet := binary.AppendUvarint([]byte{askEnd}, a.number)
-	for _, node := range a.aborted { // nobody else changes it now
+	for _, node := range a.aborted { // no other goroutine changes it now
 		_ = a.node.publish(node, bytes.Clone(packet)) // otherwise the deadline ends the calls
 	}
 }

@@ -113,7 +113,7 @@ func (n *Node) receiveAsk(from string, in *packetReader, clients Clients) {
 	}
 }
 
-// tooMany returns the error for a user with so many connections on a node that none is called.
+// tooMany returns the error for a user with too many connections on a node, none of which is called.
 func tooMany(n int) error {
 	return &Limit{Kind: limitConnections, Observed: int64(n), Limit: maxCalled}
 }

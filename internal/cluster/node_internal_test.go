@@ -38,7 +38,7 @@ func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
 	})
 }
 
-// TestSession_PauseOutdatesWhatWaits tells a session, whose messages the server does not take, that
+// TestSession_PauseOutdatesWhatWaits notifies a node, whose messages the server does not take, that
 // its process was paused.
 func TestSession_PauseOutdatesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
