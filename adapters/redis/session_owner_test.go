@@ -199,6 +199,7 @@ func TestPresence_NodeIsKilled(t *testing.T) {
 }
 
 func TestPresence_NodeShutsDown(t *testing.T) {
+	t.Parallel()
 	testNodeEnds(t, func(n *endingNode) {
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 		defer cancel()

@@ -142,6 +142,7 @@ func TestUserHistory_NodeThatWasCutOff(t *testing.T) {
 
 // TestUserHistory_Cluster sends messages to users whose logs are in different partitions.
 func TestUserHistory_Cluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	var nodes []*router.Router
 	for range 2 {
