@@ -18,7 +18,7 @@ import (
 // Its goroutine exists only while topics have to be read, and its timer while there are Sequencers. A
 // Sequencer's lock is acquired before the Reader's.
 type Reader struct {
-	session broker.HistoryNode
+	node broker.HistoryNode
 
 	mu         sync.Mutex
 	sequencers map[*Sequencer]struct{}
@@ -41,9 +41,9 @@ const (
 	maxBatchBytes    = 1 << 20
 )
 
-// NewReader returns a Reader of a node's session.
-func NewReader(session broker.HistoryNode) *Reader {
-	return &Reader{session: session, sequencers: map[*Sequencer]struct{}{}}
+// NewReader returns a Reader of a node's histories.
+func NewReader(node broker.HistoryNode) *Reader {
+	return &Reader{node: node, sequencers: map[*Sequencer]struct{}{}}
 }
 
 // register begins to compare a topic when it is idle.
@@ -171,7 +171,7 @@ func (r *Reader) readAll(reads []*sequencerRead, maxMessages, maxBytes int) []br
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	pages, err := r.session.ReadAll(ctx, b)
+	pages, err := r.node.ReadAll(ctx, b)
 	if err != nil {
 		pages = make([]broker.BatchPage, len(reads))
 		for i := range pages {
@@ -185,7 +185,7 @@ func (r *Reader) readOne(read *sequencerRead) (broker.Page, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	q := read.query
-	return r.session.Read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
+	return r.node.Read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
 }
 
 // fail reads a topic again with the others that could not be read, after a time that grows until all of them

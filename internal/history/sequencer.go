@@ -19,7 +19,6 @@ import (
 // The Reader of the node reads the store for it.
 type Sequencer struct {
 	reader    *Reader
-	session   broker.HistoryNode
 	topic     string
 	retention broker.Retention
 	sink      Sink
@@ -95,11 +94,11 @@ const (
 
 // NewSequencer follows a topic on the node of a Reader. The caller must call Close.
 func NewSequencer(reader *Reader, topic string, r broker.Retention, sink Sink) *Sequencer {
-	s := &Sequencer{reader: reader, session: reader.session, topic: topic, retention: r, sink: sink}
+	s := &Sequencer{reader: reader, topic: topic, retention: r, sink: sink}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.closed, s.close = ctx.Done(), cancel
 	reader.register(s)
-	s.session.Follow(topic)
+	s.reader.node.Follow(topic)
 	return s
 }
 
@@ -109,7 +108,7 @@ func (s *Sequencer) Close() {
 	s.reader.unregister(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.session.Unfollow(s.topic)
+	s.reader.node.Unfollow(s.topic)
 	if s.grace != nil {
 		s.grace.Stop()
 	}
