@@ -17,7 +17,7 @@ func failPublish(f *enginetest.Faults) { f.FailPublish = true }
 func disconnect(f *enginetest.Faults)  { f.Disconnect = true }
 func none(f *enginetest.Faults)        { *f = enginetest.Faults{} }
 
-func TestSession_CountsMissingNumbers(t *testing.T) {
+func TestNode_CountsMissingNumbers(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -32,7 +32,7 @@ func TestSession_CountsMissingNumbers(t *testing.T) {
 	})
 }
 
-func TestSession_ReportsLossAfterSubscriptionIsRestored(t *testing.T) {
+func TestNode_ReportsLossAfterSubscriptionIsRestored(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -54,9 +54,9 @@ func TestSession_ReportsLossAfterSubscriptionIsRestored(t *testing.T) {
 	})
 }
 
-// TestSession_ReportsOutageOncePerTopic lets 15 publishers use 2,000 topics during an outage. Some
+// TestNode_ReportsOutageOncePerTopic lets 15 publishers use 2,000 topics during an outage. Some
 // publish again only long after it.
-func TestSession_ReportsOutageOncePerTopic(t *testing.T) {
+func TestNode_ReportsOutageOncePerTopic(t *testing.T) {
 	const topics, publishers = 2000, 15
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		subscriber := connect(t, network)
@@ -96,9 +96,9 @@ func TestSession_ReportsOutageOncePerTopic(t *testing.T) {
 	})
 }
 
-// TestSession_ReportsLossAfterReport loses packets that were published after the report,
+// TestNode_ReportsLossAfterReport loses packets that were published after the report,
 // so that it cannot cover them.
-func TestSession_ReportsLossAfterReport(t *testing.T) {
+func TestNode_ReportsLossAfterReport(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -117,8 +117,8 @@ func TestSession_ReportsLossAfterReport(t *testing.T) {
 	})
 }
 
-// TestSession_RevealsLossOfIdleTopic loses the last packets before the publisher forgets its numbers.
-func TestSession_RevealsLossOfIdleTopic(t *testing.T) {
+// TestNode_RevealsLossOfIdleTopic loses the last packets before the publisher forgets its numbers.
+func TestNode_RevealsLossOfIdleTopic(t *testing.T) {
 	for _, endIsLost := range []bool{false, true} {
 		run(t, func(t *testing.T, network *enginetest.Network) {
 			a, b := connectPair(t, network)
@@ -147,7 +147,7 @@ func TestSession_RevealsLossOfIdleTopic(t *testing.T) {
 	}
 }
 
-func TestSession_IdleTopicWithoutLossReportsNothing(t *testing.T) {
+func TestNode_IdleTopicWithoutLossReportsNothing(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		for range 5 {
@@ -159,8 +159,8 @@ func TestSession_IdleTopicWithoutLossReportsNothing(t *testing.T) {
 	})
 }
 
-// TestSession_ReportsLossOfFirstNumberAfterIdleTime loses the first packets of a new epoch.
-func TestSession_ReportsLossOfFirstNumberAfterIdleTime(t *testing.T) {
+// TestNode_ReportsLossOfFirstNumberAfterIdleTime loses the first packets of a new epoch.
+func TestNode_ReportsLossOfFirstNumberAfterIdleTime(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -174,8 +174,8 @@ func TestSession_ReportsLossOfFirstNumberAfterIdleTime(t *testing.T) {
 	})
 }
 
-// TestSession_ReportsLossBeforeFirstDelivery silently loses the first packet that b could receive.
-func TestSession_ReportsLossBeforeFirstDelivery(t *testing.T) {
+// TestNode_ReportsLossBeforeFirstDelivery silently loses the first packet that b could receive.
+func TestNode_ReportsLossBeforeFirstDelivery(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.update(lose)
@@ -188,9 +188,9 @@ func TestSession_ReportsLossBeforeFirstDelivery(t *testing.T) {
 	})
 }
 
-// TestSession_AnnouncesFailureBeforeFirstDelivery loses the first packet of a node before any
+// TestNode_AnnouncesFailureBeforeFirstDelivery loses the first packet of a node before any
 // heartbeat could show that b should have received it.
-func TestSession_AnnouncesFailureBeforeFirstDelivery(t *testing.T) {
+func TestNode_AnnouncesFailureBeforeFirstDelivery(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connect(t, network), connect(t, network)
 		b.Subscribe("news")
@@ -204,7 +204,7 @@ func TestSession_AnnouncesFailureBeforeFirstDelivery(t *testing.T) {
 	})
 }
 
-func TestSession_EarlierNumbersOfLateSubscriptionAreNotLost(t *testing.T) {
+func TestNode_EarlierNumbersOfLateSubscriptionAreNotLost(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		b.Unsubscribe("news")
@@ -223,7 +223,7 @@ func TestSession_EarlierNumbersOfLateSubscriptionAreNotLost(t *testing.T) {
 	})
 }
 
-func TestSession_AnnouncesFailedPublish(t *testing.T) {
+func TestNode_AnnouncesFailedPublish(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.update(failPublish)
@@ -242,7 +242,7 @@ func TestSession_AnnouncesFailedPublish(t *testing.T) {
 	})
 }
 
-func TestSession_DiscardsDuplicates(t *testing.T) {
+func TestNode_DiscardsDuplicates(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.update(func(f *enginetest.Faults) { f.Duplicate = true })
@@ -252,7 +252,7 @@ func TestSession_DiscardsDuplicates(t *testing.T) {
 	})
 }
 
-func TestSession_ReportsPacketAboveSizeLimit(t *testing.T) {
+func TestNode_ReportsPacketAboveSizeLimit(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
-// TestSession_LateMessageDoesNotReviveNode receives a packet after the leave message of its
+// TestNode_LateMessageDoesNotReviveNode receives a packet after the leave message of its
 // sender, as may happen on another connection.
-func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
+func TestNode_LateMessageDoesNotReviveNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, received := 0, 0
 		s := New(silentEngine{}).Connect(broker.Handler{
@@ -38,9 +38,9 @@ func TestSession_LateMessageDoesNotReviveNode(t *testing.T) {
 	})
 }
 
-// TestSession_PauseOutdatesWhatWaits notifies a node, whose messages the server does not take, that
+// TestNode_PauseOutdatesWhatWaits notifies a node, whose messages the server does not take, that
 // its process was paused.
-func TestSession_PauseOutdatesWhatWaits(t *testing.T) {
+func TestNode_PauseOutdatesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(stuckEngine{}).Connect(broker.Handler{}).(*Node)
 		defer s.Kill()

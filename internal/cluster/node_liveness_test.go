@@ -123,7 +123,7 @@ func TestPublish_ReturnsErrorWhenTooMuchWaits(t *testing.T) {
 	})
 }
 
-func TestSession_PeerFailsAndReturns(t *testing.T) {
+func TestNode_PeerFailsAndReturns(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		b.Track("news")
@@ -142,8 +142,8 @@ func TestSession_PeerFailsAndReturns(t *testing.T) {
 	})
 }
 
-// TestSession_PeerReturnsAfterStateIsForgotten keeps a node away for longer than its state is kept.
-func TestSession_PeerReturnsAfterStateIsForgotten(t *testing.T) {
+// TestNode_PeerReturnsAfterStateIsForgotten keeps a node away for longer than its state is kept.
+func TestNode_PeerReturnsAfterStateIsForgotten(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -162,8 +162,8 @@ func TestSession_PeerReturnsAfterStateIsForgotten(t *testing.T) {
 	})
 }
 
-// TestSession_ReconnectsWhenProbeDoesNotReturn leaves the connection open and without messages.
-func TestSession_ReconnectsWhenProbeDoesNotReturn(t *testing.T) {
+// TestNode_ReconnectsWhenProbeDoesNotReturn leaves the connection open and without messages.
+func TestNode_ReconnectsWhenProbeDoesNotReturn(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -178,9 +178,9 @@ func TestSession_ReconnectsWhenProbeDoesNotReturn(t *testing.T) {
 	})
 }
 
-// TestSession_ReconnectsWhenProbeIsLost loses one probe, as a connection to a server does that was
+// TestNode_ReconnectsWhenProbeIsLost loses one probe, as a connection to a server does that was
 // not the master for a moment. The next one returns before the first is late.
-func TestSession_ReconnectsWhenProbeIsLost(t *testing.T) {
+func TestNode_ReconnectsWhenProbeIsLost(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		a.publish(t, "1")
@@ -195,8 +195,8 @@ func TestSession_ReconnectsWhenProbeIsLost(t *testing.T) {
 	})
 }
 
-// TestSession_KeepsOrderOfEachPublisher delays two publishers differently.
-func TestSession_KeepsOrderOfEachPublisher(t *testing.T) {
+// TestNode_KeepsOrderOfEachPublisher delays two publishers differently.
+func TestNode_KeepsOrderOfEachPublisher(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
 		c := connect(t, network)
@@ -219,8 +219,8 @@ func TestSession_KeepsOrderOfEachPublisher(t *testing.T) {
 	})
 }
 
-// TestSession_HandlersMayBeNil has no function that the events could be passed to.
-func TestSession_HandlersMayBeNil(t *testing.T) {
+// TestNode_HandlersMayBeNil has no function that the events could be passed to.
+func TestNode_HandlersMayBeNil(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a := connect(t, network)
 		b := cluster.New(network).Connect(broker.Handler{})

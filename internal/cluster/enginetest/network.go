@@ -87,7 +87,7 @@ func (n *Network) Connect(name string, events cluster.Events) cluster.Link {
 	return node
 }
 
-// Update changes the faults of a node, given the session's name.
+// Update changes the faults of a node, given its name.
 func (n *Network) Update(name string, change func(*Faults)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
