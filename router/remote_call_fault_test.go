@@ -167,7 +167,7 @@ func TestCallConn_ShutdownOfTheCallerEndsIt(t *testing.T) {
 	})
 }
 
-// TestCallConn_ConnectionEnds closes the connection during a call, as Call is told.
+// TestCallConn_ConnectionEnds closes the connection during a call; the answer is that of Call.
 func TestCallConn_ConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := netNodes(t, 2, router.Options{Resume: router.ResumeOptions{}})

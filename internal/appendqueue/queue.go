@@ -19,7 +19,7 @@ import (
 // A Queue stores publications in few round trips. Publications of a partition that wait
 // while others of it are in flight share the next script call, in the order in which they came.
 // Partitions of the same path share round trips. A partition with publications belongs to one
-// sender until it is empty, so that at most one call of it is in flight, also if its path changes.
+// sender until it is empty, so that at most one call of it is in flight, even if its path changes.
 //
 // Each sender with publications has a goroutine, run. Everything is guarded by mu, which is not held
 // while exec runs.

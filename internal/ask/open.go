@@ -118,7 +118,7 @@ func (a *ask) endNode(node string, err error) {
 
 // endNodes gives the error that why returns for a node, unless it is nil, to its calls that have no
 // outcome, or to the node if it has not listed its connections. If abort is set, the node will be
-// told.
+// notified.
 func (a *ask) endNodes(why func(node string, listed bool) error, abort bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
