@@ -2,7 +2,11 @@
 
 package client
 
-import "time"
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/internal/protocol"
+)
 
 // A bucket is the model of one bucket that the server has announced, in exact integers: a token has
 // as many units as the bucket needs microseconds to refill Refill tokens, so Refill units return
@@ -32,7 +36,7 @@ const (
 	maxDoubt = 4096
 )
 
-func newBucket(l *limit, costs map[string]*int64, keep map[string]int64, at time.Time) *bucket {
+func newBucket(l *protocol.Limit, costs map[string]*int64, keep map[string]int64, at time.Time) *bucket {
 	unit := max(1, l.RefillMs) * 1000
 	return &bucket{unit: unit, refill: l.Refill, capacity: l.Capacity * unit, costs: costs, keep: keep, at: at}
 }

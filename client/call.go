@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // ErrOutcomeUnknown is the error of a call or an event whose connection was lost before the server
@@ -158,7 +158,7 @@ func (c *Client) abandon(cl *call) {
 	}
 	if c.calls[cl.id] == cl && cl.conn != nil {
 		cl.abandoned = true // until the server has answered
-		cl.conn.sendControlLocked(wire.TypeAbort, cl.id, -1, nil)
+		cl.conn.sendControlLocked(protocol.TypeAbort, cl.id, -1, nil)
 	}
 }
 
@@ -181,7 +181,7 @@ func (c *Client) answerCall(e *envelope) bool {
 		c.mu.Unlock()
 		return false
 	}
-	if e.Type == wire.TypeProgress {
+	if e.Type == protocol.TypeProgress {
 		abandoned := cl.abandoned
 		c.mu.Unlock()
 		if cl.item != nil && !abandoned {
@@ -195,7 +195,7 @@ func (c *Client) answerCall(e *envelope) bool {
 	}
 	c.mu.Unlock()
 	switch {
-	case e.Type == wire.TypeRPCError, e.Type == wire.TypeError:
+	case e.Type == protocol.TypeRPCError, e.Type == protocol.TypeError:
 		cl.finish(answer{err: e.error()})
 	case cl.reply == e.Type, cl.reply == anyReply:
 		cl.finish(answer{payload: e.content()})

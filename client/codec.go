@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func (o *Options) selected(subprotocol string) error {
 
 // isProtocol reports whether the payload of a type is JSON in every format, because the protocol defines it.
 func isProtocol(typ string) bool {
-	return strings.HasPrefix(typ, "$") && typ != wire.TypeProgress || typ == wire.TypeError || typ == wire.TypeRPCError
+	return strings.HasPrefix(typ, "$") && typ != protocol.TypeProgress || typ == protocol.TypeError || typ == protocol.TypeRPCError
 }
 
 // encode returns the payload of a message of the application in the format of the client, or nil if the message has no members.

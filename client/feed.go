@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // A feed is the subscription of the client's connection to a topic, which all Subscriptions of the topic
@@ -70,8 +71,8 @@ func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 // readersLocked returns what receives publications.
 func (f *feed) readersLocked() []*Subscription { return append([]*Subscription{f.all}, f.subs...) }
 
-func (f *feed) requestLocked() subscribe {
-	r := subscribe{Topic: f.topic, Positions: true}
+func (f *feed) requestLocked() protocol.Subscribe {
+	r := protocol.Subscribe{Topic: f.topic, Positions: true}
 	needsState := false
 	for _, s := range f.subs {
 		r.Presence = r.Presence || s.opts.OnPresence != nil
@@ -108,7 +109,7 @@ func (f *feed) askLocked() {
 	if !c.subscribing || f.asking != nil || f.topic == userTopic {
 		return // it is requested when the connection is open, or when the answer has arrived
 	}
-	cl := newCall("$ws:subscribe", typeSubscribed)
+	cl := newCall(protocol.TypeSubscribe, protocol.TypeSubscribed)
 	cl.onAnswer = func(a answer) { c.subscribedBy(cl, f, a) }
 	f.asking = cl
 	f.pauseLocked()
@@ -117,7 +118,7 @@ func (f *feed) askLocked() {
 
 // subscribedBy handles the answer to a request for a subscription.
 func (c *Client) subscribedBy(cl *call, f *feed, a answer) {
-	var m subscribed
+	var m protocol.Subscribed
 	if a.err == nil {
 		a.err = a.decode(&m)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // handlers are the functions that the application has registered. The client's lock guards them.
@@ -132,7 +132,7 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 	id := e.Meta.CorrelationID
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.Type == wire.TypeAbort {
+	if e.Type == protocol.TypeAbort {
 		if cancel := c.handlers.serving[servedCall{cn, id}]; cancel != nil {
 			cancel()
 		}
@@ -141,10 +141,10 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 	serve := c.handlers.served[e.Type]
 	switch {
 	case serve == nil:
-		cn.sendControlLocked(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type)))
+		cn.sendControlLocked(protocol.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.Unimplemented, "the client does not handle %s", e.Type)))
 		return
 	case len(c.handlers.serving) >= maxServing:
-		cn.sendControlLocked(wire.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing)))
+		cn.sendControlLocked(protocol.TypeRPCError, id, -1, errorPayload(errors.Errorf(errors.ResourceExhausted, "the client handles %d calls already", maxServing)))
 		return
 	}
 	ctx, cancel := cn.ctx, context.CancelFunc(nil)
@@ -162,7 +162,7 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 
 // serveCall calls a handler and sends the answer, unless the server no longer waits for it.
 func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve server, p payload) {
-	typ, answer := wire.TypeRPCError, errorPayload(errors.Errorf(errors.Internal, "the client has failed"))
+	typ, answer := protocol.TypeRPCError, errorPayload(errors.Errorf(errors.Internal, "the client has failed"))
 	defer func() { // even if the handler calls runtime.Goexit
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *Client) encodeAnswer(reply Message, err error) (typ string, payload []b
 		payload, err = c.encode(reply)
 	}
 	if err != nil {
-		return wire.TypeRPCError, errorPayload(err)
+		return protocol.TypeRPCError, errorPayload(err)
 	}
 	return reply.MessageType(), payload
 }
@@ -195,12 +195,12 @@ func errorPayload(err error) []byte {
 	return payload
 }
 
-func publicError(err error) wire.ErrorPayload {
+func publicError(err error) protocol.ErrorPayload {
 	e, ok := errors.AsType[*errors.Error](err)
 	if !ok {
-		return wire.ErrorPayload{Code: errors.Internal}
+		return protocol.ErrorPayload{Code: errors.Internal}
 	}
-	p := wire.ErrorPayload{Code: e.Code, Message: e.Message, Retryable: e.Retryable()}
+	p := protocol.ErrorPayload{Code: e.Code, Message: e.Message, Retryable: e.Retryable()}
 	if e.Details != nil {
 		p.Details = e.Details
 	}

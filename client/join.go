@@ -2,10 +2,20 @@
 
 package client
 
-import "math"
+import (
+	"math"
+
+	"github.com/penstock-go/penstock/internal/protocol"
+)
 
 // join begins to receive publications after the position that the server has returned.
-func (c *Client) join(f *feed, m *subscribed) {
+func (c *Client) join(f *feed, m *protocol.Subscribed) {
+	if m.Position == nil { // of a topic without positions
+		m.Position = &protocol.Position{}
+	}
+	if m.Recovery == nil {
+		m.Recovery = &protocol.Recovery{}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.live, f.joined, f.stateLeft, f.stateAt = true, true, 0, m.Offset
@@ -36,10 +46,10 @@ func (f *feed) askAgainLocked() {
 }
 
 // joinLocked takes the position of an answer. It reports whether another request is necessary.
-func (s *Subscription) joinLocked(m *subscribed) (again bool) {
+func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	c, before, position := s.feed.client, s.received, Position{m.Epoch, m.Offset}
 	if onPresence := s.opts.OnPresence; onPresence != nil {
-		c.events.Add(func() { c.guard("OnPresence", func() { onPresence(m.Members, nil, true) }) })
+		c.events.Add(func() { c.guard("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
 	}
 	missed := s.misses(m)
 	switch known := !missed && before.Epoch != "" && m.Epoch != ""; {
@@ -53,7 +63,7 @@ func (s *Subscription) joinLocked(m *subscribed) (again bool) {
 	s.needsState = false
 	switch {
 	case missed || m.Ended != nil:
-		s.loseLocked(Loss{Ended: m.Ended, Position: position})
+		s.loseLocked(Loss{Ended: (*Position)(m.Ended), Position: position})
 		if s.opts.State && m.State == nil && (!m.Recovered || m.Ended == nil) {
 			s.received, s.needsState = Position{}, true // so that the next answer has the state
 			s.feed.all.received = Position{}
@@ -67,7 +77,7 @@ func (s *Subscription) joinLocked(m *subscribed) (again bool) {
 
 // misses reports whether an answer says that the subscription has missed publications. If what follows an earlier position
 // was requested, for others, and is gone, it says nothing about later positions.
-func (s *Subscription) misses(m *subscribed) bool {
+func (s *Subscription) misses(m *protocol.Subscribed) bool {
 	before, presented := s.received, s.feed.presented
 	switch {
 	case before.Epoch == "" || m.Epoch == "":

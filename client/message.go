@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -66,16 +67,17 @@ func decodeJSON(text []byte, v any) error { return jsonv2.Unmarshal(text, v, dec
 
 // error returns the error that an ERROR, an RPC_ERROR or the reason of a close frame contains.
 func (e *envelope) error() error {
-	var p struct {
-		Code         errors.Code    `json:"code"`
-		Message      string         `json:"message"`
-		Details      map[string]any `json:"details"`
-		RetryAfterMs jsonv2.Value   `json:"retryAfterMs"`
-	}
+	var p protocol.ErrorPayload
 	if err := e.decode(&p); err != nil || p.Code == "" {
 		return &errors.Error{Code: errors.Internal, Message: "the server has sent an error that cannot be decoded", Err: err}
 	}
-	result := &errors.Error{Code: p.Code, Message: p.Message, Details: p.Details}
+	return errorOf(&p)
+}
+
+// errorOf returns the error of a payload.
+func errorOf(p *protocol.ErrorPayload) error {
+	details, _ := p.Details.(map[string]any)
+	result := &errors.Error{Code: p.Code, Message: p.Message, Details: details}
 	switch ms, err := strconv.ParseInt(string(p.RetryAfterMs), 10, 64); {
 	case string(p.RetryAfterMs) == "null":
 		result.RetryAfter = errors.Never

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // A pacer decides when a message may be sent, so that the server's rate limits admit it, and sends
@@ -54,7 +54,7 @@ type bucketCost struct {
 
 // open begins a connection, for which all that was sent is the greeting. Messages of an earlier one may
 // be without a confirmation.
-func (p *pacer) open(w *welcome, at time.Time) {
+func (p *pacer) open(w *protocol.Welcome, at time.Time) {
 	p.buckets, p.lanes = nil, map[string][]*lane{}
 	for _, l := range p.learned {
 		l.reconnected()
@@ -62,13 +62,12 @@ func (p *pacer) open(w *welcome, at time.Time) {
 	if w == nil || !p.enabled {
 		return
 	}
-	for i := range w.Limits {
-		l := &w.Limits[i]
+	for _, l := range w.Limits {
 		for _, announced := range l.Buckets {
 			b := newBucket(l, announced.Costs, announced.Keep, at)
 			if l.Scope == "connection" {
 				b.level = b.capacity
-				if cost := announced.Costs[wire.TypeHello]; cost != nil {
+				if cost := announced.Costs[protocol.TypeHello]; cost != nil {
 					b.level -= *cost * b.unit
 				}
 			}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // receiveMessage handles a message of the application: a publication, or another message.
@@ -117,28 +119,28 @@ func (s *Subscription) lacksStateLocked() bool { return s.takesState }
 func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 	var err error
 	switch e.Type {
-	case typePosition:
-		var m moved
+	case protocol.TypePosition:
+		var m protocol.Moved
 		if err = e.decode(&m); err == nil {
 			c.receiveMoved(cn, &m)
 		}
-	case typeState:
-		var m stateEnd
+	case protocol.TypeState:
+		var m protocol.StateComplete
 		if err = e.decode(&m); err == nil {
 			c.receiveStateEnd(cn, m.Topic)
 		}
-	case typePresence:
-		var m presenceChange
+	case protocol.TypePresence:
+		var m protocol.PresenceChanged
 		if err = e.decode(&m); err == nil {
 			c.receivePresence(cn, &m)
 		}
-	case typeSubscribed:
-		var m subscribed
+	case protocol.TypeSubscribed:
+		var m protocol.Subscribed
 		if err = e.decode(&m); err == nil {
 			c.receiveSubscribed(&m)
 		}
-	case typeUnsubscribed:
-		var m unsubscribed
+	case protocol.TypeUnsubscribed:
+		var m protocol.Unsubscribed
 		if err = e.decode(&m); err == nil {
 			c.receiveUnsubscribed(&m)
 		}
@@ -149,7 +151,7 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 }
 
 // receiveMoved handles a position that moves without a publication.
-func (c *Client) receiveMoved(cn *conn, m *moved) {
+func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.topics[m.Topic]
@@ -158,7 +160,7 @@ func (c *Client) receiveMoved(cn *conn, m *moved) {
 	}
 	position := Position{m.Epoch, m.Offset}
 	lost := m.Lost != nil || m.Ended != nil || m.Reset
-	l := Loss{Ended: m.Ended, Position: position}
+	l := Loss{Ended: (*Position)(m.Ended), Position: position}
 	if m.Lost != nil {
 		l.From, l.To = m.Lost.From, m.Lost.To
 	}
@@ -198,7 +200,7 @@ func (c *Client) receiveStateEnd(cn *conn, topic string) {
 	f.completeStateLocked()
 }
 
-func (c *Client) receivePresence(cn *conn, m *presenceChange) {
+func (c *Client) receivePresence(cn *conn, m *protocol.PresenceChanged) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.topics[m.Topic]
@@ -207,13 +209,15 @@ func (c *Client) receivePresence(cn *conn, m *presenceChange) {
 	}
 	for _, s := range f.subs {
 		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
-			c.events.Add(func() { c.guard("OnPresence", func() { onPresence(m.Joined, m.Left, false) }) })
+			c.events.Add(func() {
+				c.guard("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
+			})
 		}
 	}
 }
 
 // receiveSubscribed handles a subscription that a handler of the server has made.
-func (c *Client) receiveSubscribed(m *subscribed) {
+func (c *Client) receiveSubscribed(m *protocol.Subscribed) {
 	c.mu.Lock()
 	f := c.feedOfLocked(m.Topic)
 	skip := f.asking != nil // the answer has the position, too
@@ -225,7 +229,7 @@ func (c *Client) receiveSubscribed(m *subscribed) {
 
 // receiveUnsubscribed handles the end of a subscription by the server. With an error, the state of the last
 // answer is not complete; a request that follows that answer begins again.
-func (c *Client) receiveUnsubscribed(m *unsubscribed) {
+func (c *Client) receiveUnsubscribed(m *protocol.Unsubscribed) {
 	c.mu.Lock()
 	f := c.topics[m.Topic]
 	if f == nil || m.Error != nil && f.asking != nil {
@@ -237,7 +241,7 @@ func (c *Client) receiveUnsubscribed(m *unsubscribed) {
 	c.mu.Unlock()
 	if m.Error == nil {
 		f.end(ErrUnsubscribed)
-	} else if err := (&envelope{Payload: m.Error}).error(); byServer {
+	} else if err := errorOf(m.Error); byServer {
 		f.end(err)
 	} else {
 		c.subscriptionFailed(f, err)

@@ -7,18 +7,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // receive handles a message on the reading goroutine. Handlers of the application run on another
 // one, in the order of the messages.
 func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 	id := e.Meta.CorrelationID
-	isError := e.Type == wire.TypeRPCError || e.Type == wire.TypeError
+	isError := e.Type == protocol.TypeRPCError || e.Type == protocol.TypeError
 	switch {
-	case strings.HasPrefix(id, wire.AnswerPrefix):
+	case strings.HasPrefix(id, protocol.AnswerPrefix):
 		c.receiveServerCall(cn, e)
-	case e.Type == wire.TypeAck:
+	case e.Type == protocol.TypeAck:
 		c.confirmed(cn, id)
 	case id != "" && isError && c.rejected(cn, id, e.error(), e.Meta.Timestamp):
 	case id != "":
@@ -28,9 +28,9 @@ func (c *Client) receive(cn *conn, e *envelope, bytes int) {
 		}
 	case isError:
 		c.report("", e.error())
-	case e.Type == wire.TypeGoAway:
+	case e.Type == protocol.TypeGoAway:
 		c.receiveGoAway(cn, e)
-	case e.Type == typeIdentityExpiring:
+	case e.Type == protocol.TypeIdentityExpiring:
 		go c.refreshIdentity(cn, e)
 	case strings.HasPrefix(e.Type, "$ws:"):
 		c.receiveTopicMessage(cn, e)

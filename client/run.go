@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
@@ -63,7 +64,7 @@ func (c *Client) handlersAreBehind() bool {
 }
 
 // connect opens a connection and greets.
-func (c *Client) connect(expired bool) (*conn, *welcome, error) {
+func (c *Client) connect(expired bool) (*conn, *protocol.Welcome, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
 	defer cancel()
 	cn, err := c.dial(ctx, expired)
@@ -80,7 +81,7 @@ func (c *Client) connect(expired bool) (*conn, *welcome, error) {
 }
 
 // serve uses a connection until it has ended. If the server asks for another one, that replaces it.
-func (c *Client) serve(cn *conn, w *welcome) error {
+func (c *Client) serve(cn *conn, w *protocol.Welcome) error {
 	c.useForTopics(cn)
 	c.use(cn, w)
 	if err := c.resubscribe(cn); err != nil {
@@ -108,7 +109,7 @@ func (c *Client) serve(cn *conn, w *welcome) error {
 }
 
 // use makes a connection the one over which messages are sent.
-func (c *Client) use(cn *conn, w *welcome) {
+func (c *Client) use(cn *conn, w *protocol.Welcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn = cn

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // A session is what the client needs to resume its session. The client's lock guards it.
@@ -18,13 +18,13 @@ type session struct {
 
 // greet sends the greeting, and returns what the server has announced, or nil if the server does not
 // know the greeting.
-func (cn *conn) greet(ctx context.Context) (*welcome, error) {
+func (cn *conn) greet(ctx context.Context) (*protocol.Welcome, error) {
 	c := cn.client
 	c.mu.Lock()
 	fresh := c.opts.Resume && c.session.token == ""
 	c.mu.Unlock()
-	var w welcome
-	err := cn.request(ctx, hello{Session: fresh}, &w)
+	var w protocol.Welcome
+	err := cn.request(ctx, protocol.Hello{Session: fresh}, &w)
 	switch {
 	case err == nil:
 	case errors.CodeOf(err) == errors.Unimplemented:
@@ -76,10 +76,10 @@ func (c *Client) resubscribe(cn *conn) error {
 // resume asks the server to continue the session. If the server cannot, the client begins a new one.
 // It returns an error only if the connection is of no use.
 func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
-	cl := newCall("$ws:resume", typeResumed)
+	cl := newCall(protocol.TypeResume, protocol.TypeResumed)
 	id, joined := "", make(chan error, 1)
 	cl.onAnswer = func(a answer) { // on the reading goroutine: publications follow the answer
-		var m resumed
+		var m protocol.Resumed
 		if a.err == nil {
 			a.err = a.decode(&m)
 		}
@@ -89,7 +89,7 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 		joined <- a.err
 	}
 	c.mu.Lock()
-	request := resume{Token: token}
+	request := protocol.Resume{Token: token}
 	for _, f := range c.topics {
 		f.asking = cl
 		f.pauseLocked()
@@ -136,10 +136,14 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 }
 
 // continueSession handles the answer to resume.
-func (c *Client) continueSession(cn *conn, id string, m *resumed) {
+func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed) {
 	c.mu.Lock()
-	c.session.token, c.subscribing, cn.info.Resumed, cn.info.MemberID = m.Session.Token, true, true, m.MemberID
-	cn.sendControlLocked(wire.TypeAck, id, -1, nil)
+	c.session.token = "" // unless the session goes on
+	if m.Session != nil {
+		c.session.token = m.Session.Token
+	}
+	c.subscribing, cn.info.Resumed, cn.info.MemberID = true, true, m.MemberID
+	cn.sendControlLocked(protocol.TypeAck, id, -1, nil)
 	c.mu.Unlock()
 	for i := range m.Topics {
 		topic := &m.Topics[i]
@@ -151,12 +155,12 @@ func (c *Client) continueSession(cn *conn, id string, m *resumed) {
 		c.mu.Unlock()
 		switch {
 		case topic.Error != nil && f != nil:
-			c.subscriptionFailed(f, (&envelope{Payload: topic.Error}).error())
+			c.subscriptionFailed(f, errorOf(topic.Error))
 		case topic.Error != nil:
 		case f != nil:
-			c.join(f, topic)
+			c.join(f, &topic.Subscribed)
 		default:
-			c.receiveSubscribed(topic)
+			c.receiveSubscribed(&topic.Subscribed)
 		}
 	}
 	c.mu.Lock()
@@ -181,7 +185,7 @@ func (c *Client) refreshIdentity(cn *conn, e *envelope) {
 	for {
 		token, err := c.token(ctx, true)
 		if err == nil {
-			err = cn.request(ctx, authenticate{token}, nil)
+			err = cn.request(ctx, protocol.Auth{Token: token}, nil)
 		}
 		if err == nil || ctx.Err() != nil {
 			return

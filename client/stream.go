@@ -7,7 +7,7 @@ import (
 	"iter"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // streamCredit is how many items the server may send before the loop has received them.
@@ -137,6 +137,6 @@ func (c *Client) grant(cl *call, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[cl.id] == cl && cl.conn != nil {
-		cl.conn.sendControlLocked(wire.TypeCredit, cl.id, int64(n), nil)
+		cl.conn.sendControlLocked(protocol.TypeCredit, cl.id, int64(n), nil)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // A Position is a place in the publications of a topic with a history: right after the one with this
@@ -153,9 +154,9 @@ func (s *Subscription) Unsubscribe() {
 	}
 	f.removeLocked()
 	if c.subscribing {
-		cl := newCall("$ws:unsubscribe", typeUnsubscribed)
+		cl := newCall(protocol.TypeUnsubscribe, protocol.TypeUnsubscribed)
 		cl.onAnswer = func(answer) {}
-		c.topicConn.startLocked(cl, encodeProtocol(unsubscribe{f.topic}))
+		c.topicConn.startLocked(cl, encodeProtocol(protocol.Unsubscribe{Topic: f.topic}))
 	}
 }
 

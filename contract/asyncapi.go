@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // AsyncAPI returns an AsyncAPI 3.0 document as JSON.
@@ -107,7 +107,7 @@ func (a *asyncAPI) addConnection() {
 		reply := []frame{a.doc.frame("answer", *c.Reply, true), a.doc.rpcError("answer")}
 		a.operation("send", "served", c.event, request, object{"reply": a.reply(reply)})
 	}
-	failed := event{Type: wire.TypeError, Description: "Answers a message that is rejected or fails and is no call.", Payload: a.doc.errorPayload()}
+	failed := event{Type: protocol.TypeError, Description: "Answers a message that is rejected or fails and is no call.", Payload: a.doc.errorPayload()}
 	a.operation("send", "message", failed, a.add(connectionChannel, a.channel, a.doc.frame("message", failed, false)), nil)
 	a.channels[connectionChannel] = object{
 		"address":  a.address(),

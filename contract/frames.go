@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -86,12 +87,12 @@ func (doc *document) errorPayload() *jsonschema.Schema {
 
 // rpcError returns the error that answers a call.
 func (doc *document) rpcError(role string) frame {
-	return doc.frame(role, event{Type: wire.TypeRPCError, Payload: doc.errorPayload()}, true)
+	return doc.frame(role, event{Type: protocol.TypeRPCError, Payload: doc.errorPayload()}, true)
 }
 
 // progress returns a message of a call before its answer. It has the content twice.
 func (doc *document) progress(c call, content *jsonschema.Schema) frame {
-	f := doc.frame("progress", event{Type: wire.TypeProgress, Payload: content}, true)
+	f := doc.frame("progress", event{Type: protocol.TypeProgress, Payload: content}, true)
 	f.key = keyOf("progress", c.Type)
 	f.schema.Properties["data"] = content.CloneSchemas()
 	f.schema.Required = append(f.schema.Required, "data")
@@ -109,7 +110,7 @@ func (doc *document) answers(c call) (frames []frame) {
 	case c.Progress != nil:
 		frames = append(frames, doc.progress(c, c.Progress))
 	}
-	reply := event{Type: wire.TypeStreamEnd}
+	reply := event{Type: protocol.TypeStreamEnd}
 	if c.Reply != nil {
 		reply = *c.Reply
 	}
@@ -144,7 +145,7 @@ func (doc *document) serverFrames() (frames []frame) {
 	for _, c := range doc.Served {
 		frames = append(frames, doc.frame("served", c.event, true))
 	}
-	return distinct(append(frames, doc.frame("message", event{Type: wire.TypeError, Payload: doc.errorPayload()}, false)))
+	return distinct(append(frames, doc.frame("message", event{Type: protocol.TypeError, Payload: doc.errorPayload()}, false)))
 }
 
 // distinct removes frames that occur again: several calls may have the same reply.

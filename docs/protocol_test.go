@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -98,7 +99,7 @@ func TestProtocol_WelcomeSamplesAreComplete(t *testing.T) {
 			Payload json.RawMessage `json:"payload"`
 		}
 		require.NoError(t, json.Unmarshal(text, &message))
-		if message.Type != wire.TypeWelcome {
+		if message.Type != protocol.TypeWelcome {
 			continue
 		}
 		all = append(all, message.Payload...)
@@ -129,7 +130,7 @@ func TestProtocol_HasSampleOfEveryType(t *testing.T) {
 	files, err := filepath.Glob("../router/*.go")
 	require.NoError(t, err)
 	found := map[string]bool{}
-	for _, file := range append(files, "../internal/wire/names.go") {
+	for _, file := range append(files, "../internal/protocol/names.go") {
 		code, err := os.ReadFile(file)
 		require.NoError(t, err)
 		if strings.HasSuffix(file, "_test.go") {
@@ -140,7 +141,7 @@ func TestProtocol_HasSampleOfEveryType(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(found), 15)
-	delete(found, wire.TypeAnswer) // only ingress sees it
+	delete(found, protocol.TypeAnswer) // only ingress sees it
 	all := bytes.Join(samples(t), nil)
 	for typ := range found {
 		assert.Contains(t, string(all), `{"type":"`+typ+`"`)
@@ -204,7 +205,7 @@ func TestProtocol_CloseReasonsAreThoseOfTheServer(t *testing.T) {
 		decoder := json.NewDecoder(bytes.NewReader(match[1]))
 		decoder.DisallowUnknownFields()
 		require.NoError(t, decoder.Decode(&reason), "%s", match[1])
-		payload := wire.ErrorPayload{Code: reason.Code, Message: reason.Message, RetryAfterMs: jsonv2.Value(reason.RetryAfterMs)}
+		payload := protocol.ErrorPayload{Code: reason.Code, Message: reason.Message, RetryAfterMs: jsonv2.Value(reason.RetryAfterMs)}
 		assert.Equal(t, string(match[1]), wire.CloseReason(&payload))
 	}
 }

@@ -1,6 +1,10 @@
 package router
 
-import "time"
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/internal/protocol"
+)
 
 // An AnnouncedLimit describes for a client what a message of one type takes from a token bucket.
 // Options.AnnounceLimits returns it. Limits with an empty Name, or whose Refill or Per is not
@@ -33,35 +37,19 @@ const (
 	ScopeServer     LimitScope = "server"     // connections that the client cannot identify
 )
 
-// A sharedLimit is a limit as clients receive it: AnnouncedLimits with the same numbers, by bucket.
-type sharedLimit struct {
-	Name     string          `json:"name"`
-	Capacity int64           `json:"capacity"`
-	Refill   int64           `json:"refill"`
-	RefillMs int64           `json:"refillMs"`
-	Scope    LimitScope      `json:"scope"`
-	Buckets  []*sharedBucket `json:"buckets"`
-}
-
-// A sharedBucket is one bucket with the types that take tokens from it.
-type sharedBucket struct {
-	Costs map[string]*int64 `json:"costs"` // nil if the cost depends on the message
-	Keep  map[string]int64  `json:"keep,omitzero"`
-}
-
 // limitGroups collects the AnnouncedLimits of all types. The keys of its maps are AnnouncedLimits
 // without the fields that the values of one key do not share.
 type limitGroups struct {
-	limits  []*sharedLimit // in the order of add
-	byLimit map[AnnouncedLimit]*sharedLimit
-	buckets map[AnnouncedLimit]*sharedBucket
+	limits  []*protocol.Limit // in the order of add
+	byLimit map[AnnouncedLimit]*protocol.Limit
+	buckets map[AnnouncedLimit]*protocol.Bucket
 }
 
 func newLimitGroups() *limitGroups {
 	return &limitGroups{
-		limits:  []*sharedLimit{}, // without limits, a client learns that there are none
-		byLimit: map[AnnouncedLimit]*sharedLimit{},
-		buckets: map[AnnouncedLimit]*sharedBucket{},
+		limits:  []*protocol.Limit{}, // without limits, a client learns that there are none
+		byLimit: map[AnnouncedLimit]*protocol.Limit{},
+		buckets: map[AnnouncedLimit]*protocol.Bucket{},
 	}
 }
 
@@ -69,17 +57,17 @@ func newLimitGroups() *limitGroups {
 func (g *limitGroups) add(typ string, announced []AnnouncedLimit) {
 	for _, l := range announced {
 		if l.Name != "" && l.Refill > 0 && l.Per >= time.Microsecond {
-			g.bucket(l).charge(typ, l.Cost, l.Keep)
+			charge(g.bucket(l), typ, l.Cost, l.Keep)
 		}
 	}
 }
 
 // bucket returns the bucket of an AnnouncedLimit.
-func (g *limitGroups) bucket(l AnnouncedLimit) *sharedBucket {
+func (g *limitGroups) bucket(l AnnouncedLimit) *protocol.Bucket {
 	l.Cost, l.Keep = 0, 0
 	bucket := g.buckets[l]
 	if bucket == nil {
-		bucket = &sharedBucket{Costs: map[string]*int64{}}
+		bucket = &protocol.Bucket{Costs: map[string]*int64{}}
 		g.buckets[l] = bucket
 		limit := g.limit(l)
 		limit.Buckets = append(limit.Buckets, bucket)
@@ -88,11 +76,11 @@ func (g *limitGroups) bucket(l AnnouncedLimit) *sharedBucket {
 }
 
 // limit returns the limit of an AnnouncedLimit.
-func (g *limitGroups) limit(l AnnouncedLimit) *sharedLimit {
+func (g *limitGroups) limit(l AnnouncedLimit) *protocol.Limit {
 	l.Bucket = [4]string{}
 	limit := g.byLimit[l]
 	if limit == nil {
-		limit = &sharedLimit{Name: l.Name, Capacity: l.Capacity, Scope: l.Scope}
+		limit = &protocol.Limit{Name: l.Name, Capacity: l.Capacity, Scope: string(l.Scope)}
 		limit.Refill, limit.RefillMs = perMillisecond(l.Refill, l.Per)
 		g.byLimit[l] = limit
 		g.limits = append(g.limits, limit)
@@ -101,7 +89,7 @@ func (g *limitGroups) limit(l AnnouncedLimit) *sharedLimit {
 }
 
 // charge adds what a message of a type takes and leaves. A limit may be listed twice for a type.
-func (b *sharedBucket) charge(typ string, cost, keep int64) {
+func charge(b *protocol.Bucket, typ string, cost, keep int64) {
 	sum, listed := b.Costs[typ]
 	switch {
 	case cost < 0, listed && sum == nil:

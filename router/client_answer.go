@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -95,7 +96,7 @@ func replyRoute(r *Router, reply receivedType) (*Route, error) {
 func (r *Router) recoverAnswer(err *error) {
 	if v := recover(); v != nil {
 		*err = &errors.Error{Code: errors.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
-		r.observe(Event{Kind: EventPanicked, Type: wire.TypeAnswer, Reason: "decode"})
+		r.observe(Event{Kind: EventPanicked, Type: protocol.TypeAnswer, Reason: "decode"})
 	}
 }
 
@@ -116,7 +117,7 @@ func answerPayload(envelope *wire.Envelope, want string) ([]byte, error) {
 	switch typ := string(envelope.Type); typ {
 	case want:
 		return envelope.Payload, nil
-	case wire.TypeError, wire.TypeRPCError:
+	case protocol.TypeError, protocol.TypeRPCError:
 		return nil, clientError(envelope.Payload)
 	default:
 		return nil, invalidAnswer(fmt.Errorf("its type is %q; it must be %q or an error", typ, want))

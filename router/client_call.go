@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -144,7 +145,7 @@ func (c *Conn) beginClientCall() (*clientCall, error) {
 		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(n), Limit: int64(limit)}
 	}
 	calls.last++
-	call := &clientCall{id: wire.AnswerPrefix + strconv.FormatUint(calls.last, 10), answer: make(chan *incoming, 1)}
+	call := &clientCall{id: protocol.AnswerPrefix + strconv.FormatUint(calls.last, 10), answer: make(chan *incoming, 1)}
 	if calls.waiting == nil {
 		calls.waiting = map[string]*clientCall{}
 	}
@@ -200,7 +201,7 @@ func (x *clientCalls) remove(id string) *clientCall {
 // abortClientCall notifies the client that its answer is not needed. It does not wait: without room
 // in the send queue, the client is not notified.
 func (c *Conn) abortClientCall(call *clientCall) {
-	frame := encodeControl(c.binary(), wire.TypeAbort, call.id)
+	frame := encodeControl(c.binary(), protocol.TypeAbort, call.id)
 	frame.Droppable("")
 	frame.SetPolicy(wsconn.DropNewest)
 	_ = c.send(frame)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -14,18 +15,18 @@ import (
 
 // controlOf returns the type of a control message, or "" for any other message.
 func controlOf(head *wire.Head) string {
-	if bytes.HasPrefix(head.CorrelationID, []byte(wire.AnswerPrefix)) {
-		return wire.TypeAnswer
+	if bytes.HasPrefix(head.CorrelationID, []byte(protocol.AnswerPrefix)) {
+		return protocol.TypeAnswer
 	}
 	switch string(head.Type) {
-	case wire.TypeHeartbeat:
-		return wire.TypeHeartbeat
-	case wire.TypeAbort:
-		return wire.TypeAbort
-	case wire.TypeCredit:
-		return wire.TypeCredit
-	case wire.TypeAck:
-		return wire.TypeAck
+	case protocol.TypeHeartbeat:
+		return protocol.TypeHeartbeat
+	case protocol.TypeAbort:
+		return protocol.TypeAbort
+	case protocol.TypeCredit:
+		return protocol.TypeCredit
+	case protocol.TypeAck:
+		return protocol.TypeAck
 	default:
 		return ""
 	}
@@ -34,25 +35,25 @@ func controlOf(head *wire.Head) string {
 // handleControl is the last stage of a control message. It returns the rejection if it has one.
 func (c *Conn) handleControl(in *incoming) *inspectedError {
 	in.head.FindMeta(in.Bytes)
-	if in.control == wire.TypeCredit && !in.head.HasCredit {
+	if in.control == protocol.TypeCredit && !in.head.HasCredit {
 		return inspect(errNoCredit, "").at("parse")
 	}
 	if failed := c.acknowledge(in); failed != nil {
 		return failed
 	}
 	switch in.control {
-	case wire.TypeHeartbeat:
+	case protocol.TypeHeartbeat:
 		c.queueAnswer(func() *wsconn.Frame { return encodeHeartbeatAck(c.binary(), in.At) })
 		c.ws.Wake()
-	case wire.TypeAbort:
+	case protocol.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
-	case wire.TypeCredit:
+	case protocol.TypeCredit:
 		c.grantCredit(string(in.head.CorrelationID), in.head.Credit)
-	case wire.TypeAck:
+	case protocol.TypeAck:
 		c.acknowledgeResume(string(in.head.CorrelationID))
 	}
 	c.recordCompleted(in.control, "")
-	if in.control != wire.TypeAnswer || !c.answerClientCall(in) {
+	if in.control != protocol.TypeAnswer || !c.answerClientCall(in) {
 		in.release()
 	}
 	c.release()
@@ -72,7 +73,7 @@ func (c *Conn) acknowledge(in *incoming) *inspectedError {
 		return inspect(errAckWithoutID, "").at("parse")
 	}
 	c.queueAnswer(func() *wsconn.Frame {
-		return encodeControl(c.binary(), wire.TypeAck, string(in.head.CorrelationID))
+		return encodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))
 	})
 	c.ws.Wake()
 	return nil

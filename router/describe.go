@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/closecodes"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // A Description is what both ends of a connection must agree on. [Router.Describe] returns it; package
@@ -211,9 +211,9 @@ func (r *Router) staticLimitsLocked() []DescribedLimit {
 	var described []DescribedLimit
 	one, other := r.probeLimits("1", netip.AddrFrom4([4]byte{192, 0, 2, 1})), r.probeLimits("2", netip.AddrFrom4([4]byte{203, 0, 113, 1}))
 	for _, l := range one {
-		same := func(o *sharedLimit) bool { return reflect.DeepEqual(l, o) }
+		same := func(o *protocol.Limit) bool { return reflect.DeepEqual(l, o) }
 		if slices.ContainsFunc(other, same) {
-			described = append(described, l.describe())
+			described = append(described, describeLimit(l))
 		}
 	}
 	slices.SortStableFunc(described, func(a, b DescribedLimit) int { return strings.Compare(a.Name, b.Name) })
@@ -221,7 +221,7 @@ func (r *Router) staticLimitsLocked() []DescribedLimit {
 }
 
 // probeLimits returns what Options.AnnounceLimits announces to an invented client, or nil.
-func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*sharedLimit) {
+func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*protocol.Limit) {
 	announce := r.opts.AnnounceLimits
 	if announce == nil {
 		return nil
@@ -230,7 +230,7 @@ func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*sharedLimi
 		groups := newLimitGroups()
 		sizes := r.sizesByType()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
-			if wire.Reserved(typ) {
+			if protocol.IsReserved(typ) {
 				continue
 			}
 			groups.add(typ, announce(IngressContext{
@@ -242,8 +242,8 @@ func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*sharedLimi
 	return limits
 }
 
-func (l *sharedLimit) describe() DescribedLimit {
-	d := DescribedLimit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: l.Scope}
+func describeLimit(l *protocol.Limit) DescribedLimit {
+	d := DescribedLimit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: LimitScope(l.Scope)}
 	for _, bucket := range l.Buckets {
 		b := DescribedBucket{Costs: map[string]int64{}, Keep: maps.Clone(bucket.Keep)}
 		for typ, cost := range bucket.Costs {

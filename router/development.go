@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file reports likely mistakes of the application for Options.Development.
@@ -149,7 +150,7 @@ func (r *Router) hintSubscription(p *topicPattern, topic string) {
 
 // hintSent reports a message that the server sends and no contract contains.
 func (r *Router) hintSent(m Message) {
-	if m == nil || isProtocolMessage(m) {
+	if m == nil || protocol.IsMessage(m) {
 		return
 	}
 	typ, err := messageType(m)
@@ -178,7 +179,7 @@ func (r *Router) declaresAny() bool {
 // hintReply reports a reply that differs from the one in the contract.
 func (c *Context) hintReply() {
 	reply, route := c.Reply(), c.route
-	if reply == nil || isProtocolMessage(reply) {
+	if reply == nil || protocol.IsMessage(reply) {
 		return
 	}
 	typ, err := messageType(reply)

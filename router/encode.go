@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -90,7 +91,7 @@ func (e *jsonEncoding) setType(head *wire.OutgoingHead, m Message) (err error) {
 	if head.Type, err = messageType(m); err != nil {
 		return err
 	}
-	if head.Type == "" || wire.Reserved(head.Type) && !isProtocolMessage(m) {
+	if head.Type == "" || protocol.IsReserved(head.Type) && !protocol.IsMessage(m) {
 		return &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %v: its MessageType %q is empty or reserved for the protocol", e.typ, head.Type)}
 	}
 	return nil
@@ -113,7 +114,7 @@ func (e *jsonEncoding) encode(m Message, head wire.OutgoingHead) (*wsconn.Frame,
 // encodeProgress encodes the update as both data and payload, because clients may read either. A
 // binary message contains it once. codec is nil for JSON.
 func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Frame, error) {
-	head := wire.OutgoingHead{Type: wire.TypeProgress, CorrelationID: correlationID, At: time.Now()}
+	head := wire.OutgoingHead{Type: protocol.TypeProgress, CorrelationID: correlationID, At: time.Now()}
 	if codec != nil {
 		return encodeBinaryPayload(codec, update, head)
 	}
@@ -157,7 +158,7 @@ func encodeControl(binary bool, typ, correlationID string) *wsconn.Frame {
 
 // encodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
 // ERROR.
-func encodeError(binary bool, payload *wire.ErrorPayload, correlationID string) *wsconn.Frame {
+func encodeError(binary bool, payload *protocol.ErrorPayload, correlationID string) *wsconn.Frame {
 	head := wire.OutgoingHead{Type: errorType(correlationID), CorrelationID: correlationID, At: time.Now()}
 	if binary {
 		return encodeBinaryError(payload, head)
@@ -171,9 +172,9 @@ func encodeError(binary bool, payload *wire.ErrorPayload, correlationID string) 
 // errorType returns the type of an error in answer to a message.
 func errorType(correlationID string) string {
 	if correlationID != "" {
-		return wire.TypeRPCError
+		return protocol.TypeRPCError
 	}
-	return wire.TypeError
+	return protocol.TypeError
 }
 
 // beginEnvelope returns a frame that holds the envelope up to the payload.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -22,7 +23,7 @@ func encodeBinary(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame
 		frame.SealBinary()
 		return frame, nil
 	}
-	if isProtocolMessage(m) {
+	if protocol.IsMessage(m) {
 		codec = jsonPayload{codec}
 	}
 	return encodeBinaryPayload(codec, m, head)
@@ -51,7 +52,7 @@ func encodeBinaryPayload(codec Codec, v any, head wire.OutgoingHead) (*wsconn.Fr
 }
 
 // encodeBinaryError is encodeError for a connection with a Codec.
-func encodeBinaryError(payload *wire.ErrorPayload, head wire.OutgoingHead) *wsconn.Frame {
+func encodeBinaryError(payload *protocol.ErrorPayload, head wire.OutgoingHead) *wsconn.Frame {
 	frame := beginBinary(head)
 	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
 	frame.SealBinary()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/netpoll"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -23,27 +24,27 @@ func (brokenCodec) Unmarshal([]byte, any) error { return errors.New("broken") }
 // TestBinary_ProtocolMessagesHaveJSON encodes and decodes a message of the protocol on a connection
 // whose codec is not called.
 func TestBinary_ProtocolMessagesHaveJSON(t *testing.T) {
-	frame, err := encodeAt(brokenCodec{}, goAway{812}, "c", time.UnixMilli(7))
+	frame, err := encodeAt(brokenCodec{}, protocol.GoAway{ReconnectAfterMs: 812}, "c", time.UnixMilli(7))
 	require.NoError(t, err)
 	envelope, err := wire.ParseBinary(frame.Text())
 	require.NoError(t, err)
-	assert.Equal(t, wire.TypeGoAway, string(envelope.Type))
+	assert.Equal(t, protocol.TypeGoAway, string(envelope.Type))
 	assert.Equal(t, "c", string(envelope.CorrelationID))
 	assert.JSONEq(t, `{"reconnectAfterMs":812}`, string(envelope.Payload))
 
 	r := New(&Options{Codecs: []Codec{brokenCodec{}}})
-	route := protocolCall(r, func(_ *Context, m goAway) (goAway, error) { return m, nil })
+	route := protocolCall(r, func(_ *Context, m protocol.GoAway) (protocol.GoAway, error) { return m, nil })
 	c := &Conn{router: r, format: 1}
 	in := &incoming{route: route, codec: c.codec(), Message: wsconn.Message{Buffer: &netpoll.Buffer{Bytes: frame.Text()}}}
 	ctx, err := c.decode(in)
 	require.NoError(t, err)
-	assert.Equal(t, goAway{812}, ctx.Message())
+	assert.Equal(t, protocol.GoAway{ReconnectAfterMs: 812}, ctx.Message())
 }
 
 // TestBinary_ControlMessagesHaveNoPayload encodes an acknowledgment.
 func TestBinary_ControlMessagesHaveNoPayload(t *testing.T) {
-	envelope, err := wire.ParseBinary(encodeControl(true, wire.TypeAck, "c").Text())
+	envelope, err := wire.ParseBinary(encodeControl(true, protocol.TypeAck, "c").Text())
 	require.NoError(t, err)
-	assert.Equal(t, wire.TypeAck, string(envelope.Type))
+	assert.Equal(t, protocol.TypeAck, string(envelope.Type))
 	assert.Nil(t, envelope.Payload)
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // An inspectedError is an error split into what a client may see and what is reported on the
 // server. It is plain data, so using it calls no methods of application code.
 type inspectedError struct {
-	payload    wire.ErrorPayload
+	payload    protocol.ErrorPayload
 	retryAfter time.Duration
 
 	limited bool // the error is a limit; the fields after limit are unset

@@ -3,17 +3,17 @@ package router
 import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // payload returns what a client receives for an exceeded limit.
-func (l *LimitExceeded) payload() wire.ErrorPayload {
+func (l *LimitExceeded) payload() protocol.ErrorPayload {
 	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
 	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := failure.Payload(&e)
-	payload.Details = &wire.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
+	payload.Details = &protocol.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
 	return payload
 }
 

@@ -1,6 +1,10 @@
 package router
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/penstock-go/penstock/internal/protocol"
+)
 
 // An ErrorReport describes an error whose details the client does not receive.
 type ErrorReport struct {
@@ -28,7 +32,7 @@ func (e *PanicError) Error() string {
 // reportError passes the private part of an error, if there is one, to Options.OnError or to
 // the log. Invalid credentials of a refresh are expected, as those of a request are.
 func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
-	if typ == (authenticateAgain{}).MessageType() && failed.rejectsCredentials() {
+	if typ == protocol.TypeAuth && failed.rejectsCredentials() {
 		r.logRejectedRefresh(c, failed)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -77,54 +78,17 @@ type Recovery struct {
 	read     int  // publications that were read for it
 }
 
-// A recoveryReply is a Recovery in the answer to a client.
-type recoveryReply struct {
-	Epoch     string         `json:"epoch"`
-	Offset    uint64         `json:"offset"`
-	Recovered bool           `json:"recovered"`
-	Ended     *endedPosition `json:"ended,omitempty"`
-	State     *int           `json:"state,omitempty"`
-	More      bool           `json:"more,omitzero"`
-}
-
-func newRecoveryReply(r Recovery) *recoveryReply {
-	reply := &recoveryReply{Epoch: r.Position.Epoch, Offset: r.Position.Offset, Recovered: r.Recovered, More: r.More}
+// addRecovery adds a Recovery to the answer to a client.
+func addRecovery(reply *protocol.Subscribed, r Recovery) {
+	reply.Position = &protocol.Position{Epoch: r.Position.Epoch, Offset: r.Position.Offset}
+	reply.Recovery = &protocol.Recovery{Recovered: r.Recovered, More: r.More}
 	if r.hasState {
 		reply.State = &r.State
 	}
 	if r.Ended != nil {
-		reply.Ended = &endedPosition{r.Ended.Epoch, r.Ended.Offset}
+		reply.Ended = &protocol.Position{Epoch: r.Ended.Epoch, Offset: r.Ended.Offset}
 	}
-	return reply
 }
-
-// An endedPosition is where an epoch has ended.
-type endedPosition struct {
-	Epoch  string `json:"epoch"`
-	Offset uint64 `json:"offset"`
-}
-
-// A positionMessage moves the position of a client: to behind a loss, to another epoch, or past a
-// publication that the client does not receive.
-type positionMessage struct {
-	Topic  string         `json:"topic"`
-	Epoch  string         `json:"epoch"`
-	Offset uint64         `json:"offset"`
-	Lost   *lostOffsets   `json:"lost,omitempty"`
-	Ended  *endedPosition `json:"ended,omitempty"`
-	Reset  bool           `json:"reset,omitempty"`
-}
-
-// lostOffsets are the first and the last offset of what is lost.
-type lostOffsets struct {
-	From uint64 `json:"from"`
-	To   uint64 `json:"to"`
-}
-
-// MessageType returns the name of the message.
-func (positionMessage) MessageType() string { return "$ws:position" }
-
-func (positionMessage) protocol() {}
 
 // SubscribeSince subscribes the connection to a topic with a History, from a position on that the
 // client has presented: the zero Position begins now. The client receives what it has missed, and
@@ -310,7 +274,7 @@ func (t *topic) positionedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 	if !c.expectsPositions() {
 		return nil
 	}
-	return t.positionFrame(c, positionMessage{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &lostOffsets{p.Position.Offset, p.Position.Offset}})
+	return t.positionFrame(c, protocol.Moved{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &protocol.Lost{From: p.Position.Offset, To: p.Position.Offset}})
 }
 
 // storedFrame encodes a stored publication for one connection. It returns nil if the publication lacks
@@ -331,7 +295,7 @@ func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 
 // positionFrame encodes a position for a connection. It cannot fail: it contains only strings and
 // numbers, and is JSON in every format.
-func (t *topic) positionFrame(c *Conn, m positionMessage) *wsconn.Frame {
+func (t *topic) positionFrame(c *Conn, m protocol.Moved) *wsconn.Frame {
 	m.Topic = clientTopic(t.name)
 	return encodeProtocol(c.codec(), m)
 }
@@ -373,13 +337,13 @@ func (ts *topics) sendHeld(name string, c *Conn) {
 
 // lose reports a loss to followers and to the application.
 func (ts *topics) lose(t *topic, l history.Loss) {
-	m := positionMessage{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
+	m := protocol.Moved{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
 	switch {
 	case l.Reset:
 	case l.Epoch != "":
-		m.Ended = &endedPosition{l.Epoch, l.EndedAt}
+		m.Ended = &protocol.Position{Epoch: l.Epoch, Offset: l.EndedAt}
 	default:
-		m.Lost = &lostOffsets{l.From, l.To}
+		m.Lost = &protocol.Lost{From: l.From, To: l.To}
 	}
 	t.movePosition(m)
 	ts.messagesLost(t.name, lostMessages(l))

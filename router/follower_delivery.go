@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file queues publications for the followers of a topic.
@@ -39,16 +40,16 @@ func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at bro
 	if !f.conn.expectsPositions() {
 		return false
 	}
-	m := positionMessage{Epoch: at.Epoch, Offset: at.Offset}
+	m := protocol.Moved{Epoch: at.Epoch, Offset: at.Offset}
 	if !skip {
-		m.Lost = &lostOffsets{at.Offset, at.Offset}
+		m.Lost = &protocol.Lost{From: at.Offset, To: at.Offset}
 	}
 	f.sendLocked(t.positionFrame(f.conn, m))
 	return false
 }
 
 // movePosition sends a position to all followers.
-func (t *topic) movePosition(m positionMessage) {
+func (t *topic) movePosition(m protocol.Moved) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for f := range t.history.followers.all() {

@@ -6,19 +6,9 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
-
-// goAway asks a client to connect again, and to close this connection afterwards.
-type goAway struct {
-	ReconnectAfterMs int64 `json:"reconnectAfterMs"`
-}
-
-// MessageType returns the name in the protocol.
-func (goAway) MessageType() string { return wire.TypeGoAway }
-
-func (goAway) protocol() {}
 
 // askToLeave asks the clients that have greeted to move to other nodes, each after a random delay,
 // and waits until they have left: at most twice the longest delay, and at most a quarter of the
@@ -56,7 +46,7 @@ func (r *Router) askToLeave(ctx context.Context, conns []*Conn) {
 // sendGoAway queues the message. If the queue is full, the client receives only the close frame
 // that follows.
 func (c *Conn) sendGoAway(delay time.Duration) {
-	frame, err := encode(c.codec(), goAway{failure.Ceil(delay, time.Millisecond)})
+	frame, err := encode(c.codec(), protocol.GoAway{ReconnectAfterMs: failure.Ceil(delay, time.Millisecond)})
 	if err != nil {
 		return // only a mistake in this package
 	}

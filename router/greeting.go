@@ -6,40 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file answers the greeting. A client that sends it receives messages of the protocol that
 // other clients would not understand.
-
-// A hello is the greeting.
-type hello struct {
-	Session bool `json:"session"` // the client asks for a session; see ResumeOptions
-}
-
-// MessageType returns the type of the protocol.
-func (hello) MessageType() string { return wire.TypeHello }
-func (hello) protocol()           {}
-
-// A welcome says what the server expects of the client. Fields for types have only the types that
-// differ.
-type welcome struct {
-	ConnID                string           `json:"connId"`
-	PingIntervalMs        int64            `json:"pingIntervalMs"`
-	PongTimeoutMs         int64            `json:"pongTimeoutMs"`
-	MaxMessageBytes       int64            `json:"maxMessageBytes"`
-	MaxMessageBytesByType map[string]int64 `json:"maxMessageBytesByType,omitzero"`
-	CallTimeoutMs         int64            `json:"callTimeoutMs"`
-	CallTimeoutMsByType   map[string]int64 `json:"callTimeoutMsByType,omitzero"`
-	Concurrency           int              `json:"concurrency"`
-	Limits                []*sharedLimit   `json:"limits,omitzero"`
-	ContractHash          string           `json:"contractHash,omitzero"`
-	Session               *sessionGrant    `json:"session,omitempty"` // nil if there is none
-}
-
-// MessageType returns the type of the protocol.
-func (welcome) MessageType() string { return wire.TypeWelcome }
-func (welcome) protocol()           {}
 
 // The values of Conn.expects.
 const (
@@ -60,11 +31,11 @@ func (c *Conn) expectPositions() { c.expects.CompareAndSwap(expectsAnswers, expe
 
 // greet answers the greeting. A client may repeat it, for example because its identity has
 // changed, and its limits with it.
-func greet(ctx *Context, m hello) (welcome, error) {
+func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 	c, opts := ctx.conn, &ctx.conn.router.opts
 	c.expects.Store(expectsAll)
 	c.checkExpiry() // the client may be due for a warning
-	w := welcome{
+	w := protocol.Welcome{
 		ConnID:          c.id,
 		PingIntervalMs:  opts.Timeouts.Ping.Milliseconds(),
 		PongTimeoutMs:   opts.Timeouts.Pong.Milliseconds(),
@@ -98,7 +69,7 @@ func set(m *map[string]int64, name string, value int64) {
 
 // announcedLimits returns the limits of the connection as Options.AnnounceLimits describes them,
 // or nil if it is nil or panics: a part of them would mislead the client.
-func (c *Conn) announcedLimits() (limits []*sharedLimit) {
+func (c *Conn) announcedLimits() (limits []*protocol.Limit) {
 	announce := c.router.opts.AnnounceLimits
 	if announce == nil {
 		return nil
@@ -117,11 +88,11 @@ func (c *Conn) announcedLimits() (limits []*sharedLimit) {
 // sizesByType returns the largest size of the messages of every type that ingress sees.
 func (r *Router) sizesByType() map[string]int64 {
 	sizes := map[string]int64{}
-	for _, typ := range []string{wire.TypeHeartbeat, wire.TypeAbort, wire.TypeCredit, wire.TypeAnswer} {
+	for _, typ := range []string{protocol.TypeHeartbeat, protocol.TypeAbort, protocol.TypeCredit, protocol.TypeAnswer} {
 		sizes[typ] = r.opts.Limits.MaxMessageBytes
 	}
 	if r.resumes() {
-		sizes[wire.TypeAck] = r.opts.Limits.MaxMessageBytes
+		sizes[protocol.TypeAck] = r.opts.Limits.MaxMessageBytes
 	}
 	for typ, route := range r.routes {
 		sizes[typ] = route.maxBytes

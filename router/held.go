@@ -22,6 +22,9 @@ type resumable struct {
 	// at least one knows of the other.
 	heldMessages, heldBytes atomic.Int64
 
+	// Topics for which something is held until the answer to $ws:resume is queued. The serial route owns it.
+	joined []string
+
 	stateTurn chan struct{} // of capacity 1: full while a part of a state is read and sent, so that the connection holds one
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -50,7 +51,7 @@ func (c *Conn) checkExpiry() {
 	}
 	if !id.warned && remaining <= id.warning && c.hasGreeted() {
 		id.warned = true
-		_ = c.Send(identityExpiring{remaining.Milliseconds()}) // fails only if a slow client cannot be warned
+		_ = c.Send(protocol.IdentityExpiring{ExpiresInMs: remaining.Milliseconds()}) // fails only if a slow client cannot be warned
 	}
 	id.timer.Reset(id.nextCheck(remaining))
 }
@@ -82,13 +83,3 @@ func (id *connIdentity) stopTimerLocked() {
 		id.timer.Stop()
 	}
 }
-
-// identityExpiring warns a client that its identity expires.
-type identityExpiring struct {
-	ExpiresInMs int64 `json:"expiresInMs"`
-}
-
-// MessageType returns the name in the protocol.
-func (identityExpiring) MessageType() string { return "$ws:identity-expiring" }
-
-func (identityExpiring) protocol() {}

@@ -8,41 +8,22 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
-
-// authenticateAgain is the call with which a client refreshes the identity of its connection.
-type authenticateAgain struct {
-	Token string `json:"token"`
-}
-
-// MessageType returns the name in the protocol.
-func (authenticateAgain) MessageType() string { return "$ws:auth" }
-
-func (authenticateAgain) protocol() {}
-
-// authenticated is the reply to authenticateAgain.
-type authenticated struct {
-	ExpiresInMs int64 `json:"expiresInMs,omitzero"` // 0 if the identity does not expire
-}
-
-// MessageType returns the name in the protocol.
-func (authenticated) MessageType() string { return "$ws:authenticated" }
-
-func (authenticated) protocol() {}
 
 // refreshIdentity calls Options.Authenticate with a token that the client has sent, and changes
 // the identity of the connection if the user stays the same. The route is serial, so a connection
 // authenticates once at a time.
-func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticated, error) {
+func (r *Router) refreshIdentity(ctx *Context, m protocol.Auth) (protocol.Authenticated, error) {
 	if r.opts.Authenticate == nil {
-		return authenticated{}, errors.Errorf(errors.Unimplemented, "this server does not authenticate")
+		return protocol.Authenticated{}, errors.Errorf(errors.Unimplemented, "this server does not authenticate")
 	}
 	if m.Token == "" {
-		return authenticated{}, errors.InvalidField("token", "must not be empty")
+		return protocol.Authenticated{}, errors.InvalidField("token", "must not be empty")
 	}
 	if err := ctx.conn.chargeAuth(); err != nil {
-		return authenticated{}, err
+		return protocol.Authenticated{}, err
 	}
 	since := r.access.now()
 	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
@@ -58,13 +39,13 @@ func (r *Router) refreshIdentity(ctx *Context, m authenticateAgain) (authenticat
 		} else {
 			_ = sleep.For(ctx, failedAuthDelay)
 		}
-		return authenticated{}, err
+		return protocol.Authenticated{}, err
 	}
 	ctx.conn.refundAuth()
 	if id.ExpiresAt.IsZero() {
-		return authenticated{}, nil
+		return protocol.Authenticated{}, nil
 	}
-	return authenticated{max(1, id.remaining(time.Now()).Milliseconds())}, nil
+	return protocol.Authenticated{ExpiresInMs: max(1, id.remaining(time.Now()).Milliseconds())}, nil
 }
 
 func isRetryable(err error) bool {

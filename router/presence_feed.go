@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -43,19 +44,6 @@ const (
 	// leave all the time cause changes faster than messages are sent.
 	maxBatchChanges = 8192
 )
-
-// A presenceMessage is the message that reports changes. A client removes the members of Left
-// first, because one that has left and joined again is in both.
-type presenceMessage struct {
-	Topic  string   `json:"topic"`
-	Joined []Member `json:"joined"`
-	Left   []Member `json:"left"`
-}
-
-// MessageType returns the name of the message.
-func (presenceMessage) MessageType() string { return "$ws:presence" }
-
-func (presenceMessage) protocol() {}
 
 // end returns the number of the next change.
 func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
@@ -190,7 +178,7 @@ func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatc
 		n := min(len(w.rest), maxPresenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
-		return encodeProtocol(c.codec(), presenceMessage{Topic: t.name, Joined: members, Left: []Member{}})
+		return encodeProtocol(c.codec(), protocol.PresenceChanged{Topic: t.name, Joined: protocolMembers(members), Left: []protocol.Member{}})
 	case w.next == f.end():
 		return nil
 	}
@@ -268,14 +256,14 @@ func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 		}
 		effects[connID] = effect
 	}
-	m := presenceMessage{Topic: t.name, Joined: []Member{}, Left: []Member{}}
+	m := protocol.PresenceChanged{Topic: t.name, Joined: []protocol.Member{}, Left: []protocol.Member{}}
 	for _, connID := range connIDs {
 		e := effects[connID]
 		if e.left() {
-			m.Left = append(m.Left, e.first.member)
+			m.Left = append(m.Left, protocol.Member(e.first.member))
 		}
 		if e.joined() {
-			m.Joined = append(m.Joined, e.last.member)
+			m.Joined = append(m.Joined, protocol.Member(e.last.member))
 		}
 	}
 	if len(m.Joined)+len(m.Left) == 0 {
@@ -284,9 +272,21 @@ func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 	return presenceBatch{encodeProtocol(codec, m), number}
 }
 
+// protocolMembers returns members as the protocol has them.
+func protocolMembers(members []Member) []protocol.Member {
+	if members == nil {
+		return nil
+	}
+	converted := make([]protocol.Member, len(members))
+	for i, m := range members {
+		converted[i] = protocol.Member(m)
+	}
+	return converted
+}
+
 // encodeProtocol encodes a message of the protocol, which cannot fail: it contains only strings and
 // numbers, and is JSON in every format.
-func encodeProtocol(codec Codec, m protocolMessage) *wsconn.Frame {
+func encodeProtocol(codec Codec, m protocol.Message) *wsconn.Frame {
 	frame, _ := encodeAt(codec, m, "", time.Now())
 	return frame
 }

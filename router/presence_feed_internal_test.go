@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // TestPresenceFeed_KeepsOnlyChangesThatAreNeeded checks that the changes of a busy topic do not
@@ -45,7 +47,7 @@ func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
 		if frame == nil {
 			continue
 		}
-		var sent struct{ Payload presenceMessage }
+		var sent struct{ Payload protocol.PresenceChanged }
 		require.NoError(t, json.Unmarshal(frame.Text(), &sent))
 		assert.LessOrEqual(t, len(sent.Payload.Joined)+len(sent.Payload.Left), maxPresenceBatch)
 		for _, m := range sent.Payload.Left {

@@ -1,23 +1,13 @@
 package router
 
+import "github.com/penstock-go/penstock/internal/protocol"
+
 // This file registers the calls that the protocol itself defines. They pass the pipeline like
 // any other message, so limits apply to them.
 
-// A protocolMessage is a message whose type is reserved for the protocol.
-type protocolMessage interface {
-	Message
-	protocol()
-}
-
-// isProtocolMessage reports whether m may use a reserved type.
-func isProtocolMessage(m Message) bool {
-	_, ok := m.(protocolMessage)
-	return ok
-}
-
 // protocolCall registers a call of the protocol with the ingress functions and the middleware of
 // the router. Its effects are visible to later messages of the connection.
-func protocolCall[M, Reply protocolMessage](r *Router, handle func(*Context, M) (Reply, error)) *Route {
+func protocolCall[M, Reply protocol.Message](r *Router, handle func(*Context, M) (Reply, error)) *Route {
 	var zero M
 	message := receivedTypeOf[M]()
 	return addRoute(r, message, withReply(&Route{

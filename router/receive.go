@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -164,14 +165,14 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 		in.head, err = wire.ParseHead(in.Bytes)
 	}
 	if err != nil {
-		if control := controlOf(&in.head); control != "" && control != wire.TypeHeartbeat {
+		if control := controlOf(&in.head); control != "" && control != protocol.TypeHeartbeat {
 			in.head.CorrelationID = nil // it is that of another message
 		}
 		in.head.Type = nil // a malformed message has no type
 		return err
 	}
 	in.control = controlOf(&in.head)
-	if in.control == wire.TypeAck && routes[wire.TypeResume] == nil {
+	if in.control == protocol.TypeAck && routes[protocol.TypeResume] == nil {
 		in.control = "" // nothing that a client could acknowledge
 	}
 	if in.control == "" {
@@ -197,7 +198,7 @@ func (in *incoming) typ() string {
 // correlationID returns the identifier by which the client matches an answer, or "". That of a
 // control message is the ID of another message.
 func (in *incoming) correlationID() string {
-	if in.control != "" && in.control != wire.TypeHeartbeat {
+	if in.control != "" && in.control != protocol.TypeHeartbeat {
 		return ""
 	}
 	in.head.FindMeta(in.Bytes)

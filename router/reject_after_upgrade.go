@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/handshake"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -17,7 +18,7 @@ const maxUpgradedRejections = 1024
 // rejectAfterUpgrade upgrades a rejected request and closes the connection with the code and the
 // reason of the error. It reports whether the request has been answered; if not, nothing has been
 // written. A request that is not a valid handshake is answered as such.
-func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, payload *wire.ErrorPayload) (answered bool) {
+func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, payload *protocol.ErrorPayload) (answered bool) {
 	if r.upgradedRejections.Add(1) > maxUpgradedRejections {
 		r.upgradedRejections.Add(-1)
 		return false

@@ -10,44 +10,14 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/topicname"
-	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // This file continues a session on another connection. resume_topics.go subscribes its topics.
 
-// A resumeRequest continues the session of an earlier connection.
-type resumeRequest struct {
-	Token  string             `json:"token"`
-	Topics []subscribeRequest `json:"topics"` // of the client, with its positions
-
-	joined []string // topics for which something is held until the answer is queued
-}
-
-// MessageType returns the type of the protocol.
-func (resumeRequest) MessageType() string { return wire.TypeResume }
-func (resumeRequest) protocol()           {}
-
-// A resumeReply is the answer to a resumeRequest.
-type resumeReply struct {
-	Session *sessionGrant  `json:"session,omitempty"` // nil if it has ended again
-	Member  string         `json:"memberId"`          // Member.ConnID of the client
-	Topics  []resumedTopic `json:"topics"`
-}
-
-// MessageType returns the type of the protocol.
-func (resumeReply) MessageType() string { return wire.TypeResumed }
-func (resumeReply) protocol()           {}
-
-// A resumedTopic is either the answer to a subscription, or the error that has rejected it.
-type resumedTopic struct {
-	subscribeReply
-
-	Error *wire.ErrorPayload `json:"error,omitempty"`
-}
-
-// validate returns an error if the request is invalid.
-func (m resumeRequest) validate(maxTopics int) error {
+// validateResume returns an error if the request is invalid.
+func validateResume(m protocol.Resume, maxTopics int) error {
 	seen := map[string]bool{}
 	for i, t := range m.Topics {
 		switch {
@@ -67,34 +37,34 @@ func (m resumeRequest) validate(maxTopics int) error {
 
 // handleResume resumes a session. The route is serial, so later messages of the connection find the
 // topics subscribed.
-func (r *Router) handleResume(ctx *Context, m resumeRequest) (reply resumeReply, err error) {
+func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.Resumed, err error) {
 	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
 	c := ctx.conn
 	c.expects.Store(expectsAll)
 	c.checkExpiry() // as in greet
-	if err := m.validate(r.opts.Limits.Topics); err != nil {
-		return resumeReply{}, err
+	if err := validateResume(m, r.opts.Limits.Topics); err != nil {
+		return protocol.Resumed{}, err
 	}
 	r.nameUserLog(m.Topics, ctx.Identity().user())
 	revocations := c.revocations.Load() // before the list is read
 	claim, err := r.claimSession(ctx, m)
 	if err != nil {
-		return resumeReply{}, err
+		return protocol.Resumed{}, err
 	}
 	s := claim.session
 	elsewhere := r.announceClaim(s, claim)
 	if err := c.continueSession(ctx, claim); err != nil {
-		return resumeReply{}, err
+		return protocol.Resumed{}, err
 	}
 	reply.Topics = s.resumeTopics(ctx, m.Topics, claim, revocations)
 	if err := ctx.Err(); err != nil {
-		return resumeReply{}, err // the member stays with the other connection until the client tries again
+		return protocol.Resumed{}, err // the member stays with the other connection until the client tries again
 	}
 	// Not before: the member would leave with the other connection, and join with this one.
 	if ended, ok := claim.lacking(c); ok {
 		r.announceMoved(s, ended, elsewhere)
 	}
-	reply.Session, reply.Member = s.grant(), s.memberID
+	reply.Session, reply.MemberID = s.grant(), s.memberID
 	return reply, nil
 }
 
@@ -133,7 +103,7 @@ var errOwnSession = &errors.Error{Code: errors.FailedPrecondition, Message: "thi
 
 // claimSession checks a token, and moves its session to the connection of ctx: from then on, no other
 // connection can store its record.
-func (r *Router) claimSession(ctx *Context, m resumeRequest) (*sessionClaim, error) {
+func (r *Router) claimSession(ctx *Context, m protocol.Resume) (*sessionClaim, error) {
 	id, secret, ok := parseToken(m.Token)
 	if !ok {
 		return nil, errSessionEnded
@@ -348,10 +318,13 @@ func (s *session) begin(stored map[string]topicGrant) {
 
 // releaseResumed sends what has been held until the answer to $ws:resume was queued.
 func (c *Context) releaseResumed() {
-	m := c.message.(*resumeRequest)
-	for _, topic := range m.joined {
+	var joined []string
+	if state := c.conn.extra().recovery.Load(); state != nil {
+		joined, state.joined = state.joined, nil
+	}
+	for _, topic := range joined {
 		c.conn.router.topics.startFeed(topic, c.conn)
 		c.conn.router.topics.sendHeld(topic, c.conn)
 	}
-	c.conn.announceTopics(m.joined)
+	c.conn.announceTopics(joined)
 }

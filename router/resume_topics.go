@@ -10,24 +10,25 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // A topicToResume is one that the client has presented, or that is in the record, or both. One
 // goroutine at a time uses it.
 type topicToResume struct {
-	subscribeRequest
+	protocol.Subscribe
 
 	pattern *topicPattern
 	record  *topicGrant // nil if it is not in the record
 	limit   *topicGrant // what the client may receive; nil is everything
 	missed  *history.CatchupTopic
-	result  resumedTopic
+	result  protocol.ResumedTopic
 	later   bool // it is subscribed, and announced when its position is known
 }
 
 // resumeTopics subscribes the connection to the topics of the client and of the record, and returns a
 // result for each. Topics of the record that cannot be subscribed leave it.
-func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, claim *sessionClaim, revocations uint32) []resumedTopic {
+func (s *session) resumeTopics(ctx *Context, presented []protocol.Subscribe, claim *sessionClaim, revocations uint32) []protocol.ResumedTopic {
 	topics := s.topicsToResume(presented, claim)
 	for _, t := range topics {
 		if t.result.Error == nil {
@@ -39,13 +40,14 @@ func (s *session) resumeTopics(ctx *Context, presented []subscribeRequest, claim
 		revocations = s.conn.revocations.Load()
 		s.withdraw(ctx, topics)
 	}
-	m := ctx.message.(*resumeRequest)
-	results := make([]resumedTopic, len(topics))
+	state := s.conn.resumableState()
+	state.joined = nil
+	results := make([]protocol.ResumedTopic, len(topics))
 	for i, t := range topics {
 		results[i] = t.result
 		results[i].Topic = clientTopic(t.Topic)
 		if !t.later {
-			m.joined = append(m.joined, t.Topic)
+			state.joined = append(state.joined, t.Topic)
 		}
 	}
 	return results
@@ -81,16 +83,16 @@ func (s *session) withdraw(ctx *Context, topics []*topicToResume) {
 
 // topicsToResume returns the presented topics, then the others of the record in order, and those to
 // which the client has lost access.
-func (s *session) topicsToResume(presented []subscribeRequest, claim *sessionClaim) []*topicToResume {
+func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionClaim) []*topicToResume {
 	rec := claim.record
 	var topics []*topicToResume
 	known := map[string]bool{}
-	add := func(m subscribeRequest) {
+	add := func(m protocol.Subscribe) {
 		if known[m.Topic] {
 			return
 		}
 		known[m.Topic] = true
-		t := &topicToResume{subscribeRequest: m, pattern: s.conn.router.topics.patternOf(m.Topic)}
+		t := &topicToResume{Subscribe: m, pattern: s.conn.router.topics.patternOf(m.Topic)}
 		t.result.Topic = m.Topic
 		if inRecord, ok := rec.Topics[m.Topic]; ok {
 			t.record = &inRecord
@@ -104,12 +106,12 @@ func (s *session) topicsToResume(presented []subscribeRequest, claim *sessionCla
 		add(m)
 	}
 	for _, name := range rec.topicNames() {
-		add(subscribeRequest{Topic: name})
+		add(protocol.Subscribe{Topic: name})
 	}
 	for _, name := range claim.ended {
 		if !known[name] {
 			payload := failure.Payload(errRevoked)
-			topics = append(topics, &topicToResume{subscribeRequest: subscribeRequest{Topic: name}, result: resumedTopic{subscribeReply{Topic: name}, &payload}})
+			topics = append(topics, &topicToResume{Subscribe: protocol.Subscribe{Topic: name}, result: protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: name}, Error: &payload}})
 			known[name] = true
 		}
 	}
@@ -148,7 +150,7 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 		if failed == nil {
 			return
 		}
-		t.result = resumedTopic{subscribeReply{Topic: t.Topic}, &failed.payload}
+		t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &failed.payload}
 		if !isUserLog(t.Topic) { // which the connection has by itself
 			c.unsubscribeClient(t.Topic)
 		}
@@ -197,15 +199,15 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 	if err := s.restore(t); err != nil {
 		return err
 	}
-	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.subscribeRequest, joinRequest{grant: t.limit, missed: t.missed})
+	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.Subscribe, joinRequest{grant: t.limit, missed: t.missed})
 	switch {
 	case err == nil:
-		t.result.subscribeReply = reply
-		if r := reply.recoveryReply; r != nil && t.record != nil {
+		t.result.Subscribed = reply
+		if reply.Recovery != nil && t.record != nil {
 			if t.Epoch == "" {
-				r.Recovered = false // the client does not know what it has missed
+				reply.Recovered = false // the client does not know what it has missed
 			}
-			s.setPosition(t.Topic, broker.Position{Epoch: r.Epoch, Offset: r.Offset})
+			s.setPosition(t.Topic, broker.Position(*reply.Position))
 		}
 		return nil
 	case err == errJoinTimeout && t.record != nil && s.subscribeLater(t.Topic): //nolint:errorlint // never wrapped

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -90,7 +91,7 @@ func (c *Conn) revokeLocked(topics topicname.Matcher) {
 			continue
 		}
 		if c.hasGreeted() {
-			_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name})) // fails only if the connection is closed
+			_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name})) // fails only if the connection is closed
 		}
 		c.unsubscribeLocked(t.name)
 	}

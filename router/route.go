@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -328,7 +329,7 @@ func mustBeMessage(typ reflect.Type, position string) (name string, fields int) 
 	switch {
 	case name == "" || len(name) > wire.MaxNameBytes:
 		panic(fmt.Sprintf("router: %s: the MessageType of %v is %q; it must have 1 to %d bytes", position, typ, name, wire.MaxNameBytes))
-	case wire.Reserved(name):
+	case protocol.IsReserved(name):
 		panic(fmt.Sprintf("router: %s: the MessageType of %v is %q, which is reserved for the protocol", position, typ, name))
 	}
 	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {

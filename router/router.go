@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sampling"
-	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -130,7 +130,7 @@ func (r *Router) Types() iter.Seq[string] {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	names := slices.Collect(maps.Keys(r.routes))
-	return slices.Values(slices.DeleteFunc(names, wire.Reserved))
+	return slices.Values(slices.DeleteFunc(names, protocol.IsReserved))
 }
 
 // Publish sends a message to all subscribers of topic, on all nodes. It returns an error if the name

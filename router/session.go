@@ -6,6 +6,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file has the session of a connection: how it begins and ends. session_save.go stores its
@@ -49,12 +51,6 @@ type session struct {
 	timer         *time.Timer // until the next save; nil before the first
 }
 
-// A sessionGrant gives a client the means to resume its session.
-type sessionGrant struct {
-	Token          string `json:"token"`
-	ResumeWithinMs int64  `json:"resumeWithinMs"`
-}
-
 // session returns the session of the connection, or nil.
 func (c *Conn) session() *session {
 	if r := c.extra().recovery.Load(); r != nil {
@@ -68,7 +64,7 @@ const openTimeout = 2 * time.Second
 
 // openSession returns the session of the connection, after creating it if there is none. It returns
 // nil if sessions are disabled or the store does not answer.
-func (c *Conn) openSession(ctx context.Context) *sessionGrant {
+func (c *Conn) openSession(ctx context.Context) *protocol.SessionGrant {
 	if !c.router.resumes() {
 		return nil
 	}
@@ -144,13 +140,13 @@ func (c *Conn) dropSession(s *session) {
 }
 
 // grant returns what the client needs, or nil if the session is over.
-func (s *session) grant() *sessionGrant {
+func (s *session) grant() *protocol.SessionGrant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || s.discarded {
 		return nil
 	}
-	return &sessionGrant{s.token, s.conn.router.opts.Resume.Within.Milliseconds()}
+	return &protocol.SessionGrant{Token: s.token, ResumeWithinMs: s.conn.router.opts.Resume.Within.Milliseconds()}
 }
 
 func (s *session) isOver() bool {

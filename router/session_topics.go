@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file keeps the subscriptions that handlers make for a connection with a session, and notifies
@@ -144,7 +145,7 @@ func (s *session) announce(t *topic) {
 	case t.history != nil:
 		c.followFromNow(t)
 	default:
-		_ = c.send(encodeProtocol(c.codec(), subscribeReply{Topic: t.name})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), protocol.Subscribed{Topic: t.name})) // fails only if the connection is closed
 	}
 }
 
@@ -172,20 +173,8 @@ func (t *topic) announceFollower(f *follower, at broker.Position) {
 	if s := f.conn.session(); s != nil {
 		s.setPosition(t.name, at)
 	}
-	f.sendLocked(encodeProtocol(f.conn.codec(), announcedTopic{clientTopic(t.name), at.Epoch, at.Offset}))
+	f.sendLocked(encodeProtocol(f.conn.codec(), protocol.Subscribed{Topic: clientTopic(t.name), Position: (*protocol.Position)(&at)}))
 }
-
-// An announcedTopic notifies a client of a subscription to a topic with a History.
-type announcedTopic struct {
-	Topic  string `json:"topic"`
-	Epoch  string `json:"epoch"`
-	Offset uint64 `json:"offset"`
-}
-
-// MessageType returns the name of the message.
-func (announcedTopic) MessageType() string { return "$ws:subscribed" }
-
-func (announcedTopic) protocol() {}
 
 // announceTopics notifies the client of the subscriptions that it has not learned of, when an answer
 // with its token has been queued: except of those in the answer. It acquires Conn.mu.
@@ -213,7 +202,7 @@ func (c *Conn) announceTopics(except []string) {
 func (s *session) announceEnd(topic string) {
 	c := s.conn
 	if c.topics.find(topic) != nil && s.announced {
-		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: clientTopic(topic)})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: clientTopic(topic)})) // fails only if the connection is closed
 	}
 }
 
@@ -234,6 +223,8 @@ func (c *Conn) addRecoveredTopic(topic string, recovery Recovery, state bool) {
 	if !s.announced {
 		s.unannounced[topic] = struct{}{}
 	} else {
-		_ = c.send(encodeProtocol(c.codec(), subscribeReply{Topic: topic, recoveryReply: newRecoveryReply(recovery)}))
+		subscribed := protocol.Subscribed{Topic: topic}
+		addRecovery(&subscribed, recovery)
+		_ = c.send(encodeProtocol(c.codec(), subscribed))
 	}
 }

@@ -6,20 +6,11 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file sends what follows the first part of a state to clients that have joined, as fast as they read.
-
-// A stateEnd notifies a client that it has the whole state of a topic.
-type stateEnd struct {
-	Topic string `json:"topic"`
-}
-
-// MessageType returns the name of the message.
-func (stateEnd) MessageType() string { return "$ws:state" }
-
-func (stateEnd) protocol() {}
 
 // maxFrameHeader is the length of what precedes the text of a frame in the send queue.
 const maxFrameHeader = 10
@@ -54,7 +45,7 @@ func (c *Conn) sendState(t *topic, rest *history.StateRest) {
 		return
 	}
 	if failed := inspect(err, "").at("state"); s.endSubscription(failed) {
-		c.reportLate(subscribeRequest{}.MessageType(), failed)
+		c.reportLate(protocol.TypeSubscribe, failed)
 	}
 }
 
@@ -185,7 +176,7 @@ func (s *stateSender) endLocked() {
 	f.rest = nil
 	s.ended = true
 	if s.conn.expectsPositions() {
-		f.sendLocked(encodeProtocol(s.conn.codec(), stateEnd{s.topic.name}))
+		f.sendLocked(encodeProtocol(s.conn.codec(), protocol.StateComplete{Topic: s.topic.name}))
 	}
 }
 
@@ -206,7 +197,7 @@ func (s *stateSender) endSubscription(failed *inspectedError) bool {
 	wanted := s.isWantedLocked() && t.history.joining.find(c) == nil
 	t.mu.Unlock()
 	if wanted {
-		_ = c.send(encodeProtocol(c.codec(), unsubscribeReply{Topic: t.name, Error: &failed.payload})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name, Error: &failed.payload})) // fails only if the connection is closed
 		c.unsubscribeLocked(t.name)
 	}
 	return wanted

@@ -7,7 +7,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // Stream registers the handler of a stream: a call that sends any number of items before its
@@ -56,14 +56,6 @@ func mustBeEncodable(r *Router, item reflect.Type, position string) {
 	}
 }
 
-// A streamEnd is the reply of a stream that has no other.
-type streamEnd struct{}
-
-// MessageType implements [Message].
-func (streamEnd) MessageType() string { return wire.TypeStreamEnd }
-
-func (streamEnd) protocol() {}
-
 // errNoIterator reports a handler of a stream that has returned nil.
 var errNoIterator = errors.New("router: the iterator of the stream is nil; a stream without items needs one that yields nothing")
 
@@ -84,7 +76,7 @@ func sendItems[Item any](ctx *Context, items iter.Seq2[Item, error]) error {
 		return withoutClosed(ctx.endCause())
 	}
 	if ctx.Reply() == nil {
-		ctx.SetReply(streamEnd{})
+		ctx.SetReply(protocol.StreamEnd{})
 	}
 	return nil
 }

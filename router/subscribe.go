@@ -5,73 +5,18 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file handles the messages by which clients subscribe to topics themselves, and counts the
 // subscriptions of a connection.
-
-// A subscribeRequest asks for the publications of a topic.
-type subscribeRequest struct {
-	Topic    string `json:"topic"`
-	Presence bool   `json:"presence"`
-
-	// Of topics with a History: Positions asks for positions, and Epoch and Offset are the position
-	// up to which the client has received everything.
-	Positions bool   `json:"positions"`
-	Epoch     string `json:"epoch"`
-	Offset    uint64 `json:"offset"`
-
-	// State asks for the current state, unless the client can receive what it has missed since the
-	// position. It implies Positions.
-	State bool `json:"state"`
-}
-
-// MessageType returns the name of the message.
-func (subscribeRequest) MessageType() string { return "$ws:subscribe" }
-
-func (subscribeRequest) protocol() {}
-
-// A subscribeReply is the answer to a subscribeRequest.
-type subscribeReply struct {
-	Topic   string   `json:"topic"`
-	Members []Member `json:"members,omitzero"` // nil unless the client asked for presence
-
-	*recoveryReply // nil unless the client asked for positions
-}
-
-// MessageType returns the name of the message.
-func (subscribeReply) MessageType() string { return "$ws:subscribed" }
-
-func (subscribeReply) protocol() {}
-
-// An unsubscribeRequest ends a subscription.
-type unsubscribeRequest struct {
-	Topic string `json:"topic"`
-}
-
-// MessageType returns the name of the message.
-func (unsubscribeRequest) MessageType() string { return "$ws:unsubscribe" }
-
-func (unsubscribeRequest) protocol() {}
-
-// An unsubscribeReply is the answer to an unsubscribeRequest, or notifies a client that has not sent one.
-type unsubscribeReply struct {
-	Topic string             `json:"topic"`
-	Error *wire.ErrorPayload `json:"error,omitempty"` // why the server has ended a subscription whose state is not complete
-}
-
-// MessageType returns the name of the message.
-func (unsubscribeReply) MessageType() string { return "$ws:unsubscribed" }
-
-func (unsubscribeReply) protocol() {}
 
 // registerTopicRoutes registers the messages for topics.
 func (r *Router) registerTopicRoutes() {
 	subscribe := protocolCall(r, r.topics.handleSubscribe)
 	subscribe.work = (*Conn).subscribeWork
 	subscribe.afterAnswer = func(ctx *Context) {
-		topic := ctx.message.(*subscribeRequest).Topic
+		topic := ctx.message.(*protocol.Subscribe).Topic
 		r.topics.startFeed(topic, ctx.conn)
 		r.topics.sendHeld(topic, ctx.conn)
 	}
@@ -79,15 +24,15 @@ func (r *Router) registerTopicRoutes() {
 }
 
 // handleSubscribe subscribes a client that TopicOptions.Authorize permits to.
-func (ts *topics) handleSubscribe(ctx *Context, m subscribeRequest) (subscribeReply, error) {
+func (ts *topics) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.Subscribed, error) {
 	if err := checkTopic(m.Topic); err != nil {
-		return subscribeReply{}, err
+		return protocol.Subscribed{}, err
 	}
 	p, c := ts.patternOf(m.Topic), ctx.conn
 	for {
 		before := c.revocations.Load()
 		if err := p.authorize(ctx, m.Topic); err != nil {
-			return subscribeReply{}, err
+			return protocol.Subscribed{}, err
 		}
 		reply, err := c.subscribeAuthorized(ctx, p, m, joinRequest{})
 		if err != nil || c.revocations.Load() == before {
@@ -117,22 +62,22 @@ func (p *topicPattern) authorize(ctx *Context, topic string) error {
 // subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
 // client asks for positions, with the grant of req and what reads its missed publications. Nothing about
 // the topic is sent before topics.startFeed and topics.sendHeld are called.
-func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subscribeRequest, req joinRequest) (subscribeReply, error) {
-	reply := subscribeReply{Topic: m.Topic}
+func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m protocol.Subscribe, req joinRequest) (protocol.Subscribed, error) {
+	reply := protocol.Subscribed{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)
 	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
 		c.expectPositions()
 		req.since, req.state = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
 		result, err := c.subscribeSince(ctx, m.Topic, req)
 		if err != nil {
-			return subscribeReply{}, err
+			return protocol.Subscribed{}, err
 		}
-		reply.recoveryReply = newRecoveryReply(result)
+		addRecovery(&reply, result)
 		c.chargeWork((result.read + result.State) / workPerMessage)
 	}
-	var err error
-	reply.Members, err = c.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.recoveryReply != nil)
-	c.chargeWork(len(reply.Members) / workPerMessage)
+	members, err := c.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.Recovery != nil)
+	reply.Members = protocolMembers(members)
+	c.chargeWork(len(members) / workPerMessage)
 	if err == nil && own {
 		c.markOwn(m.Topic)
 	}
@@ -142,12 +87,12 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m subsc
 // errNotAuthorized rejects a subscription by a client.
 var errNotAuthorized = &errors.Error{Code: errors.PermissionDenied, Message: "clients must not subscribe to this topic"}
 
-func (ts *topics) handleUnsubscribe(ctx *Context, m unsubscribeRequest) (unsubscribeReply, error) {
+func (ts *topics) handleUnsubscribe(ctx *Context, m protocol.Unsubscribe) (protocol.Unsubscribed, error) {
 	if err := checkTopic(m.Topic); err != nil {
-		return unsubscribeReply{}, err
+		return protocol.Unsubscribed{}, err
 	}
 	ctx.conn.unsubscribeClient(m.Topic)
-	return unsubscribeReply{Topic: m.Topic}, nil
+	return protocol.Unsubscribed{Topic: m.Topic}, nil
 }
 
 // unsubscribeClient is Unsubscribe for a client that receives an answer.

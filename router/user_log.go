@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file keeps the messages of SendToUser in a history for each user, if Options.UserHistory is
@@ -35,11 +36,11 @@ func clientTopic(name string) string {
 
 // nameUserLog replaces the name that a client uses for the log of its user. Without one, it stays,
 // and is rejected as no topic has it.
-func (r *Router) nameUserLog(topics []subscribeRequest, user userKey) {
+func (r *Router) nameUserLog(topics []protocol.Subscribe, user userKey) {
 	if r.topics.userLogs == nil || user.userID == "" {
 		return
 	}
-	if i := slices.IndexFunc(topics, func(t subscribeRequest) bool { return t.Topic == "" }); i >= 0 {
+	if i := slices.IndexFunc(topics, func(t protocol.Subscribe) bool { return t.Topic == "" }); i >= 0 {
 		topics[i].Topic = userLog(user)
 	}
 }

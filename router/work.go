@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // Work is what a message of the protocol about topics makes the server do, estimated before it is done:
@@ -18,7 +19,7 @@ type Work struct {
 }
 
 // add adds what a subscription makes the server do.
-func (w *Work) add(c *Conn, m *subscribeRequest) {
+func (w *Work) add(c *Conn, m *protocol.Subscribe) {
 	if !isUserLog(m.Topic) {
 		w.Topics++
 	}
@@ -54,7 +55,7 @@ func (t *topic) memberCount() int {
 // subscribeWork estimates the work of a $ws:subscribe, whose payload is decoded for that before ingress.
 func (c *Conn) subscribeWork(in *incoming) Work {
 	var w Work
-	var m subscribeRequest
+	var m protocol.Subscribe
 	if envelope, err := in.parse(); err == nil && envelope.Payload != nil && unmarshal(envelope.Payload, &m, false) == nil {
 		w.add(c, &m)
 	}
@@ -63,8 +64,8 @@ func (c *Conn) subscribeWork(in *incoming) Work {
 }
 
 // chargeTopics calls the ingress functions of $ws:subscribe once for all topics that a $ws:resume subscribes.
-func (c *Context) chargeTopics(presented []subscribeRequest, rec *sessionRecord) error {
-	route := c.conn.router.routes[subscribeRequest{}.MessageType()]
+func (c *Context) chargeTopics(presented []protocol.Subscribe, rec *sessionRecord) error {
+	route := c.conn.router.routes[protocol.TypeSubscribe]
 	in := c.conn.ingressContext(route.name, c.identity, 0, c.receivedAt)
 	known := map[string]bool{}
 	for i := range presented {

@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // Payload returns what a client may see of an error, except for its details.
-func Payload(e *errors.Error) wire.ErrorPayload {
-	return wire.ErrorPayload{
+func Payload(e *errors.Error) protocol.ErrorPayload {
+	return protocol.ErrorPayload{
 		Code:         e.Code,
 		Message:      e.Message,
 		Retryable:    e.Retryable(),

@@ -3,6 +3,7 @@ package wire
 import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // MaxReasonBytes is the length of the longest reason of a close frame (RFC 6455, section 5.5).
@@ -12,7 +13,7 @@ const MaxReasonBytes = 123
 // message as a JSON object of at most MaxReasonBytes. The message is cut at a rune if it does not
 // fit, and absent if nothing of it fits. A code so long that it and the delay do not fit becomes
 // INTERNAL.
-func CloseReason(p *ErrorPayload) string {
+func CloseReason(p *protocol.ErrorPayload) string {
 	b := appendReasonHead(nil, p.Code, p.RetryAfterMs)
 	if len(b)+len(`}`) > MaxReasonBytes {
 		b = appendReasonHead(nil, errors.Internal, p.RetryAfterMs)

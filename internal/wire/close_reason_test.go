@@ -11,27 +11,28 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
 func TestCloseReason_FitsIntoCloseFrame(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		payload wire.ErrorPayload
+		payload protocol.ErrorPayload
 		want    string
 	}{
-		{"code alone", wire.ErrorPayload{Code: "INTERNAL"}, `{"code":"INTERNAL"}`},
-		{"no delay", wire.ErrorPayload{Code: "UNAUTHENTICATED", Message: "log in first"}, `{"code":"UNAUTHENTICATED","message":"log in first"}`},
-		{"delay", wire.ErrorPayload{Code: "UNAVAILABLE", Message: "server is restarting", Retryable: true, RetryAfterMs: jsonv2.Value("812")}, `{"code":"UNAVAILABLE","retryAfterMs":812,"message":"server is restarting"}`},
-		{"never", wire.ErrorPayload{Code: "RESOURCE_EXHAUSTED", Message: "message is too big", RetryAfterMs: jsonv2.Value("null")}, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`},
-		{"details are left out", wire.ErrorPayload{Code: "RESOURCE_EXHAUSTED", Details: wire.LimitDetails{Kind: "rate"}}, `{"code":"RESOURCE_EXHAUSTED"}`},
-		{"long message", wire.ErrorPayload{Code: "ABORTED", Message: strings.Repeat("a", 200)}, `{"code":"ABORTED","message":"` + strings.Repeat("a", 92) + `"}`},
-		{"cut at a rune", wire.ErrorPayload{Code: "ABORTED", Message: strings.Repeat("é", 200)}, `{"code":"ABORTED","message":"` + strings.Repeat("é", 46) + `"}`},
-		{"cut at an escape", wire.ErrorPayload{Code: "ABORTED", Message: strings.Repeat(`"`, 200)}, `{"code":"ABORTED","message":"` + strings.Repeat(`\"`, 46) + `"}`},
-		{"control characters", wire.ErrorPayload{Code: "ABORTED", Message: "a\x00\nb"}, `{"code":"ABORTED","message":"a\u0000\nb"}`},
-		{"invalid UTF-8", wire.ErrorPayload{Code: "ABORTED", Message: "a\xffb"}, `{"code":"ABORTED","message":"a` + "\ufffd" + `b"}`},
-		{"long code", wire.ErrorPayload{Code: errors.Code(strings.Repeat("X", 113)), Message: "m"}, `{"code":"INTERNAL","message":"m"}`},
-		{"longest code", wire.ErrorPayload{Code: errors.Code(strings.Repeat("X", 112)), Message: "m"}, `{"code":"` + strings.Repeat("X", 112) + `"}`},
+		{"code alone", protocol.ErrorPayload{Code: "INTERNAL"}, `{"code":"INTERNAL"}`},
+		{"no delay", protocol.ErrorPayload{Code: "UNAUTHENTICATED", Message: "log in first"}, `{"code":"UNAUTHENTICATED","message":"log in first"}`},
+		{"delay", protocol.ErrorPayload{Code: "UNAVAILABLE", Message: "server is restarting", Retryable: true, RetryAfterMs: jsonv2.Value("812")}, `{"code":"UNAVAILABLE","retryAfterMs":812,"message":"server is restarting"}`},
+		{"never", protocol.ErrorPayload{Code: "RESOURCE_EXHAUSTED", Message: "message is too big", RetryAfterMs: jsonv2.Value("null")}, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`},
+		{"details are left out", protocol.ErrorPayload{Code: "RESOURCE_EXHAUSTED", Details: protocol.LimitDetails{Kind: "rate"}}, `{"code":"RESOURCE_EXHAUSTED"}`},
+		{"long message", protocol.ErrorPayload{Code: "ABORTED", Message: strings.Repeat("a", 200)}, `{"code":"ABORTED","message":"` + strings.Repeat("a", 92) + `"}`},
+		{"cut at a rune", protocol.ErrorPayload{Code: "ABORTED", Message: strings.Repeat("é", 200)}, `{"code":"ABORTED","message":"` + strings.Repeat("é", 46) + `"}`},
+		{"cut at an escape", protocol.ErrorPayload{Code: "ABORTED", Message: strings.Repeat(`"`, 200)}, `{"code":"ABORTED","message":"` + strings.Repeat(`\"`, 46) + `"}`},
+		{"control characters", protocol.ErrorPayload{Code: "ABORTED", Message: "a\x00\nb"}, `{"code":"ABORTED","message":"a\u0000\nb"}`},
+		{"invalid UTF-8", protocol.ErrorPayload{Code: "ABORTED", Message: "a\xffb"}, `{"code":"ABORTED","message":"a` + "\ufffd" + `b"}`},
+		{"long code", protocol.ErrorPayload{Code: errors.Code(strings.Repeat("X", 113)), Message: "m"}, `{"code":"INTERNAL","message":"m"}`},
+		{"longest code", protocol.ErrorPayload{Code: errors.Code(strings.Repeat("X", 112)), Message: "m"}, `{"code":"` + strings.Repeat("X", 112) + `"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, wire.CloseReason(&tt.payload))
@@ -47,7 +48,7 @@ func FuzzCloseReason(f *testing.F) {
 	f.Add(strings.Repeat("é", 60), "\xff\\\u2028", int64(1<<62))
 	f.Add("", strings.Repeat("\U0001f600", 40), int64(0))
 	f.Fuzz(func(t *testing.T, code, message string, delay int64) {
-		payload := wire.ErrorPayload{Code: errors.Code(code), Message: message}
+		payload := protocol.ErrorPayload{Code: errors.Code(code), Message: message}
 		switch {
 		case delay < 0:
 			payload.RetryAfterMs = jsonv2.Value("null")

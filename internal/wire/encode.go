@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/jsonv2"
-
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // An OutgoingHead is the part of an envelope that precedes the payload.
@@ -36,7 +35,7 @@ func AppendHead(b []byte, head *OutgoingHead) []byte {
 
 // AppendHeartbeatAck appends the envelope that acknowledges a heartbeat.
 func AppendHeartbeatAck(b []byte, at time.Time) []byte {
-	b = append(b, `{"type":"`+TypeHeartbeatAck+`","meta":{"ts":`...)
+	b = append(b, `{"type":"`+protocol.TypeHeartbeatAck+`","meta":{"ts":`...)
 	b = strconv.AppendInt(b, at.UnixMilli(), 10)
 	return append(b, '}', '}')
 }
@@ -52,22 +51,4 @@ func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"')
-}
-
-// An ErrorPayload is the payload of an error message: the public part of an error.
-type ErrorPayload struct {
-	Code         errors.Code  `json:"code"`
-	Message      string       `json:"message,omitempty"`
-	Details      any          `json:"details,omitempty"`
-	Retryable    bool         `json:"retryable"`
-	RetryAfterMs jsonv2.Value `json:"retryAfterMs,omitzero"` // null if no wait can help
-}
-
-// A LimitDetails is the Details of a limit that was exceeded.
-type LimitDetails struct {
-	Kind     string `json:"kind"`
-	Observed int64  `json:"observed"`
-	Limit    int64  `json:"limit"`
-	Reason   string `json:"reason,omitempty"`
-	Policy   string `json:"policy,omitempty"`
 }

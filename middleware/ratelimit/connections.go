@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
@@ -66,6 +67,6 @@ func (c *concurrency) open(ctx context.Context, conn *router.Conn) error {
 func tryAgainLater(code errors.Code, message string) error {
 	return &router.CloseError{
 		Code:   router.StatusTryAgainLater,
-		Reason: wire.CloseReason(&wire.ErrorPayload{Code: code, Message: message}),
+		Reason: wire.CloseReason(&protocol.ErrorPayload{Code: code, Message: message}),
 	}
 }

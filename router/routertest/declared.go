@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -50,12 +50,12 @@ func declarationsOf(h http.Handler) *declarations {
 func (d *declarations) problem(frame Frame, request string) string {
 	reply, isRoute := d.replies[request]
 	switch id := frame.Meta.CorrelationID; {
-	case frame.Type == typeProgress:
+	case frame.Type == protocol.TypeProgress:
 		if isRoute && !d.progress[request] {
 			return fmt.Sprintf("progress of %s is not declared; call Progress on its route", request)
 		}
-	case wire.Reserved(frame.Type):
-	case strings.HasPrefix(id, wire.AnswerPrefix):
+	case protocol.IsReserved(frame.Type):
+	case strings.HasPrefix(id, protocol.AnswerPrefix):
 		if !d.calls[frame.Type] {
 			return fmt.Sprintf("the call %s to clients is not declared; declare it with router.Calls", frame.Type)
 		}

@@ -2,6 +2,8 @@
 
 package routertest
 
+import "github.com/penstock-go/penstock/internal/protocol"
+
 // A Welcome is the server's answer to the greeting; see docs/protocol.md.
 type Welcome struct {
 	ConnID                string           `json:"connId"`
@@ -23,7 +25,7 @@ type Session struct {
 }
 
 // MessageType returns the type of the protocol.
-func (Welcome) MessageType() string { return "$ws:welcome" }
+func (Welcome) MessageType() string { return protocol.TypeWelcome }
 
 // A Limit is a token bucket that the server announces: up to Capacity tokens, and Refill of them
 // return every RefillMs milliseconds, one by one.
@@ -43,14 +45,9 @@ type Bucket struct {
 	Keep  map[string]int64  `json:"keep"`
 }
 
-type hello struct{}
-
-// MessageType returns the type of the protocol.
-func (hello) MessageType() string { return "$ws:hello" }
-
 // Greet sends the greeting of the protocol and returns the answer. The connection then receives
 // messages that the server sends only to clients which have greeted. An error fails the test.
 func (c *Conn) Greet() Welcome {
 	c.t.Helper()
-	return Call[Welcome](c, hello{})
+	return Call[Welcome](c, protocol.Hello{})
 }

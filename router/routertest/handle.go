@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router"
 )
@@ -57,7 +58,7 @@ func Handle[M, Reply router.Message](c *Conn, handle func(M) (Reply, error)) {
 // handleLocked starts the handler of a call of the server. It reports false if there is none.
 func (c *Conn) handleLocked(frame Frame) bool {
 	answer := c.handlers[frame.Type]
-	if answer == nil || !strings.HasPrefix(frame.Meta.CorrelationID, wire.AnswerPrefix) {
+	if answer == nil || !strings.HasPrefix(frame.Meta.CorrelationID, protocol.AnswerPrefix) {
 		return false
 	}
 	c.handling.Go(func() { answer(frame) })
@@ -79,7 +80,7 @@ func (c *Conn) AnswerError(call Frame, err error) {
 
 // errorEnvelope encodes an error as RPC_ERROR. Details that cannot be encoded are left out.
 func errorEnvelope(err error, correlationID string) string {
-	payload := wire.ErrorPayload{Code: errors.CodeOf(err)}
+	payload := protocol.ErrorPayload{Code: errors.CodeOf(err)}
 	if e, ok := errors.AsType[*errors.Error](err); ok && e != nil {
 		payload.Message, payload.Retryable = e.Message, e.Retryable()
 		if details, bad := jsonv2.Marshal(e.Details); bad == nil && len(e.Details) > 0 {
@@ -93,7 +94,7 @@ func errorEnvelope(err error, correlationID string) string {
 			payload.RetryAfterMs = jsonv2.Value(strconv.FormatInt(int64(ms), 10))
 		}
 	}
-	text := append(wire.AppendHead(nil, &wire.OutgoingHead{Type: wire.TypeRPCError, CorrelationID: correlationID, At: time.Now()}), `,"payload":`...)
+	text := append(wire.AppendHead(nil, &wire.OutgoingHead{Type: protocol.TypeRPCError, CorrelationID: correlationID, At: time.Now()}), `,"payload":`...)
 	encoded, _ := jsonv2.Marshal(payload) // strings and encoded details can always be encoded
 	return string(text) + string(encoded) + "}"
 }

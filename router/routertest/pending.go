@@ -9,13 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/router"
-)
-
-// Message types of the protocol.
-const (
-	typeProgress  = "$ws:rpc-progress"
-	typeStreamEnd = "$ws:stream-end"
 )
 
 // A Pending is a call or a stream that [Start] has sent. Its answer is received with [ReceiveAnswer],
@@ -63,13 +58,13 @@ func (p *Pending) ID() string { return p.id }
 // CANCELLED.
 func (p *Pending) Abort() {
 	p.conn.t.Helper()
-	p.conn.SendText(fmt.Sprintf(`{"type":"$ws:abort","meta":{"correlationId":%q}}`, p.id))
+	p.conn.SendText(fmt.Sprintf(`{"type":%q,"meta":{"correlationId":%q}}`, protocol.TypeAbort, p.id))
 }
 
 // Grant permits a stream that was started with [Credit] to send n more items.
 func (p *Pending) Grant(n int) {
 	p.conn.t.Helper()
-	p.conn.SendText(fmt.Sprintf(`{"type":"$ws:credit","meta":{"correlationId":%q,"credit":%d}}`, p.id, n))
+	p.conn.SendText(fmt.Sprintf(`{"type":%q,"meta":{"correlationId":%q,"credit":%d}}`, protocol.TypeCredit, p.id, n))
 }
 
 // next waits for the next progress and returns it, or reports false if the answer comes first.
@@ -79,7 +74,7 @@ func (p *Pending) next() (Frame, bool) {
 		return p.conn.poll(func(f Frame) bool { return f.Meta.CorrelationID == p.id })
 	}
 	frame := p.conn.take("an item of "+p.typ, func(f Frame) bool { return f.Meta.CorrelationID == p.id })
-	if frame.Type == typeProgress {
+	if frame.Type == protocol.TypeProgress {
 		return frame, true
 	}
 	p.answer = &frame
@@ -104,7 +99,7 @@ func (p *Pending) answerFrame() Frame {
 	p.conn.t.Helper()
 	if p.answer == nil {
 		frame := p.conn.take("the answer to "+p.typ, func(f Frame) bool {
-			return f.Meta.CorrelationID == p.id && f.Type != typeProgress
+			return f.Meta.CorrelationID == p.id && f.Type != protocol.TypeProgress
 		})
 		p.answer = &frame
 	}
@@ -115,8 +110,8 @@ func (p *Pending) answerFrame() Frame {
 // Items that arrive before it remain queued.
 func (p *Pending) End() {
 	p.conn.t.Helper()
-	if frame := p.answerFrame(); frame.Type != typeStreamEnd {
-		p.conn.t.Fatalf("routertest: received %s, want %s", frame.Text, typeStreamEnd)
+	if frame := p.answerFrame(); frame.Type != protocol.TypeStreamEnd {
+		p.conn.t.Fatalf("routertest: received %s, want %s", frame.Text, protocol.TypeStreamEnd)
 	}
 }
 

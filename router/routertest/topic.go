@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -16,22 +17,22 @@ import (
 // TopicOptions.Presence. An error fails the test.
 func Subscribe(c *Conn, topic string) []router.Member {
 	c.t.Helper()
-	frame := c.callProtocol("$ws:subscribe", subscription{Topic: topic, Presence: true})
-	return decodeProtocol[subscription](c, frame, "$ws:subscribed").Members
+	frame := c.callProtocol(protocol.Subscribe{Topic: topic, Presence: true})
+	return routerMembers(decodeProtocol[protocol.Subscribed](c, frame).Members)
 }
 
 // SubscribeError is Subscribe for a subscription that the server must reject, and returns the
 // error. Success fails the test.
 func SubscribeError(c *Conn, topic string) *errors.Error {
 	c.t.Helper()
-	return decodeError(c.t, c.callProtocol("$ws:subscribe", subscription{Topic: topic, Presence: true}))
+	return decodeError(c.t, c.callProtocol(protocol.Subscribe{Topic: topic, Presence: true}))
 }
 
 // Unsubscribe ends a subscription as a client does, with $ws:unsubscribe, and waits for the
 // answer. An error fails the test.
 func Unsubscribe(c *Conn, topic string) {
 	c.t.Helper()
-	decodeProtocol[subscription](c, c.callProtocol("$ws:unsubscribe", subscription{Topic: topic}), "$ws:unsubscribed")
+	decodeProtocol[protocol.Unsubscribed](c, c.callProtocol(protocol.Unsubscribe{Topic: topic}))
 }
 
 // A PresenceChange is the payload of $ws:presence: the members that have joined a topic and those
@@ -46,43 +47,49 @@ type PresenceChange struct {
 // payload. Any other message fails the test.
 func ReceivePresence(c *Conn) PresenceChange {
 	c.t.Helper()
-	return decodeProtocol[PresenceChange](c, c.Next(), "$ws:presence")
+	m := decodeProtocol[protocol.PresenceChanged](c, c.Next())
+	return PresenceChange{m.Topic, routerMembers(m.Joined), routerMembers(m.Left)}
 }
 
-// A subscription is the payload of the messages about subscriptions.
-type subscription struct {
-	Topic    string          `json:"topic"`
-	Presence bool            `json:"presence,omitzero"`
-	Members  []router.Member `json:"members,omitzero"`
+// routerMembers returns members of the protocol as the router has them.
+func routerMembers(members []protocol.Member) []router.Member {
+	if members == nil {
+		return nil
+	}
+	converted := make([]router.Member, len(members))
+	for i, m := range members {
+		converted[i] = router.Member(m)
+	}
+	return converted
 }
 
 // callProtocol sends a call that the protocol defines and waits for its answer.
-func (c *Conn) callProtocol(typ string, payload any) Frame {
+func (c *Conn) callProtocol(m protocol.Message) Frame {
 	c.t.Helper()
 	c.mu.Lock()
 	c.calls++
 	id := "call-" + strconv.Itoa(c.calls)
 	c.mu.Unlock()
 	text, err := jsonv2.Marshal(map[string]any{
-		"type":    typ,
+		"type":    m.MessageType(),
 		"meta":    map[string]any{"timestamp": time.Now().UnixMilli(), "correlationId": id},
-		"payload": payload,
+		"payload": m,
 	}, jsonv2.AllowInvalidUTF8(true))
 	if err != nil {
-		c.t.Fatalf("routertest: encode %s: %v", typ, err)
+		c.t.Fatalf("routertest: encode %s: %v", m.MessageType(), err)
 	}
 	c.SendText(string(text))
-	return c.take("the answer to "+typ, func(f Frame) bool { return f.Meta.CorrelationID == id })
+	return c.take("the answer to "+m.MessageType(), func(f Frame) bool { return f.Meta.CorrelationID == id })
 }
 
 // decodeProtocol decodes the payload of a message that the protocol defines.
-func decodeProtocol[T any](c *Conn, frame Frame, typ string) (payload T) {
+func decodeProtocol[M protocol.Message](c *Conn, frame Frame) (m M) {
 	c.t.Helper()
-	if frame.Type != typ {
+	if typ := m.MessageType(); frame.Type != typ {
 		c.t.Fatalf("routertest: received %s, want %s", frame.Text, typ)
 	}
-	if err := jsonv2.Unmarshal(frame.Payload, &payload); err != nil {
+	if err := jsonv2.Unmarshal(frame.Payload, &m); err != nil {
 		c.t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
-	return payload
+	return m
 }

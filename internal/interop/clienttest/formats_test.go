@@ -9,13 +9,14 @@ import (
 
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
 var codec = cbor.New(nil)
 
 // isProtocol reports whether the payload of a type is JSON in every format.
-func isProtocol(typ string) bool { return wire.Reserved(typ) && typ != wire.TypeProgress }
+func isProtocol(typ string) bool { return protocol.IsReserved(typ) && typ != protocol.TypeProgress }
 
 // encode returns a payload in the format of the connection.
 func (p *peer) encode(typ string, payload any) []byte {
