@@ -40,7 +40,7 @@ func countRows(ctx *router.Context, m count) iter.Seq2[row, error] {
 func TestStreamReply_ReturnsItemsAndReply(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
-	router.Stream(s.Router, countRows).Reply(counted{})
+	router.Stream(s.Router, countRows).Doc(router.RouteDoc{Reply: counted{}})
 	router.RPC(s.Router, func(ctx *router.Context, m add) (sum, error) {
 		return sum{m.A + m.B}, ctx.Progress(row{m.A})
 	})

@@ -234,19 +234,18 @@ func payloadSchema(t *testing.T, c *contract.Contract) *jsonschema.Resolved {
 // versionRouter returns a version of a router, from 0.
 func versionRouter(version int) *router.Router {
 	r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: int64(1000 - version)}})
-	details := []any{map[string]string{}, map[string]int{}}[version]
-	ask := router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil }).ErrorDetails("SAME", details)
+	ask := router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil })
 	if version == 0 {
-		ask.ErrorDetails("LESS", TooHard{}).Errors("MORE")
+		ask.Doc(router.RouteDoc{Errors: []errors.Code{"MORE"}, ErrorDetails: map[errors.Code]any{"SAME": map[string]string{}, "LESS": TooHard{}}})
 		router.On(r, func(*router.Context, Ping) error { return nil })
 		router.DeclareMessage[Pong](r)
-		router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Reply(Exported{})
+		router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Doc(router.RouteDoc{Reply: Exported{}})
 		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true})
 		router.Topic(r, "old/{id}", nil)
 		return r
 	}
-	ask.Errors("LESS").ErrorDetails("MORE", TooHard{}).Errors("NEW")
-	router.On(r, func(*router.Context, Quiet) error { return nil }).Errors(errors.NotFound, "ROOM_FULL")
+	ask.Doc(router.RouteDoc{Errors: []errors.Code{"LESS", "NEW"}, ErrorDetails: map[errors.Code]any{"SAME": map[string]int{}, "MORE": TooHard{}}})
+	router.On(r, func(*router.Context, Quiet) error { return nil }).Doc(router.RouteDoc{Errors: []errors.Code{errors.NotFound, "ROOM_FULL"}})
 	router.Stream(r, func(*router.Context, Export) iter.Seq2[string, error] { return nil })
 	router.DeclareCall[Confirm, Confirmed](r)
 	router.DeclareMessage[Odd](r)

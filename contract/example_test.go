@@ -33,7 +33,7 @@ func (Said) MessageType() string       { return "SAID" }
 func newChat() *router.Router {
 	r := router.New(nil)
 	router.RPC(r, func(*router.Context, JoinRoom) (RoomJoined, error) { return RoomJoined{}, nil }).
-		Description("Enters a room.").Errors(errors.NotFound)
+		Doc(router.RouteDoc{Description: "Enters a room.", Errors: []errors.Code{errors.NotFound}})
 	router.Topic(r, "room/{id}", &router.TopicOptions{Messages: []router.Message{Said{}}})
 	return r
 }

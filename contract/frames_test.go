@@ -24,13 +24,13 @@ func talkingRouter() *router.Router {
 			return Answer{}, errors.Errorf(errors.NotFound, "there is no question")
 		}
 		return Answer{"yes"}, ctx.Progress(Progress{50})
-	}).Progress(Progress{})
+	}).Doc(router.RouteDoc{Progress: Progress{}})
 	router.Stream(r, func(ctx *router.Context, m Export) iter.Seq2[Row, error] {
 		return func(yield func(Row, error) bool) {
 			yield(Row{[]string{m.Table}}, nil)
 			ctx.SetReply(Exported{1})
 		}
-	}).Reply(Exported{})
+	}).Doc(router.RouteDoc{Reply: Exported{}})
 	router.Stream(r, func(*router.Context, Tail) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) { yield("line", nil) }
 	})

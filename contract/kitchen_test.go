@@ -258,13 +258,17 @@ func kitchenRouter() *router.Router {
 	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20).Named("messages"))
 	opts := &ratelimit.Options{Key: ratelimit.KeyPerUser}
 	r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}, AnnounceLimits: ratelimit.Announce(limiter, opts)})
-	router.On(r, func(*router.Context, Everything) error { return nil }).Description("Has a field of every kind.").MaxMessageBytes(50_000)
+	router.On(r, func(*router.Context, Everything) error { return nil }).Doc(router.RouteDoc{Description: "Has a field of every kind."}).MaxMessageBytes(50_000)
 	router.On(r, func(*router.Context, Ping) error { return nil })
 	router.On(r, func(*router.Context, Odd) error { return nil })
 	router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil }).
-		Description("Answers a question.\nIt takes a while.").Errors(errors.NotFound).ErrorDetails("TOO_HARD", TooHard{}).Progress(Progress{})
+		Doc(router.RouteDoc{
+			Description: "Answers a question.\nIt takes a while.", Progress: Progress{},
+			Errors: []errors.Code{errors.NotFound}, ErrorDetails: map[errors.Code]any{"TOO_HARD": TooHard{}},
+		})
 	router.RPC(r, func(*router.Context, Quiet) (Pong, error) { return Pong{}, nil })
-	router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Reply(Exported{}).Errors("EMPTY")
+	router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).
+		Doc(router.RouteDoc{Reply: Exported{}, Errors: []errors.Code{"EMPTY"}})
 	router.Stream(r, func(*router.Context, Tail) iter.Seq2[string, error] { return nil })
 	router.DeclareMessage[Received](r)
 	router.DeclareMessage[Pong](r)

@@ -3,8 +3,6 @@ package router
 import (
 	"fmt"
 	"reflect"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // This file declares for [Router.Describe] what routes do not say: the messages that the server sends.
@@ -28,17 +26,6 @@ type declaredCall struct {
 	request  declaredMessage
 	reply    reflect.Type
 	replyTyp string
-}
-
-// A routeContract is what [Router.Describe] says about a route and the pipeline does not need.
-type routeContract struct {
-	text      string
-	request   reflect.Type
-	reply     reflect.Type                 // nil for events, and for streams without a declared reply
-	replyType string                       // "" if reply is nil
-	item      reflect.Type                 // nil unless the route is a stream
-	progress  reflect.Type                 // nil without Progress
-	errors    map[errors.Code]reflect.Type // with the type of their details, or nil
 }
 
 // DeclareMessage declares that the server sends messages of type M to clients, for example with [Conn.Send] or
@@ -100,73 +87,4 @@ func (r *Router) declarePublications(messages []Message, pattern, position strin
 		}
 		r.declareSent(reflect.TypeOf(m), position)
 	}
-}
-
-// Description explains messages of this type to people who write clients. The contract that
-// [Router.Describe] returns has it.
-func (rt *Route) Description(text string) *Route {
-	rt.parent.router.mustNotBeServing("Description")
-	rt.contract.text = text
-	return rt
-}
-
-// Errors declares codes that the handler returns, in addition to those that any message may be answered
-// with. The contract that [Router.Describe] returns has them. The handler may return others.
-func (rt *Route) Errors(codes ...errors.Code) *Route {
-	rt.parent.router.mustNotBeServing("Errors")
-	for _, code := range codes {
-		rt.declareError(code, rt.contract.errors[code])
-	}
-	return rt
-}
-
-// ErrorDetails declares a code as [Route.Errors] does, and that its Error.Details have the members of a Go type. The
-// router does not compare them. ErrorDetails panics if details is not encoded as a JSON object: it is a struct or a map.
-func (rt *Route) ErrorDetails(code errors.Code, details any) *Route {
-	rt.parent.router.mustNotBeServing("ErrorDetails")
-	typ := reflect.TypeOf(details)
-	if typ == nil || typ.Kind() != reflect.Struct && typ.Kind() != reflect.Map {
-		panic(fmt.Sprintf("router: ErrorDetails of %q with %v; it must be a struct or a map, because details are a JSON object", rt.name, typ))
-	}
-	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
-		panic(fmt.Sprintf("router: ErrorDetails of %q: %v cannot be encoded as JSON: %v", rt.name, typ, err))
-	}
-	rt.declareError(code, typ)
-	return rt
-}
-
-func (rt *Route) declareError(code errors.Code, details reflect.Type) {
-	if rt.contract.errors == nil {
-		rt.contract.errors = map[errors.Code]reflect.Type{}
-	}
-	rt.contract.errors[code] = details
-}
-
-// Progress declares that the handler of a call sends updates of the same Go type with
-// [Context.Progress]. The contract that [Router.Describe] returns has the type. Progress panics if the
-// messages are not calls, or if an update cannot be encoded.
-func (rt *Route) Progress(update any) *Route {
-	rt.parent.router.mustNotBeServing("Progress")
-	typ := reflect.TypeOf(update)
-	if !rt.rpc || rt.stream || typ == nil {
-		panic(fmt.Sprintf("router: Progress of %q with %v; only calls send progress, and it must not be nil", rt.name, typ))
-	}
-	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
-		panic(fmt.Sprintf("router: Progress of %q: %v cannot be encoded as JSON: %v", rt.name, typ, err))
-	}
-	rt.contract.progress = typ
-	return rt
-}
-
-// Reply declares that the handler of a stream sets replies of the same Go type with
-// [Context.SetReply]. The contract that [Router.Describe] returns has the type. Reply panics if the
-// messages are not streams, or if the reply cannot be registered: see [Message].
-func (rt *Route) Reply(m Message) *Route {
-	rt.parent.router.mustNotBeServing("Reply")
-	if !rt.stream || m == nil {
-		panic(fmt.Sprintf("router: Reply of %q with %T; only streams declare a reply, and it must not be nil", rt.name, m))
-	}
-	rt.contract.reply = reflect.TypeOf(m)
-	rt.contract.replyType, _ = mustBeMessage(rt.contract.reply, callerPosition())
-	return rt
 }

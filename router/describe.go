@@ -39,11 +39,11 @@ type DescribedRoute struct {
 	DescribedMessage
 
 	Kind        RouteKind
-	Description string           // of Route.Description
+	Description string           // of RouteDoc.Description
 	Reply       DescribedMessage // of a call, and of a stream that declares one
 	Item        reflect.Type     // of a stream; otherwise nil
 	Progress    reflect.Type     // of a call that declares updates; otherwise nil
-	Errors      []DescribedError // of Route.Errors and Route.ErrorDetails, by code
+	Errors      []DescribedError // of RouteDoc.Errors and RouteDoc.ErrorDetails, by code
 	Timeout     time.Duration    // of a call or stream; 0 means none
 }
 

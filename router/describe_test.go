@@ -38,10 +38,14 @@ func (describedOther) MessageType() string { return "NOTE" }
 
 func describedRouter() *router.Router {
 	r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}, Timeouts: router.Timeouts{Call: 7 * time.Second}})
-	router.Stream(r, func(*router.Context, describedRows) iter.Seq2[percent, error] { return nil }).Reply(describedReply{}).Timeout(time.Minute)
+	router.Stream(r, func(*router.Context, describedRows) iter.Seq2[percent, error] { return nil }).
+		Doc(router.RouteDoc{Reply: describedReply{}}).Timeout(time.Minute)
 	router.On(r, func(*router.Context, described) error { return nil }).MaxMessageBytes(99)
 	router.RPC(r, func(*router.Context, describedCall) (describedReply, error) { return describedReply{}, nil }).
-		Description("Counts.").Progress(percent{}).ErrorDetails(errors.NotFound, percent{}).Errors(errors.NotFound, "NO_LUCK", errors.NotFound)
+		Doc(router.RouteDoc{
+			Description: "Counts.", Progress: percent{},
+			Errors: []errors.Code{errors.NotFound, "NO_LUCK", errors.NotFound}, ErrorDetails: map[errors.Code]any{errors.NotFound: percent{}},
+		})
 	router.DeclareMessage[describedNote](r)
 	router.DeclareCall[describedCall, describedReply](r)
 	router.Topic(r, "b/{id}", &router.TopicOptions{Messages: []router.Message{describedReply{}, describedNote{}}, History: router.History{Messages: 5}})
@@ -148,14 +152,22 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 		"nil publication": {func(r *router.Router, _, _, _ *router.Route) {
 			router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{nil}})
 		}, `Messages\[0\] of "n".* is nil`},
-		"progress of event":     {func(_ *router.Router, event, _, _ *router.Route) { event.Progress(1) }, "only calls send progress"},
-		"progress of stream":    {func(_ *router.Router, _, _, stream *router.Route) { stream.Progress(1) }, "only calls send progress"},
-		"progress not JSON":     {func(_ *router.Router, _, call, _ *router.Route) { call.Progress(make(chan int)) }, "cannot be encoded as JSON"},
-		"details not an object": {func(_ *router.Router, _, call, _ *router.Route) { call.ErrorDetails("A", "text") }, "must be a struct or a map"},
-		"nil details":           {func(_ *router.Router, _, call, _ *router.Route) { call.ErrorDetails("A", nil) }, "must be a struct or a map"},
-		"details not JSON":      {func(_ *router.Router, _, call, _ *router.Route) { call.ErrorDetails("A", struct{ C chan int }{}) }, "cannot be encoded as JSON"},
-		"reply of call":         {func(_ *router.Router, _, call, _ *router.Route) { call.Reply(describedNote{}) }, "only streams declare a reply"},
-		"nil reply of stream":   {func(_ *router.Router, _, _, stream *router.Route) { stream.Reply(nil) }, "must not be nil"},
+		"progress of event":  {func(_ *router.Router, event, _, _ *router.Route) { event.Doc(router.RouteDoc{Progress: 1}) }, "only calls send progress"},
+		"progress of stream": {func(_ *router.Router, _, _, stream *router.Route) { stream.Doc(router.RouteDoc{Progress: 1}) }, "only calls send progress"},
+		"progress not JSON":  {func(_ *router.Router, _, call, _ *router.Route) { call.Doc(router.RouteDoc{Progress: make(chan int)}) }, "cannot be encoded as JSON"},
+		"details not an object": {func(_ *router.Router, _, call, _ *router.Route) {
+			call.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"A": "text"}})
+		}, "must be a struct or a map"},
+		"nil details": {func(_ *router.Router, _, call, _ *router.Route) {
+			call.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"A": nil}})
+		}, "must be a struct or a map"},
+		"details not JSON": {func(_ *router.Router, _, call, _ *router.Route) {
+			call.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"A": struct{ C chan int }{}}})
+		}, "cannot be encoded as JSON"},
+		"reply of call": {func(_ *router.Router, _, call, _ *router.Route) { call.Doc(router.RouteDoc{Reply: describedNote{}}) }, "only streams document a reply"},
+		"twice": {func(_ *router.Router, _, _, stream *router.Route) {
+			stream.Doc(router.RouteDoc{}).Doc(router.RouteDoc{})
+		}, "is called twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := router.New(nil)

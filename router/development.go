@@ -187,7 +187,7 @@ func (c *Context) hintReply() {
 	case err != nil || typ == route.contract.replyType:
 	case route.contract.reply == nil:
 		c.conn.router.hintContract(hint{"reply sent that is not declared", route.name},
-			fmt.Sprintf("call Reply(%T{}) on the route of the stream, so that contracts and generated clients have it", reply))
+			fmt.Sprintf("set RouteDoc.Reply of the stream to %T{}, so that contracts and generated clients have it", reply))
 	default:
 		c.conn.router.hintContract(hint{"reply sent that differs from the declared one", route.name},
 			fmt.Sprintf("the contract says %v, the reply is a %T: SetReply must set the declared type", route.contract.reply, reply))
@@ -200,7 +200,7 @@ func (c *Context) hintProgress(update any) {
 		return
 	}
 	c.conn.router.hintContract(hint{"progress sent that is not declared", c.route.name},
-		fmt.Sprintf("call Progress with a %T on the route, so that contracts and generated clients have it", update))
+		fmt.Sprintf("set RouteDoc.Progress of the route to a %T, so that contracts and generated clients have it", update))
 }
 
 // hintCall reports a call to a client that no contract contains.

@@ -192,9 +192,9 @@ func TestDevelopment_ReportsRepliesWithoutDeclaration(t *testing.T) {
 				return func(func(string, error) bool) { ctx.SetReply(Blob{}) }
 			})
 			if declared {
-				route.Reply(Blob{})
+				route.Doc(router.RouteDoc{Reply: Blob{}})
 			}
-		}, logRecord{Msg: "reply sent that is not declared", Type: "NOTE", Remedy: "call Reply(router_test.Blob{})"}},
+		}, logRecord{Msg: "reply sent that is not declared", Type: "NOTE", Remedy: "set RouteDoc.Reply of the stream to router_test.Blob{}"}},
 		"another type": {func(r *router.Router, declared bool) {
 			router.RPC(r, handleNote).Use(func(next router.Handler) router.Handler {
 				return func(ctx *router.Context) error {
@@ -209,9 +209,9 @@ func TestDevelopment_ReportsRepliesWithoutDeclaration(t *testing.T) {
 		"progress": {func(r *router.Router, declared bool) {
 			route := router.RPC(r, func(ctx *router.Context, m note) (note, error) { return m, ctx.Progress(1) })
 			if declared {
-				route.Progress(0)
+				route.Doc(router.RouteDoc{Progress: 0})
 			}
-		}, logRecord{Msg: "progress sent that is not declared", Type: "NOTE", Remedy: "call Progress with a int"}},
+		}, logRecord{Msg: "progress sent that is not declared", Type: "NOTE", Remedy: "set RouteDoc.Progress of the route to a int"}},
 	} {
 		for _, declared := range []bool{false, true} {
 			runSynctest(t, name, func(t *testing.T) {

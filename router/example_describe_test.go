@@ -29,7 +29,7 @@ func ExampleRouter_Describe() {
 	r := router.New(nil)
 	router.RPC(r, func(_ *router.Context, m FindBook) (Book, error) {
 		return Book{}, errors.Errorf(errors.NotFound, "there is no book %q", m.Title)
-	}).Errors(errors.NotFound)
+	}).Doc(router.RouteDoc{Errors: []errors.Code{errors.NotFound}})
 	router.Topic(r, "shelf/{name}", &router.TopicOptions{Messages: []router.Message{BookAdded{}}})
 
 	d := r.Describe()
