@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -32,10 +33,14 @@ func (c *Conn) expectPositions() { c.expects.CompareAndSwap(expectsAnswers, expe
 // greet answers the greeting. A client may repeat it, for example because its identity has
 // changed, and its limits with it.
 func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
+	if m.Version < 0 {
+		return protocol.Welcome{}, errors.InvalidField("version", "must be at least 1")
+	}
 	c, opts := ctx.conn, &ctx.conn.router.opts
 	c.expects.Store(expectsAll)
 	c.checkExpiry() // the client may be due for a warning
 	w := protocol.Welcome{
+		Version:         min(m.Version, protocol.Version), // absent if the client has sent none
 		ConnID:          c.id,
 		PingIntervalMs:  opts.Timeouts.Ping.Milliseconds(),
 		PongTimeoutMs:   opts.Timeouts.Pong.Milliseconds(),
