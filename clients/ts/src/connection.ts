@@ -3,9 +3,10 @@ import { HEALTHY_AFTER_MS, STOP, UNAUTHENTICATED, VIOLATION } from "./closecodes
 import { type Env, noop } from "./env.js";
 import { PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
-import type { Item, Outbox } from "./outbox.js";
+import type { Done, Outbox } from "./outbox.js";
 import type { Pacer } from "./pacer.js";
 import { watchPage } from "./pages.js";
+import type { Payloads, Replies, ResumedTopic, SessionGrant } from "./protocol.js";
 import type { Topics } from "./topics.js";
 import type { ClientOptions, Connection, State, StateInfo } from "./types.js";
 
@@ -28,7 +29,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   let heardAt = 0; // 0: nothing since the last heartbeat
   let retryFrom = 0; // no attempt before, as the server demands
   let failedWith = 0; // the close code after which the client stops at the second time
-  let session: { token: string; resumeWithinMs: number } | undefined;
+  let session: SessionGrant | undefined;
   let silenceMs = 25_000; // before a heartbeat
   let pongMs = 10_000;
   let stopAttempt: ((cause?: unknown) => void) | undefined; // with a cause, the attempt has failed
@@ -70,7 +71,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
 
   const failure = (code: string, cause: unknown) => new PenstockError(code, `${cause}`, { cause });
 
-  const ask = (link: Link, type: string, payload: object | undefined, done: Item["done"]) => outbox.submit({ type, payload, first: true, done }, link);
+  const ask = <T extends keyof Replies>(link: Link, type: T, payload: Payloads[T] | undefined, done: Done<Payloads[Replies[T]]>) =>
+    outbox.submit({ type, payload, first: true, done }, link);
 
   const fetchToken = async (signal: AbortSignal) => options.token?.({ expired: failedWith === UNAUTHENTICATED, signal });
 
@@ -161,10 +163,10 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     ask(link, "$ws:resume", { token, topics: topics.resumable() }, (error, answer, id) => {
       if (link !== opening) return;
       if (!error) {
-        session = answer.session;
-        link.about.memberId = answer.memberId;
+        session = answer!.session;
+        link.about.memberId = answer!.memberId;
         outbox.tell(link, "$ws:ack", { correlationId: id });
-        opened(link, answer.topics);
+        opened(link, answer!.topics);
       } else if (error.retryable) {
         stopAttempt!();
         ended(1013, error);
@@ -175,7 +177,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     });
   }
 
-  function opened(link: Link, results?: any[]): void {
+  function opened(link: Link, results?: ResumedTopic[]): void {
     const old = current;
     use();
     current = link;

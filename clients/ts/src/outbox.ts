@@ -12,6 +12,8 @@ const BUFFER_CHECK_MS = 50;
 const IN_FLIGHT_RETRY_MS = 1000;
 const FOR_ANSWER = 2 ** 31; // longer than any timer
 
+export type Done<P = any> = (error: PenstockError | undefined, payload?: P, id?: string) => void;
+
 export interface Item {
   type: string;
   payload?: unknown;
@@ -27,7 +29,7 @@ export interface Item {
   first?: boolean;
   onProgress?: ((payload: any) => void) | undefined;
   /** Called once. */
-  done?: ((error: PenstockError | undefined, payload?: any, id?: string) => void) | undefined;
+  done?: Done | undefined;
 }
 
 export interface Entry extends Place {

@@ -3,6 +3,7 @@ import type { Env } from "./env.js";
 import { decodeError, PenstockError } from "./errors.js";
 import type { Frame } from "./link.js";
 import type { Outbox } from "./outbox.js";
+import type { ResumedTopic, Subscribed } from "./protocol.js";
 import type { Loss, Position, Member, Subscription, TopicOptions } from "./types.js";
 
 // Subscriptions. What is wanted is the truth: requests follow from it, one at a time for each topic.
@@ -77,10 +78,10 @@ export function createTopics(env: Env, outbox: Outbox) {
       });
     };
 
-    const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined }: any, presented?: Position) => {
+    const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined}: Subscribed, presented?: Position) => {
       subscribed = true;
       // Messages that have arrived between the request and the answer come again.
-      position = recovered && presented?.epoch === epoch && presented?.offset! > offset ? presented : epoch && { epoch, offset };
+      position = recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined);
       stateLeft = more ? Infinity : state || 0;
       if (state !== undefined) notify("onState", state);
       else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered ? ended : undefined });
@@ -154,14 +155,14 @@ export function createTopics(env: Env, outbox: Outbox) {
       resumable: request,
 
       /** A connection is open. result: how it continues. */
-      opened(result: any) {
+      opened(result: Subscribed | undefined) {
         subscribed = busy = stale = anew = false;
         if (result) accepted(result, position);
         else byServer = false;
       },
 
       /** A handler of the server has subscribed the connection. */
-      subscribedByServer(notice: any) {
+      subscribedByServer(notice: Subscribed) {
         byServer = true;
         if (!subscribed) accepted(notice);
       },
@@ -210,7 +211,7 @@ export function createTopics(env: Env, outbox: Outbox) {
     resumable: () => [...topics.values()].map((t) => t.resumable()),
 
     /** A connection is open. results: the answer to the topics above if the session continues. */
-    opened(results: any[] = []) {
+    opened(results: ResumedTopic[] = []) {
       connections++;
       open = true;
       requests = waitUntil = 0;
