@@ -118,10 +118,7 @@ func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
 // Send queues a message for the client and returns without waiting for the client to receive
 // it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
 // or if the connection is closed. Messages arrive in the order in which they were sent.
-func (c *Conn) Send(m Message) error { return c.sendWith(m, SlowConsumerDefault) }
-
-// sendWith is Send with a policy of its own, unless that is SlowConsumerDefault.
-func (c *Conn) sendWith(m Message, policy SlowConsumerPolicy) error {
+func (c *Conn) Send(m Message) error {
 	if c.router.opts.Development {
 		c.router.hintSent(m)
 	}
@@ -129,7 +126,6 @@ func (c *Conn) sendWith(m Message, policy SlowConsumerPolicy) error {
 	if err != nil {
 		return err
 	}
-	frame.SetPolicy(wsconn.SlowConsumerPolicy(policy))
 	return c.send(frame)
 }
 

@@ -48,25 +48,14 @@ func resume(client *routertest.Conn) {
 	}
 }
 
-func TestRoute_SlowConsumerAppliesToContextSend(t *testing.T) {
+func TestTopicOptions_SlowConsumerMakesRoomForConnSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 4}, Timeouts: patient}))
-		results := make(chan error, 100)
-		router.On(r, func(ctx *router.Context, _ Blob) error {
-			for n := range 10 {
-				results <- ctx.Send(Quote{N: n})
-			}
-			return nil
-		}).SlowConsumer(router.DropNewest)
+		router.Topic(r, "quotes", &router.TopicOptions{SlowConsumer: router.DropNewest})
 		client, conn := dialPaused(t, r)
-		client.SendText(`{"type":"BLOB","payload":{"n":1,"text":""}}`)
-		synctest.Wait()
+		require.NoError(t, conn.Subscribe("quotes"))
 		for n := range 10 {
-			if err := <-results; n < 4 {
-				require.NoError(t, err)
-			} else {
-				assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
-			}
+			require.NoError(t, r.Publish("quotes", Quote{N: n}))
 		}
 		require.NoError(t, conn.Context().Err(), "the connection stays open")
 		require.NoError(t, conn.Send(Quote{N: 10}), "messages of DropNewest make room for one under Disconnect")
@@ -74,14 +63,6 @@ func TestRoute_SlowConsumerAppliesToContextSend(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 10} {
 			assert.Equal(t, n, routertest.Receive[Quote](client).N)
 		}
-	})
-}
-
-func TestRoute_SlowConsumerRejectsUnknownPolicy(t *testing.T) {
-	r := router.New(nil)
-	route := router.On(r, func(*router.Context, Nothing) error { return nil })
-	assert.PanicsWithValue(t, `router: SlowConsumer of "NOTHING" is 9; it must be Disconnect, DropOldest, DropNewest or Conflate`, func() {
-		route.SlowConsumer(9)
 	})
 }
 

@@ -114,8 +114,8 @@ func (c *Context) Ingress() IngressContext {
 // ReceivedAt returns when the last byte of the message was read.
 func (c *Context) ReceivedAt() time.Time { return c.receivedAt }
 
-// Send sends a message to the client with the policy of [Route.SlowConsumer]; see [Conn.Send].
-func (c *Context) Send(m Message) error { return c.conn.sendWith(m, c.route.slowConsumer) }
+// Send sends a message to the client; see [Conn.Send].
+func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 
 // SendWait sends a message to the client and waits while its send queue is full; see
 // [Conn.SendWait]. For a call, it waits at most until the deadline.

@@ -100,8 +100,8 @@ type SlowConsumerPolicy uint8
 
 // The policies.
 const (
-	// SlowConsumerDefault is the zero value. It means Disconnect in [Options], and elsewhere the
-	// policy of Options.SlowConsumer.
+	// SlowConsumerDefault is the zero value. It means Disconnect in [Options], and the policy of
+	// Options.SlowConsumer in [TopicOptions].
 	SlowConsumerDefault SlowConsumerPolicy = iota
 
 	// Disconnect closes the connection with 1013 if the message does not fit. The client should

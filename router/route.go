@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -79,8 +78,6 @@ type Route struct {
 	timeout  time.Duration // of a call; 0 means none
 	action   LimitAction
 
-	slowConsumer SlowConsumerPolicy // of Context.Send
-
 	contract routeContract
 }
 
@@ -139,15 +136,6 @@ func (rt *Route) LimitAction(action LimitAction) *Route {
 	rt.parent.router.mustNotBeServing("LimitAction")
 	mustBeLimitAction(action)
 	rt.action = action
-	return rt
-}
-
-// SlowConsumer sets the policy for messages that the handlers of this type send with
-// [Context.Send]. It overrides Options.SlowConsumer. Publications have the policy of their topic.
-func (rt *Route) SlowConsumer(policy SlowConsumerPolicy) *Route {
-	rt.parent.router.mustNotBeServing("SlowConsumer")
-	mustBeSlowConsumerPolicy("SlowConsumer of "+strconv.Quote(rt.name), policy)
-	rt.slowConsumer = policy
 	return rt
 }
 
