@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -49,7 +50,7 @@ func (r *Router) logHint(level slog.Level, h hint, key, remedy string) {
 		return
 	}
 	defer r.recoverLogger()
-	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(shorten(remedy, maxLoggedErrorBytes))))
+	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(failure.Shorten(remedy, maxLoggedErrorBytes))))
 	r.opts.Logger.LogAttrs(context.Background(), level, h.text, attrs...)
 }
 

@@ -74,9 +74,9 @@ func fieldPath(at jsonv2.Pointer) string {
 	}
 	var names []string
 	for name := range at.Tokens() {
-		names = append(names, shorten(name, maxFieldNameBytes))
+		names = append(names, failure.Shorten(name, maxFieldNameBytes))
 	}
-	return shorten(strings.Join(names, "."), maxFieldPathBytes)
+	return failure.Shorten(strings.Join(names, "."), maxFieldPathBytes)
 }
 
 // jsonKind describes the JSON that decodes into a Go type.

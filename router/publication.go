@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -39,7 +39,7 @@ func (r *Router) encodeAll(m Message, formats formatSet) (p publication, err err
 			continue
 		}
 		frame, codecErr := encodeDroppable(codec, m, key, at)
-		err = joinErrors(err, codecErr)
+		err = failure.Join(err, codecErr)
 		p.set(format(i+1), frame, len(r.opts.Codecs))
 	}
 	return p, err
@@ -53,17 +53,6 @@ func encodeDroppable(codec Codec, m Message, key string, at time.Time) (*wsconn.
 	}
 	frame.Droppable(key)
 	return frame, nil
-}
-
-// joinErrors returns an error that contains both, which may be nil.
-func joinErrors(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return errors.Join(a, b)
 }
 
 // set stores the frame for a format. codecs is the number of all codecs.

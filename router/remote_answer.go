@@ -101,7 +101,7 @@ func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
 		head := wire.OutgoingHead{At: r.created}
 		frame, err := encodeWith(r.codecOf(f), m, head)
 		if err != nil {
-			failed = joinErrors(failed, err)
+			failed = failure.Join(failed, err)
 			continue
 		}
 		size, limit := len(frame.Text()), r.opts.Limits.QueueBytes

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -201,7 +202,7 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
-		return joinErrors(err, ts.router.node.Publish(name, ts.router.messagePacket(&p)))
+		return failure.Join(err, ts.router.node.Publish(name, ts.router.messagePacket(&p)))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 		return 0, err
 	}
 	p.sendAll(conns)
-	return len(conns), joinErrors(err, r.publishToNodes(func() []byte {
+	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
 		return append(userPacket(packetUserMessage, user), r.messagePacket(&p)...)
 	}))
 }
@@ -72,7 +73,7 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 	if r.resumes() {
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}
-	return connsOnThisNode, joinErrors(err, r.publishToNodes(func() []byte {
+	return connsOnThisNode, failure.Join(err, r.publishToNodes(func() []byte {
 		return disconnectPacket(user, code, reason)
 	}))
 }
