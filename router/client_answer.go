@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -58,7 +59,7 @@ func (r *Router) decodeReply(rt *Route, codec Codec, envelope *wire.Envelope) (r
 	if err != nil {
 		return nil, err
 	}
-	if err = r.checkElements(codec, payload); err != nil {
+	if err = checkElements(codec, payload, r.opts.Limits.Elements); err != nil {
 		return nil, invalidAnswer(err)
 	}
 	if reply, err = rt.decodePayload(codec, payload, nil); err != nil {
@@ -126,10 +127,10 @@ func answerPayload(envelope *wire.Envelope, want string) ([]byte, error) {
 
 // A clientErrorPayload is what a client sends as the payload of an error.
 type clientErrorPayload struct {
-	Code         string  `json:"code"`
-	Message      string  `json:"message"`
-	Details      rawJSON `json:"details"`
-	RetryAfterMs rawJSON `json:"retryAfterMs"`
+	Code         string       `json:"code"`
+	Message      string       `json:"message"`
+	Details      jsonv2.Value `json:"details"`
+	RetryAfterMs jsonv2.Value `json:"retryAfterMs"`
 }
 
 // isValidCode reports whether a client may answer with the code.

@@ -125,7 +125,7 @@ func (c *Conn) sendWith(m Message, policy SlowConsumerPolicy) error {
 	if c.router.opts.Development {
 		c.router.hintSent(m)
 	}
-	frame, err := encode(c.codec(), m)
+	frame, err := encodeEvent(c.codec(), m)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	if c.router.opts.Development {
 		c.router.hintSent(m)
 	}
-	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encode(c.codec(), m) }, nil)
+	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encodeEvent(c.codec(), m) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return ctx.Err()
 	}

@@ -129,8 +129,8 @@ func (r *Router) describeLocked() Description {
 		CloseCodes: closeCodes(),
 		MaxBytes:   map[string]int64{"": r.opts.Limits.MaxMessageBytes},
 	}
-	for _, codec := range r.opts.Codecs {
-		d.Codecs = append(d.Codecs, codec.Subprotocol())
+	for f := formatJSON + 1; f < r.formats.end(); f++ {
+		d.Codecs = append(d.Codecs, r.formats.subprotocol(f))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.routes)) {
 		rt := r.routes[name]

@@ -11,23 +11,34 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// encode encodes an event as a frame that a full send queue may drop. codec is nil for JSON.
-func encode(codec Codec, m Message) (*wsconn.Frame, error) {
-	key, err := conflationKey(m)
+// encodeEvent encodes an event as a frame that a full send queue may drop. codec is nil for JSON.
+func encodeEvent(codec Codec, m Message) (*wsconn.Frame, error) {
+	key, err := queueKey(m)
 	if err != nil {
 		return nil, err
 	}
 	return encodeDroppable(codec, m, key, time.Now())
 }
 
-// conflationKey returns the key of a Conflatable, including its type, or "".
-func conflationKey(m Message) (key string, err error) {
+// queueKey returns the key by which a send queue conflates messages: that of a Conflatable, after its type,
+// or "".
+func queueKey(m Message) (string, error) {
+	key, ok, err := conflationKey(m)
+	if !ok || err != nil {
+		return "", err
+	}
+	name, err := messageType(m)
+	return name + "\x00" + key, err
+}
+
+// conflationKey returns the key of a Conflatable. It reports false for other messages.
+func conflationKey(m Message) (key string, ok bool, err error) {
 	keyed, ok := m.(Conflatable)
 	if !ok {
-		return "", nil
+		return "", false, nil
 	}
 	defer recoverMethod(&err, "ConflationKey", m)
-	return keyed.MessageType() + "\x00" + keyed.ConflationKey(), nil
+	return keyed.ConflationKey(), true, nil
 }
 
 // messageType returns the name of a message that application code created. Its method may
@@ -37,21 +48,6 @@ func messageType(m Message) (name string, err error) {
 	return m.MessageType(), nil
 }
 
-// encodeReply encodes the reply of a call. It computes the time from that of the call: reading
-// only the monotonic clock takes half as long as reading both clocks.
-func encodeReply(ctx *Context) (*wsconn.Frame, error) {
-	head := wire.OutgoingHead{CorrelationID: ctx.correlationID, At: ctx.receivedAt.Add(time.Since(ctx.receivedAt))}
-	codec := ctx.conn.codec()
-	if codec == nil && ctx.call.replyState == replyInline {
-		return ctx.route.replyJSON.encodePointer(ctx.reply, head)
-	}
-	reply := ctx.Reply()
-	if reply == nil {
-		return nil, errNoReply
-	}
-	return encodeWith(codec, reply, head)
-}
-
 // encodePointer encodes the message of the type that m points to. The library would copy a message
 // that is not a pointer.
 func (e *jsonEncoding) encodePointer(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
@@ -59,11 +55,6 @@ func (e *jsonEncoding) encodePointer(m Message, head wire.OutgoingHead) (*wsconn
 		return nil, err
 	}
 	return e.encode(m, head)
-}
-
-// encodeAt encodes a message. codec is nil for JSON.
-func encodeAt(codec Codec, m Message, correlationID string, at time.Time) (*wsconn.Frame, error) {
-	return encodeWith(codec, m, wire.OutgoingHead{CorrelationID: correlationID, At: at})
 }
 
 // encodeWith encodes a message and sets the type of its head. A message whose type has no fields has
@@ -190,4 +181,14 @@ func endEnvelope(frame *wsconn.Frame) *wsconn.Frame {
 	frame.WriteString(`}`)
 	frame.Seal()
 	return frame
+}
+
+// encodeDroppable encodes an event with its conflation key.
+func encodeDroppable(codec Codec, m Message, key string, at time.Time) (*wsconn.Frame, error) {
+	frame, err := encodeWith(codec, m, wire.OutgoingHead{At: at})
+	if err != nil {
+		return nil, err
+	}
+	frame.Droppable(key)
+	return frame, nil
 }

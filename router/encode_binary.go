@@ -66,3 +66,9 @@ func beginBinary(head wire.OutgoingHead) *wsconn.Frame {
 	frame.Append(func(b []byte) []byte { return wire.AppendBinaryHead(b, &head) })
 	return frame
 }
+
+// marshalWith encodes v, and recovers a panic of the codec.
+func marshalWith(codec Codec, v any) (payload []byte, err error) {
+	defer recoverAsError(&err)
+	return codec.Marshal(v)
+}

@@ -24,7 +24,7 @@ func (brokenCodec) Unmarshal([]byte, any) error { return errors.New("broken") }
 // TestBinary_ProtocolMessagesHaveJSON encodes and decodes a message of the protocol on a connection
 // whose codec is not called.
 func TestBinary_ProtocolMessagesHaveJSON(t *testing.T) {
-	frame, err := encodeAt(brokenCodec{}, protocol.GoAway{ReconnectAfterMs: 812}, "c", time.UnixMilli(7))
+	frame, err := encodeWith(brokenCodec{}, protocol.GoAway{ReconnectAfterMs: 812}, wire.OutgoingHead{CorrelationID: "c", At: time.UnixMilli(7)})
 	require.NoError(t, err)
 	envelope, err := wire.ParseBinary(frame.Text())
 	require.NoError(t, err)

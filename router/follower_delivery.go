@@ -27,13 +27,13 @@ func (t *topic) deliverToFollower(p *publication, f *follower, skip bool, at bro
 	if at.Offset > 0 {
 		return t.deliverPositioned(p, f, skip, at)
 	}
-	return !skip && sendShared(f.conn, p.frameOf(f.conn, t, at))
+	return !skip && sendShared(f.conn, t.frameOf(p, f.conn, at))
 }
 
 // deliverPositioned queues a message with its position, or only the position if the follower does not
 // receive the message.
 func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
-	if frame := p.positioned(f.conn, clientTopic(t.name), at.Offset); frame != nil && !skip {
+	if frame := t.positionedFrameOf(p, f.conn, at.Offset); frame != nil && !skip {
 		frame.Retain()
 		return f.sendLocked(frame)
 	}

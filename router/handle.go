@@ -102,7 +102,7 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if in.route.protocol {
 		codec = nil // JSON in every format
 	}
-	if err = c.router.checkElements(codec, envelope.Payload); err != nil {
+	if err = checkElements(codec, envelope.Payload, c.router.opts.Limits.Elements); err != nil {
 		return nil, err
 	}
 	ctx := in.call

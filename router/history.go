@@ -88,12 +88,12 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	if err != nil {
 		return broker.Position{}, err
 	}
-	message, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
+	message, err := r.encodeAll(m, r.formats.all())
 	if err != nil {
 		message.free()
 		return broker.Position{}, err
 	}
-	packet := r.messagePacket(&message)
+	packet := r.formats.packet(&message)
 	message.free()
 	if except != nil {
 		packet = append(wire.AppendString([]byte{packetExcept}, except.id), packet...)
@@ -231,12 +231,13 @@ func (r *Router) parseAllStored(publications []broker.Publication) (messages []S
 // parseStored returns a stored message in JSON.
 func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
 	_, packet := cutExcept(p.Packet)
-	message, _, ok := r.parseMessagePacket(packet, 1<<formatJSON, p.At)
-	if !ok || message.json == nil {
+	message, _, ok := r.formats.parsePacket(packet, onlyJSON, p.At)
+	frame := message.frame(formatJSON)
+	if !ok || frame == nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v cannot be read", p.Position)}
 	}
 	defer message.free()
-	envelope, err := wire.Parse(message.json.Text())
+	envelope, err := wire.Parse(frame.Text())
 	if err != nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v: %w", p.Position, err)}
 	}

@@ -14,9 +14,6 @@ import (
 
 // Only this file and json_methods.go decode and encode payloads.
 
-// rawJSON is JSON that has been encoded already.
-type rawJSON = jsonv2.Value
-
 //nolint:gochecknoglobals // never changed
 var (
 	decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
@@ -133,6 +130,13 @@ func marshal(w io.Writer, v any) (err error) {
 	return nil
 }
 
+// encodeJSON returns the JSON of v.
+func encodeJSON(v any) ([]byte, error) {
+	var text byteWriter
+	err := marshal(&text, v)
+	return text, err
+}
+
 // checkEncodable returns the error that the JSON library would return for values of a type, so
 // that it is found at registration.
 func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
@@ -192,4 +196,12 @@ func hasOwnEncoding(t reflect.Type) bool {
 		}
 	}
 	return false
+}
+
+// A byteWriter is an io.Writer that appends to a slice.
+type byteWriter []byte
+
+func (p *byteWriter) Write(b []byte) (int, error) {
+	*p = append(*p, b...)
+	return len(b), nil
 }

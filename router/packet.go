@@ -8,31 +8,23 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// The first byte of a packet between nodes is its kind. A node ignores unknown kinds, which
-// later versions may send.
+// The kinds of packets with a message: the first byte. Package router and internal/ask have others.
 const (
-	packetMessage        = 1 + iota // a published message
-	packetUserMessage               // a message for a user: tenant, user, and a packetMessage
-	packetUserDisconnect            // tenant, user, status code as a varint, and the reason
-	packetFormats                   // a published message in several formats
-	packetExcept                    // a connection ID, and a packetMessage or packetFormats that this connection does not receive
-	packetUserRevoke                // tenant, user, the previous and the new sequence as varints, and the topic or pattern
-	packetSessionClaimed            // the ID of a session, and as a varint the generation of the connection that has it
-	packetSessionMoved              // the same, and the topics in which the session does not go on
-	packetStored                    // a packet that is also in the access log: for nodes that do not follow it
+	packetMessage = 1 // a message in JSON
+	packetFormats = 4 // a message in several formats
 )
 
-// messagePacket encodes a published message: its time in microseconds since 1970 and the
+// packet encodes a published message for other nodes: its time in microseconds since 1970 and the
 // length of its conflation key as varints, and the key. In a packetMessage, the rest is the message
 // as JSON. In a packetFormats, it is followed for each format by the length of its subprotocol, the
 // subprotocol, the length of the message, and the message; JSON has the subprotocol "".
-func (r *Router) messagePacket(p *publication) []byte {
-	if len(r.opts.Codecs) == 0 {
+func (fs *formats) packet(p *publication) []byte {
+	if len(fs.codecs) == 0 {
 		text := p.json.Text()
 		return append(beginMessagePacket(packetMessage, p.json, len(text)), text...)
 	}
 	var packet []byte
-	for f := range format(len(r.opts.Codecs) + 1) {
+	for f := range fs.end() {
 		frame := p.frame(f)
 		if frame == nil {
 			continue
@@ -40,7 +32,7 @@ func (r *Router) messagePacket(p *publication) []byte {
 		if packet == nil {
 			packet = beginMessagePacket(packetFormats, frame, 1024)
 		}
-		packet = wire.AppendString(packet, r.subprotocolOf(f))
+		packet = wire.AppendString(packet, fs.subprotocol(f))
 		packet = wire.AppendString(packet, frame.Text())
 	}
 	return packet
@@ -55,17 +47,9 @@ func beginMessagePacket(kind byte, frame *wsconn.Frame, size int) []byte {
 	return wire.AppendString(packet, key)
 }
 
-// subprotocolOf returns the name of a format in packets.
-func (r *Router) subprotocolOf(f format) string {
-	if f == formatJSON {
-		return ""
-	}
-	return r.opts.Codecs[f-1].Subprotocol()
-}
-
-// parseMessagePacket returns a published message in those of the formats that the packet contains,
+// parsePacket returns a published message in those of the formats that the packet contains,
 // and when it was published. It reports false if the packet is malformed, or of an unknown kind.
-func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.Time) (p publication, published time.Time, ok bool) {
+func (fs *formats) parsePacket(packet []byte, in formatSet, now time.Time) (p publication, published time.Time, ok bool) {
 	if len(packet) == 0 || packet[0] != packetMessage && packet[0] != packetFormats {
 		return publication{}, time.Time{}, false
 	}
@@ -79,7 +63,7 @@ func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.T
 	}
 	published = time.UnixMicro(int64(micros))
 	if packet[0] == packetMessage {
-		if formats.has(formatJSON) {
+		if in.has(formatJSON) {
 			p.json = receivedFrame(formatJSON, rest, key, now)
 		}
 		return p, published, true
@@ -93,21 +77,11 @@ func (r *Router) parseMessagePacket(packet []byte, formats formatSet, now time.T
 			p.free()
 			return publication{}, time.Time{}, false
 		}
-		if f, known := r.formatOf(name); known && formats.has(f) && p.frame(f) == nil {
-			p.set(f, receivedFrame(f, message, key, now), len(r.opts.Codecs))
+		if f, known := fs.bySubprotocol(name); known && in.has(f) && p.frame(f) == nil {
+			p.set(f, receivedFrame(f, message, key, now), len(fs.codecs))
 		}
 	}
 	return p, published, true
-}
-
-// formatOf returns the format with a name in packets.
-func (r *Router) formatOf(name []byte) (format, bool) {
-	for f := range format(len(r.opts.Codecs) + 1) {
-		if r.subprotocolOf(f) == string(name) {
-			return f, true
-		}
-	}
-	return 0, false
 }
 
 // receivedFrame returns a frame with a message that another node has encoded.
@@ -122,12 +96,4 @@ func receivedFrame(f format, message []byte, key string, now time.Time) *wsconn.
 	}
 	frame.Droppable(key)
 	return frame
-}
-
-// A byteWriter is an io.Writer that appends to a slice.
-type byteWriter []byte
-
-func (p *byteWriter) Write(b []byte) (int, error) {
-	*p = append(*p, b...)
-	return len(b), nil
 }

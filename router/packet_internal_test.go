@@ -24,12 +24,11 @@ func (keyedMessage) ConflationKey() string { return "k" }
 
 const allFormats formatSet = 1<<(maxCodecs+1) - 1
 
-func routerWith(names ...string) *Router {
-	var codecs []Codec
+func formatsWith(names ...string) (fs formats) {
 	for _, name := range names {
-		codecs = append(codecs, namedJSON(name))
+		fs.add(namedJSON(name), name)
 	}
-	return New(&Options{Codecs: codecs})
+	return fs
 }
 
 func TestPacket_CarriesEveryFormat(t *testing.T) {
@@ -46,12 +45,12 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 		"only what is used":         {[]string{"a", "b"}, []string{"a", "b"}, 1 << 2, []string{"", "", `{"N":7}`}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			from, to := routerWith(tt.from...), routerWith(tt.to...)
-			sent, err := from.encodeAll(keyedMessage{7}, from.formatsToPublish(allFormats>>(maxCodecs-len(tt.from)), false))
+			from, to := formatsWith(tt.from...), formatsWith(tt.to...)
+			sent, err := from.encode(keyedMessage{7}, from.all())
 			require.NoError(t, err)
-			packet := from.messagePacket(&sent)
+			packet := from.packet(&sent)
 			now := time.Now()
-			got, published, ok := to.parseMessagePacket(packet, tt.formats, now)
+			got, published, ok := to.parsePacket(packet, tt.formats, now)
 			require.True(t, ok)
 			assert.Equal(t, sent.json.At.UnixMicro(), published.UnixMicro())
 			assert.Equal(t, tt.lacks, got.lacks(tt.formats))
@@ -67,7 +66,7 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 				assert.Equal(t, now, frame.At)
 			}
 			for n := range packet { // a packet that ends early is malformed, or lacks formats
-				if part, _, ok := to.parseMessagePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
+				if part, _, ok := to.parsePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
 					assert.True(t, part.lacks(allFormats), "%d bytes", n)
 				}
 			}
@@ -76,7 +75,7 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 }
 
 func TestPacket_MalformedPacketsAreIgnored(t *testing.T) {
-	r := routerWith("a")
+	fs := formatsWith("a")
 	for name, packet := range map[string]string{
 		"nothing":                         "",
 		"an unknown kind":                 "63",
@@ -91,24 +90,24 @@ func TestPacket_MalformedPacketsAreIgnored(t *testing.T) {
 	} {
 		b, err := hex.DecodeString(packet)
 		require.NoError(t, err)
-		_, _, ok := r.parseMessagePacket(b, allFormats, time.Now())
+		_, _, ok := fs.parsePacket(b, allFormats, time.Now())
 		assert.False(t, ok, name)
 	}
 	b, _ := hex.DecodeString("0401000161017801610179")
-	p, _, ok := r.parseMessagePacket(b, allFormats, time.Now())
+	p, _, ok := fs.parsePacket(b, allFormats, time.Now())
 	require.True(t, ok)
 	assert.Equal(t, "x", string(p.frame(1).Text()), "the first message of a format counts")
 }
 
 func FuzzPacket(f *testing.F) {
-	r := routerWith("a", "b")
-	sent, err := r.encodeAll(keyedMessage{7}, 7)
+	fs := formatsWith("a", "b")
+	sent, err := fs.encode(keyedMessage{7}, fs.all())
 	require.NoError(f, err)
-	f.Add(r.messagePacket(&sent))
-	plain := routerWith()
-	f.Add(plain.messagePacket(&sent))
+	f.Add(fs.packet(&sent))
+	var plain formats
+	f.Add(plain.packet(&sent))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		p, _, _ := r.parseMessagePacket(packet, 7, time.Now())
+		p, _, _ := fs.parsePacket(packet, 7, time.Now())
 		p.free()
 	})
 }

@@ -23,8 +23,7 @@ type memberData struct {
 }
 
 func encodeMember(m Member, ended bool) string {
-	var data byteWriter
-	_ = marshal(&data, memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
+	data, _ := encodeJSON(memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
 	return string(data)
 }
 

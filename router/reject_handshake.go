@@ -70,7 +70,8 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 		return
 	}
 	handshake.WriteErrorHeader(w, req, payload.Code, failed.retryAfter)
-	_ = marshal(w, payload)
+	text, _ := encodeJSON(payload) // as in encodeError
+	_, _ = w.Write(text)
 }
 
 // expected reports whether a rejection is what a client without valid credentials causes, so that

@@ -97,9 +97,9 @@ func fromAskError(err error) error {
 func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
 	encoded := new(ask.Message)
 	var failed error
-	for f := range format(len(r.opts.Codecs) + 1) {
+	for f := range r.formats.end() {
 		head := wire.OutgoingHead{At: r.created}
-		frame, err := encodeWith(r.codecOf(f), m, head)
+		frame, err := encodeWith(r.formats.codec(f), m, head)
 		if err != nil {
 			failed = failure.Join(failed, err)
 			continue
@@ -111,7 +111,7 @@ func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
 		}
 		head.Type, _ = messageType(m) // encodeWith has called it
 		encoded.Type = head.Type
-		encoded.Payloads = append(encoded.Payloads, ask.Payload{Subprotocol: r.subprotocolOf(f), Bytes: bytes.Clone(payloadOf(frame, f, head))})
+		encoded.Payloads = append(encoded.Payloads, ask.Payload{Subprotocol: r.formats.subprotocol(f), Bytes: bytes.Clone(payloadOf(frame, f, head))})
 		frame.Release()
 	}
 	if encoded.Type == "" {
@@ -142,7 +142,7 @@ func (m encodedMessage) MessageType() string { return m.Type }
 // frame returns the message as a call to a connection.
 func (m encodedMessage) frame(c *Conn, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	head.Type = m.Type
-	subprotocol := c.router.subprotocolOf(c.format)
+	subprotocol := c.router.formats.subprotocol(c.format)
 	for _, p := range m.Payloads {
 		if p.Subprotocol != subprotocol {
 			continue

@@ -111,8 +111,7 @@ func (l *revocationList) encode() []byte {
 	if len(l.Topics) > maxRevokedTopics {
 		l.Sessions, l.Topics = l.Sequence, nil
 	}
-	var data byteWriter
-	_ = marshal(&data, l) // strings and numbers can always be encoded
+	data, _ := encodeJSON(l) // strings and numbers can always be encoded
 	return data
 }
 

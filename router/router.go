@@ -27,6 +27,7 @@ import (
 type Router struct {
 	root      Group
 	opts      Options
+	formats   formats
 	origins   handshake.Origins
 	transport wsconn.Options
 
@@ -90,6 +91,7 @@ const connShards = 16
 // panics if an option is invalid.
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, created: time.Now()}
+	r.formats = newFormats(r.opts.Codecs, r.opts.Subprotocols)
 	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
 	r.root.router = r

@@ -179,7 +179,6 @@ func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord,
 
 // encode returns the record as it is stored.
 func (rec *sessionRecord) encode() []byte {
-	var data byteWriter
-	_ = marshal(&data, rec) // strings and numbers can always be encoded
+	data, _ := encodeJSON(rec) // strings and numbers can always be encoded
 	return data
 }

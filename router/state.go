@@ -16,11 +16,12 @@ import (
 // stateKey returns the key whose state a stored message is, or "" if it is not Conflatable. Other
 // than that of a queue, it does not contain the message's type.
 func stateKey(m Message, removed bool) (key string, err error) {
-	keyed, ok := m.(Conflatable)
+	key, ok, err := conflationKey(m)
 	switch {
+	case err != nil:
+		return "", err
 	case ok:
-		defer recoverMethod(&err, "ConflationKey", m)
-		return "=" + keyed.ConflationKey(), nil // the empty key is a key, too
+		return "=" + key, nil // the empty key is a key, too
 	case removed:
 		return "", errors.Errorf(errors.InvalidArgument, "PublishOptions.Removed needs a router.Conflatable; %T has no ConflationKey", m)
 	}

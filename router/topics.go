@@ -202,7 +202,7 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
-		return failure.Join(err, ts.router.node.Publish(name, ts.router.messagePacket(&p)))
+		return failure.Join(err, ts.router.node.Publish(name, ts.router.formats.packet(&p)))
 	}
 	return err
 }
@@ -215,7 +215,7 @@ func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (recei
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conns := range t.members.chunks() {
-		receivers += p.sendChunk(t, conns, except, at)
+		receivers += t.sendChunk(p, conns, except, at)
 	}
 	if t.history == nil {
 		return receivers
@@ -271,7 +271,7 @@ func (ts *topics) receiveMessage(name string, packet []byte) {
 func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker.Position) {
 	used := ts.formatsOf(t)
 	now := time.Now()
-	p, published, ok := ts.router.parseMessagePacket(packet, used, now)
+	p, published, ok := ts.router.formats.parsePacket(packet, used, now)
 	if !ok {
 		return
 	}

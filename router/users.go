@@ -32,14 +32,14 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	if userID != "" {
 		conns = r.conns.ofUser(user)
 	}
-	p, err := r.encodeAll(m, r.formatsToPublish(r.formatsOf(conns), userID != ""))
+	p, err := r.encodeAll(m, r.formats.toPublish(r.formatsOf(conns), userID != "" && r.opts.Broker != nil))
 	defer p.free()
 	if p.empty() || userID == "" {
 		return 0, err
 	}
-	p.sendAll(conns)
+	sendAll(&p, conns)
 	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
-		return append(userPacket(packetUserMessage, user), r.messagePacket(&p)...)
+		return append(userPacket(packetUserMessage, user), r.formats.packet(&p)...)
 	}))
 }
 
@@ -162,13 +162,13 @@ func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	conns := r.conns.ofUser(user)
 	used := r.formatsOf(conns)
 	now := time.Now()
-	p, published, ok := r.parseMessagePacket(packet, used, now)
+	p, published, ok := r.formats.parsePacket(packet, used, now)
 	if !ok {
 		return
 	}
 	defer p.free()
 	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
-	p.sendAll(conns)
+	sendAll(&p, conns)
 	if p.lacks(used) {
 		r.topics.messagesLost(usersTopic, 1)
 	}
