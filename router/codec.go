@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/httptoken"
 )
@@ -41,9 +42,9 @@ type Codec interface {
 }
 
 // newFormats returns the formats of a router. It panics if the codecs are invalid.
-func newFormats(codecs []Codec, subprotocols []string) (fs formats) {
-	if len(codecs) > maxCodecs {
-		panic(fmt.Sprintf("router: Codecs has %d elements; it must have at most %d", len(codecs), maxCodecs))
+func newFormats(codecs []Codec, subprotocols []string) (fs envelope.Formats) {
+	if len(codecs) > envelope.MaxCodecs {
+		panic(fmt.Sprintf("router: Codecs has %d elements; it must have at most %d", len(codecs), envelope.MaxCodecs))
 	}
 	names := slices.Clone(subprotocols)
 	for i, codec := range codecs {
@@ -58,7 +59,7 @@ func newFormats(codecs []Codec, subprotocols []string) (fs formats) {
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q, which Codecs or Subprotocols contains already", i, name))
 		}
 		names = append(names, name)
-		fs.add(codec, name)
+		fs.Add(codec, name)
 	}
 	return fs
 }
@@ -68,25 +69,25 @@ func (r *Router) mustSupport(typ reflect.Type, position string) {
 	if typ.Kind() == reflect.Struct && typ.NumField() == 0 {
 		return // such messages have no payload
 	}
-	if subprotocol, err := r.formats.check(typ); err != nil {
+	if subprotocol, err := r.formats.Check(typ); err != nil {
 		panic(fmt.Sprintf("router: %s: %v cannot be encoded for the subprotocol %s: %v", position, typ, subprotocol, err))
 	}
 }
 
 // selectFormat returns the format of a connection and its subprotocol: those of the first codec whose
 // subprotocol the client offers, or else JSON.
-func (r *Router) selectFormat(req *http.Request) (format, string) {
+func (r *Router) selectFormat(req *http.Request) (envelope.Format, string) {
 	offered := handshake.OfferedSubprotocols(req)
-	for f := formatJSON + 1; f < r.formats.end(); f++ {
-		if name := r.formats.subprotocol(f); slices.Contains(offered, name) {
+	for f := envelope.JSON + 1; f < r.formats.End(); f++ {
+		if name := r.formats.Subprotocol(f); slices.Contains(offered, name) {
 			return f, name
 		}
 	}
-	return formatJSON, handshake.SelectSubprotocol(r.opts.Subprotocols, offered)
+	return envelope.JSON, handshake.SelectSubprotocol(r.opts.Subprotocols, offered)
 }
 
 // codec returns the codec of the connection, or nil for JSON.
-func (c *Conn) codec() Codec { return c.router.formats.codec(c.format) }
+func (c *Conn) codec() Codec { return c.router.formats.Codec(c.format) }
 
 // binary reports whether the connection has a codec, so that the server sends binary messages.
-func (c *Conn) binary() bool { return c.format != formatJSON }
+func (c *Conn) binary() bool { return c.format != envelope.JSON }

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
@@ -154,7 +155,7 @@ func (r *Router) hintSent(m Message) {
 	if m == nil || protocol.IsMessage(m) {
 		return
 	}
-	typ, err := messageType(m)
+	typ, err := envelope.MessageType(m)
 	if err != nil || r.declares(typ) {
 		return
 	}
@@ -183,7 +184,7 @@ func (c *Context) hintReply() {
 	if reply == nil || protocol.IsMessage(reply) {
 		return
 	}
-	typ, err := messageType(reply)
+	typ, err := envelope.MessageType(reply)
 	switch {
 	case err != nil || typ == route.contract.replyType:
 	case route.contract.reply == nil:
@@ -206,7 +207,7 @@ func (c *Context) hintProgress(update any) {
 
 // hintCall reports a call to a client that no contract contains.
 func (r *Router) hintCall(m Message, reply reflect.Type) {
-	typ, err := messageType(m)
+	typ, err := envelope.MessageType(m)
 	if err != nil || r.declaresCall(typ) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -96,7 +97,7 @@ func encodeDetails(details map[string]any) (jsonv2.Value, error) {
 	// The encoder bounds the depth of nesting, and so do decoders of clients. The details are
 	// sent inside a payload inside an envelope, so they are encoded below as many levels here,
 	// and one more.
-	text, err := encodeJSON([1][1][1]map[string]any{{{details}}})
+	text, err := envelope.MarshalJSON([1][1][1]map[string]any{{{details}}})
 	if err != nil {
 		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
 	}

@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -9,17 +10,17 @@ import (
 
 // encodeAll encodes a message in the given formats. If some of them cannot encode it, it returns the
 // publication in the other formats, and the error.
-func (r *Router) encodeAll(m Message, in formatSet) (publication, error) {
+func (r *Router) encodeAll(m Message, in envelope.FormatSet) (envelope.Publication, error) {
 	if r.opts.Development {
 		r.hintSent(m)
 	}
-	return r.formats.encode(m, in)
+	return r.formats.Encode(m, in)
 }
 
 // sendAll sends a publication to many connections. Connections that are closed are skipped.
-func sendAll(p *publication, conns []*Conn) {
+func sendAll(p *envelope.Publication, conns []*Conn) {
 	for _, c := range conns {
-		sendShared(c, p.frame(c.format))
+		sendShared(c, p.Frame(c.format))
 	}
 }
 
@@ -35,7 +36,7 @@ func sendShared(c *Conn, frame *wsconn.Frame) bool {
 
 // sendChunk queues the frames for the subscribers of a topic in a chunk, except one, which may be nil, and
 // returns for how many. Connections that are closed are skipped.
-func (t *topic) sendChunk(p *publication, conns []*Conn, except *Conn, at broker.Position) (receivers int) {
+func (t *topic) sendChunk(p *envelope.Publication, conns []*Conn, except *Conn, at broker.Position) (receivers int) {
 	var frames [chunkEntries]*wsconn.Frame
 	for i, c := range conns {
 		if c != except && !c.ws.Closing() {
@@ -54,63 +55,63 @@ func (t *topic) sendChunk(p *publication, conns []*Conn, except *Conn, at broker
 // there is none. It names the topic if the client has greeted: others may not expect that. On a
 // user log it has the offset, so that a client which is about to resume its session knows what
 // comes again.
-func (t *topic) frameOf(p *publication, c *Conn, at broker.Position) *wsconn.Frame {
+func (t *topic) frameOf(p *envelope.Publication, c *Conn, at broker.Position) *wsconn.Frame {
 	named, offset := c.hasGreeted(), uint64(0)
 	if isUserLog(t.name) {
 		named, offset = c.router.resumes(), at.Offset
 	}
 	if !named {
-		return p.frame(c.format)
+		return p.Frame(c.format)
 	}
-	return p.namedFrame(c.format, clientTopic(t.name), offset)
+	return p.Named(c.format, clientTopic(t.name), offset)
 }
 
 // positionedFrameOf returns the frame for a follower, with the position if its client expects that. It
 // returns nil if the publication lacks its format.
-func (t *topic) positionedFrameOf(p *publication, c *Conn, offset uint64) *wsconn.Frame {
+func (t *topic) positionedFrameOf(p *envelope.Publication, c *Conn, offset uint64) *wsconn.Frame {
 	if !c.expectsPositions() {
-		return p.frame(c.format)
+		return p.Frame(c.format)
 	}
-	return p.positionedFrame(c.format, clientTopic(t.name), offset)
+	return p.Positioned(c.format, clientTopic(t.name), offset)
 }
 
 // formatsOf returns the formats that connections use. Without codecs, it does not look at them.
-func (r *Router) formatsOf(conns []*Conn) formatSet {
-	if r.formats.all() == onlyJSON {
-		return onlyJSON
+func (r *Router) formatsOf(conns []*Conn) envelope.FormatSet {
+	if r.formats.All() == envelope.OnlyJSON {
+		return envelope.OnlyJSON
 	}
-	var used formatSet
+	var used envelope.FormatSet
 	for _, c := range conns {
-		used.add(c.format)
+		used.Add(c.format)
 	}
 	return used
 }
 
 // formatsToPublish returns the formats in which a message to a topic is encoded.
-func (ts *topics) formatsToPublish(name string, allNodes bool) formatSet {
+func (ts *topics) formatsToPublish(name string, allNodes bool) envelope.FormatSet {
 	r := ts.router
-	if r.formats.all() == onlyJSON {
-		return onlyJSON
+	if r.formats.All() == envelope.OnlyJSON {
+		return envelope.OnlyJSON
 	}
-	return r.formats.toPublish(ts.formatsOf(ts.find(name)), allNodes && r.opts.Broker != nil)
+	return r.formats.ToPublish(ts.formatsOf(ts.find(name)), allNodes && r.opts.Broker != nil)
 }
 
 // formatsOf returns the formats that the subscribers of a topic on this node use, which may be nil.
 // A connection that subscribes with another format afterwards receives only later messages. Without
 // codecs, it does not look at them.
-func (ts *topics) formatsOf(t *topic) formatSet {
-	all := ts.router.formats.all()
+func (ts *topics) formatsOf(t *topic) envelope.FormatSet {
+	all := ts.router.formats.All()
 	switch {
-	case all == onlyJSON:
-		return onlyJSON
+	case all == envelope.OnlyJSON:
+		return envelope.OnlyJSON
 	case t == nil:
 		return 0
 	}
-	var used formatSet
+	var used envelope.FormatSet
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for c := range t.subscribersLocked() {
-		if used.add(c.format); used == all {
+		if used.Add(c.format); used == all {
 			break
 		}
 	}

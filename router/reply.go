@@ -3,6 +3,7 @@ package router
 import (
 	"time"
 
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -13,11 +14,11 @@ func encodeReply(ctx *Context) (*wsconn.Frame, error) {
 	head := wire.OutgoingHead{CorrelationID: ctx.correlationID, At: ctx.receivedAt.Add(time.Since(ctx.receivedAt))}
 	codec := ctx.conn.codec()
 	if codec == nil && ctx.call.replyState == replyInline {
-		return ctx.route.replyJSON.encodePointer(ctx.reply, head)
+		return ctx.route.replyJSON.EncodePointer(ctx.reply, head)
 	}
 	reply := ctx.Reply()
 	if reply == nil {
 		return nil, errNoReply
 	}
-	return encodeWith(codec, reply, head)
+	return envelope.Encode(codec, reply, head)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/history"
@@ -27,7 +28,7 @@ import (
 type Router struct {
 	root      Group
 	opts      Options
-	formats   formats
+	formats   envelope.Formats
 	origins   handshake.Origins
 	transport wsconn.Options
 

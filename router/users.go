@@ -32,14 +32,14 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	if userID != "" {
 		conns = r.conns.ofUser(user)
 	}
-	p, err := r.encodeAll(m, r.formats.toPublish(r.formatsOf(conns), userID != "" && r.opts.Broker != nil))
-	defer p.free()
-	if p.empty() || userID == "" {
+	p, err := r.encodeAll(m, r.formats.ToPublish(r.formatsOf(conns), userID != "" && r.opts.Broker != nil))
+	defer p.Free()
+	if p.IsEmpty() || userID == "" {
 		return 0, err
 	}
 	sendAll(&p, conns)
 	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
-		return append(userPacket(packetUserMessage, user), r.formats.packet(&p)...)
+		return append(userPacket(packetUserMessage, user), r.formats.Packet(&p)...)
 	}))
 }
 
@@ -162,14 +162,14 @@ func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	conns := r.conns.ofUser(user)
 	used := r.formatsOf(conns)
 	now := time.Now()
-	p, published, ok := r.formats.parsePacket(packet, used, now)
+	p, published, ok := r.formats.ParsePacket(packet, used, now)
 	if !ok {
 		return
 	}
-	defer p.free()
+	defer p.Free()
 	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
 	sendAll(&p, conns)
-	if p.lacks(used) {
+	if p.Lacks(used) {
 		r.topics.messagesLost(usersTopic, 1)
 	}
 }

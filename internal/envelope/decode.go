@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// checkElements returns an error if a payload has more than limit elements. codec is nil for JSON. The
-// codec may panic.
-func checkElements(codec Codec, payload []byte, limit int) error {
+// CheckElements returns an error if a payload has more than limit elements. codec, which may panic, is
+// one of Formats, or nil for JSON.
+func CheckElements(codec Codec, payload []byte, limit int) error {
 	n := 0
 	if len(payload) <= limit { // an element takes a byte or more
 		return nil
@@ -26,9 +26,9 @@ func checkElements(codec Codec, payload []byte, limit int) error {
 	return nil
 }
 
-// decodePayload decodes a payload into the value that v points to. codec is nil for JSON, the only
+// Decode decodes a payload into the value that v points to. codec is nil for JSON, the only
 // format for which rejectUnknown counts. The decoder may panic.
-func decodePayload(codec Codec, payload []byte, v any, rejectUnknown bool) error {
+func Decode(codec Codec, payload []byte, v any, rejectUnknown bool) error {
 	if codec == nil {
 		return unmarshal(payload, v, rejectUnknown)
 	}

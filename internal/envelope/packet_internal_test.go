@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"encoding/hex"
@@ -22,11 +22,11 @@ type keyedMessage struct{ N int }
 func (keyedMessage) MessageType() string   { return "KEYED" }
 func (keyedMessage) ConflationKey() string { return "k" }
 
-const allFormats formatSet = 1<<(maxCodecs+1) - 1
+const allFormats FormatSet = 1<<(MaxCodecs+1) - 1
 
-func formatsWith(names ...string) (fs formats) {
+func formatsWith(names ...string) (fs Formats) {
 	for _, name := range names {
-		fs.add(namedJSON(name), name)
+		fs.Add(namedJSON(name), name)
 	}
 	return fs
 }
@@ -34,28 +34,28 @@ func formatsWith(names ...string) (fs formats) {
 func TestPacket_CarriesEveryFormat(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from, to []string
-		formats  formatSet // of the receiver, which it uses
+		formats  FormatSet // of the receiver, which it uses
 		want     []string  // of the receiver, by format; "" if it is missing
 		lacks    bool
 	}{
 		"JSON only":                 {nil, nil, 1, []string{`{"N":7}`}, false},
 		"from a node without codec": {nil, []string{"a"}, 3, []string{`{"N":7}`, ""}, true},
 		"to a node without codec":   {[]string{"a"}, nil, 1, []string{`{"N":7}`}, false},
-		"in another order":          {[]string{"a", "b"}, []string{"b", "x", "a"}, allFormats >> (maxCodecs - 3), []string{`{"N":7}`, `{"N":7}`, "", `{"N":7}`}, true},
+		"in another order":          {[]string{"a", "b"}, []string{"b", "x", "a"}, allFormats >> (MaxCodecs - 3), []string{`{"N":7}`, `{"N":7}`, "", `{"N":7}`}, true},
 		"only what is used":         {[]string{"a", "b"}, []string{"a", "b"}, 1 << 2, []string{"", "", `{"N":7}`}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to := formatsWith(tt.from...), formatsWith(tt.to...)
-			sent, err := from.encode(keyedMessage{7}, from.all())
+			sent, err := from.Encode(keyedMessage{7}, from.All())
 			require.NoError(t, err)
-			packet := from.packet(&sent)
+			packet := from.Packet(&sent)
 			now := time.Now()
-			got, published, ok := to.parsePacket(packet, tt.formats, now)
+			got, published, ok := to.ParsePacket(packet, tt.formats, now)
 			require.True(t, ok)
 			assert.Equal(t, sent.json.At.UnixMicro(), published.UnixMicro())
-			assert.Equal(t, tt.lacks, got.lacks(tt.formats))
+			assert.Equal(t, tt.lacks, got.Lacks(tt.formats))
 			for f, want := range tt.want {
-				frame := got.frame(format(f))
+				frame := got.Frame(Format(f))
 				if want == "" {
 					assert.Nil(t, frame)
 					continue
@@ -66,8 +66,8 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 				assert.Equal(t, now, frame.At)
 			}
 			for n := range packet { // a packet that ends early is malformed, or lacks formats
-				if part, _, ok := to.parsePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
-					assert.True(t, part.lacks(allFormats), "%d bytes", n)
+				if part, _, ok := to.ParsePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
+					assert.True(t, part.Lacks(allFormats), "%d bytes", n)
 				}
 			}
 		})
@@ -90,24 +90,24 @@ func TestPacket_MalformedPacketsAreIgnored(t *testing.T) {
 	} {
 		b, err := hex.DecodeString(packet)
 		require.NoError(t, err)
-		_, _, ok := fs.parsePacket(b, allFormats, time.Now())
+		_, _, ok := fs.ParsePacket(b, allFormats, time.Now())
 		assert.False(t, ok, name)
 	}
 	b, _ := hex.DecodeString("0401000161017801610179")
-	p, _, ok := fs.parsePacket(b, allFormats, time.Now())
+	p, _, ok := fs.ParsePacket(b, allFormats, time.Now())
 	require.True(t, ok)
-	assert.Equal(t, "x", string(p.frame(1).Text()), "the first message of a format counts")
+	assert.Equal(t, "x", string(p.Frame(1).Text()), "the first message of a format counts")
 }
 
 func FuzzPacket(f *testing.F) {
 	fs := formatsWith("a", "b")
-	sent, err := fs.encode(keyedMessage{7}, fs.all())
+	sent, err := fs.Encode(keyedMessage{7}, fs.All())
 	require.NoError(f, err)
-	f.Add(fs.packet(&sent))
-	var plain formats
-	f.Add(plain.packet(&sent))
+	f.Add(fs.Packet(&sent))
+	var plain Formats
+	f.Add(plain.Packet(&sent))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		p, _, _ := fs.parsePacket(packet, 7, time.Now())
-		p.free()
+		p, _, _ := fs.ParsePacket(packet, 7, time.Now())
+		p.Free()
 	})
 }

@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"time"
@@ -8,31 +8,31 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A publication is a message to many connections, encoded once in each format that they use. Its creator
+// A Publication is a message to many connections, encoded once in each format that they use. Its creator
 // frees it. It is not safe for concurrent use.
-type publication struct {
+type Publication struct {
 	json   *wsconn.Frame   // nil: not used, or the message cannot be encoded
-	codecs []*wsconn.Frame // by index in Options.Codecs, likewise; nil if only JSON is used
+	codecs []*wsconn.Frame // by Format - 1, likewise; nil if only JSON is used
 
 	// Frames that name their topic, by format; nil if there are none.
 	named      []*wsconn.Frame // as droppable as the plain one
 	positioned []*wsconn.Frame // not droppable, with the offset
 }
 
-// encode encodes a message in the given formats. If some of them cannot encode it, it returns the
+// Encode encodes a message in the given formats. If some of them cannot encode it, it returns the
 // publication in the other formats, and the error.
-func (fs *formats) encode(m Message, in formatSet) (p publication, err error) {
+func (fs *Formats) Encode(m Message, in FormatSet) (p Publication, err error) {
 	key, err := queueKey(m)
 	if err != nil {
-		return publication{}, err
+		return Publication{}, err
 	}
 	at := time.Now()
-	if in.has(formatJSON) {
+	if in.Has(JSON) {
 		p.json, err = encodeDroppable(nil, m, key, at)
 	}
 	for i, codec := range fs.codecs {
-		f := format(i + 1)
-		if !in.has(f) {
+		f := Format(i + 1)
+		if !in.Has(f) {
 			continue
 		}
 		frame, codecErr := encodeDroppable(codec, m, key, at)
@@ -43,8 +43,8 @@ func (fs *formats) encode(m Message, in formatSet) (p publication, err error) {
 }
 
 // set stores the frame for a format. codecs is the number of all codecs.
-func (p *publication) set(f format, frame *wsconn.Frame, codecs int) {
-	if f == formatJSON {
+func (p *Publication) set(f Format, frame *wsconn.Frame, codecs int) {
+	if f == JSON {
 		p.json = frame
 		return
 	}
@@ -54,10 +54,10 @@ func (p *publication) set(f format, frame *wsconn.Frame, codecs int) {
 	p.codecs[f-1] = frame
 }
 
-// frame returns the frame for a format, or nil if there is none.
-func (p *publication) frame(f format) *wsconn.Frame {
+// Frame returns the frame for a format, or nil if there is none.
+func (p *Publication) Frame(f Format) *wsconn.Frame {
 	switch {
-	case f == formatJSON:
+	case f == JSON:
 		return p.json
 	case p.codecs == nil:
 		return nil
@@ -65,18 +65,18 @@ func (p *publication) frame(f format) *wsconn.Frame {
 	return p.codecs[f-1]
 }
 
-// namedFrame returns the frame for a format with a topic in its meta, and an offset unless that is 0, encoded
+// Named returns the frame for a format with a topic in its meta, and an offset unless that is 0, encoded
 // once. It returns nil if the publication lacks the format.
-func (p *publication) namedFrame(f format, topic string, offset uint64) *wsconn.Frame {
+func (p *Publication) Named(f Format, topic string, offset uint64) *wsconn.Frame {
 	if p.named != nil && p.named[f] != nil {
 		return p.named[f]
 	}
 	return p.encodeNamed(f, topic, offset)
 }
 
-// encodeNamed encodes what namedFrame returns.
-func (p *publication) encodeNamed(f format, topic string, offset uint64) *wsconn.Frame {
-	plain := p.frame(f)
+// encodeNamed encodes what Named returns.
+func (p *Publication) encodeNamed(f Format, topic string, offset uint64) *wsconn.Frame {
+	plain := p.Frame(f)
 	if plain == nil {
 		return nil
 	}
@@ -92,18 +92,18 @@ func (p *publication) encodeNamed(f format, topic string, offset uint64) *wsconn
 	return frame
 }
 
-// positionedFrame returns the frame for a format with a topic and an offset in its meta, encoded once. It
-// must not be dropped. It is nil if the publication lacks the format.
-func (p *publication) positionedFrame(f format, topic string, offset uint64) *wsconn.Frame {
+// Positioned returns the frame for a format with a topic and an offset in its meta, encoded once. It
+// is not droppable. It is nil if the publication lacks the format.
+func (p *Publication) Positioned(f Format, topic string, offset uint64) *wsconn.Frame {
 	if p.positioned != nil && p.positioned[f] != nil {
 		return p.positioned[f]
 	}
 	return p.encodePositioned(f, topic, offset)
 }
 
-// encodePositioned encodes what positionedFrame returns.
-func (p *publication) encodePositioned(f format, topic string, offset uint64) *wsconn.Frame {
-	plain := p.frame(f)
+// encodePositioned encodes what Positioned returns.
+func (p *Publication) encodePositioned(f Format, topic string, offset uint64) *wsconn.Frame {
+	plain := p.Frame(f)
 	if plain == nil {
 		return nil
 	}
@@ -114,8 +114,8 @@ func (p *publication) encodePositioned(f format, topic string, offset uint64) *w
 	return p.positioned[f]
 }
 
-// empty reports whether the message is not encoded in any format.
-func (p *publication) empty() bool {
+// IsEmpty reports whether the message is not encoded in any format.
+func (p *Publication) IsEmpty() bool {
 	if p.json != nil {
 		return false
 	}
@@ -129,9 +129,9 @@ func (p *publication) empty() bool {
 
 // addTopic returns a new frame with a topic in its meta, and an offset unless that is 0. It returns nil if
 // the envelope has another form than those of publications.
-func addTopic(plain *wsconn.Frame, f format, topic string, offset uint64) *wsconn.Frame {
+func addTopic(plain *wsconn.Frame, f Format, topic string, offset uint64) *wsconn.Frame {
 	add := wire.AppendPositioned
-	if f != formatJSON {
+	if f != JSON {
 		add = wire.AppendPositionedBinary
 	}
 	frame, ok := wsconn.NewFrame(), false
@@ -144,7 +144,7 @@ func addTopic(plain *wsconn.Frame, f format, topic string, offset uint64) *wscon
 		frame.Release()
 		return nil
 	}
-	if f == formatJSON {
+	if f == JSON {
 		frame.Seal()
 	} else {
 		frame.SealBinary()
@@ -152,8 +152,8 @@ func addTopic(plain *wsconn.Frame, f format, topic string, offset uint64) *wscon
 	return frame
 }
 
-// setPolicy sets the policy of the frames. It must be called before the first of them is queued.
-func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
+// SetPolicy sets the policy of the frames. It must be called before the first of them is queued.
+func (p *Publication) SetPolicy(policy wsconn.SlowConsumerPolicy) {
 	if p.json != nil {
 		p.json.SetPolicy(policy)
 	}
@@ -164,8 +164,8 @@ func (p *publication) setPolicy(policy wsconn.SlowConsumerPolicy) {
 	}
 }
 
-// free gives up the creator's references to the frames.
-func (p *publication) free() {
+// Free gives up the creator's references to the frames.
+func (p *Publication) Free() {
 	releaseFrames(p.named)
 	releaseFrames(p.positioned)
 	releaseFrames(p.codecs)
@@ -183,10 +183,10 @@ func releaseFrames(frames []*wsconn.Frame) {
 	}
 }
 
-// lacks reports whether the publication lacks one of the formats.
-func (p *publication) lacks(formats formatSet) bool {
-	for f := formatJSON; f <= maxCodecs; f++ {
-		if formats.has(f) && p.frame(f) == nil {
+// Lacks reports whether the publication lacks one of the formats.
+func (p *Publication) Lacks(in FormatSet) bool {
+	for f := JSON; f <= MaxCodecs; f++ {
+		if in.Has(f) && p.Frame(f) == nil {
 			return true
 		}
 	}

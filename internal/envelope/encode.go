@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"fmt"
@@ -11,8 +11,11 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// encodeEvent encodes an event as a frame that a full send queue may drop. codec is nil for JSON.
-func encodeEvent(codec Codec, m Message) (*wsconn.Frame, error) {
+// payloadMember begins the payload of a JSON envelope.
+const payloadMember = `,"payload":`
+
+// EncodeEvent encodes an event as a frame that a full send queue may drop. codec is nil for JSON.
+func EncodeEvent(codec Codec, m Message) (*wsconn.Frame, error) {
 	key, err := queueKey(m)
 	if err != nil {
 		return nil, err
@@ -20,20 +23,30 @@ func encodeEvent(codec Codec, m Message) (*wsconn.Frame, error) {
 	return encodeDroppable(codec, m, key, time.Now())
 }
 
+// encodeDroppable encodes an event with its conflation key.
+func encodeDroppable(codec Codec, m Message, key string, at time.Time) (*wsconn.Frame, error) {
+	frame, err := Encode(codec, m, wire.OutgoingHead{At: at})
+	if err != nil {
+		return nil, err
+	}
+	frame.Droppable(key)
+	return frame, nil
+}
+
 // queueKey returns the key by which a send queue conflates messages: that of a Conflatable, after its type,
 // or "".
 func queueKey(m Message) (string, error) {
-	key, ok, err := conflationKey(m)
+	key, ok, err := ConflationKey(m)
 	if !ok || err != nil {
 		return "", err
 	}
-	name, err := messageType(m)
+	name, err := MessageType(m)
 	return name + "\x00" + key, err
 }
 
-// conflationKey returns the key of a Conflatable. It reports false for other messages.
-func conflationKey(m Message) (key string, ok bool, err error) {
-	keyed, ok := m.(Conflatable)
+// ConflationKey returns the key of a Conflatable. It reports false for other messages.
+func ConflationKey(m Message) (key string, ok bool, err error) {
+	keyed, ok := m.(conflatable)
 	if !ok {
 		return "", false, nil
 	}
@@ -41,30 +54,30 @@ func conflationKey(m Message) (key string, ok bool, err error) {
 	return keyed.ConflationKey(), true, nil
 }
 
-// messageType returns the name of a message that application code created. Its method may
+// MessageType returns the name of a message that application code created. Its method may
 // panic, for example if m is a nil pointer.
-func messageType(m Message) (name string, err error) {
+func MessageType(m Message) (name string, err error) {
 	defer recoverMethod(&err, "MessageType", m)
 	return m.MessageType(), nil
 }
 
-// encodePointer encodes the message of the type that m points to. The library would copy a message
+// EncodePointer encodes the message of the type that m points to. The library would copy a message
 // that is not a pointer.
-func (e *jsonEncoding) encodePointer(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+func (e *Encoding) EncodePointer(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	if err := e.setType(&head, m); err != nil {
 		return nil, err
 	}
 	return e.encode(m, head)
 }
 
-// encodeWith encodes a message and sets the type of its head. A message whose type has no fields has
-// no payload.
-func encodeWith(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+// Encode encodes a message and sets the type of its head. A message whose type has no fields has no
+// payload. codec is nil for JSON, in which the messages of the protocol are in every format.
+func Encode(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	if m == nil {
-		_, err := messageType(m)
+		_, err := MessageType(m)
 		return nil, err
 	}
-	e := encodingOf(reflect.TypeOf(m))
+	e := EncodingOf(reflect.TypeOf(m))
 	if err := e.setType(&head, m); err != nil {
 		return nil, err
 	}
@@ -72,14 +85,14 @@ func encodeWith(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, 
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", head.Type, m)}
 	}
 	if codec != nil {
-		return encodeBinary(codec, m, head)
+		return e.encodeWith(codec, m, head)
 	}
 	return e.encode(m, head)
 }
 
-// setType sets the type of the head to that of m.
-func (e *jsonEncoding) setType(head *wire.OutgoingHead, m Message) (err error) {
-	if head.Type, err = messageType(m); err != nil {
+// setType sets the type of the head to that of m, which only a message of the protocol may have reserved.
+func (e *Encoding) setType(head *wire.OutgoingHead, m Message) (err error) {
+	if head.Type, err = MessageType(m); err != nil {
 		return err
 	}
 	if head.Type == "" || protocol.IsReserved(head.Type) && !protocol.IsMessage(m) {
@@ -89,12 +102,12 @@ func (e *jsonEncoding) setType(head *wire.OutgoingHead, m Message) (err error) {
 }
 
 // encode encodes m, a value of the type or a pointer to one.
-func (e *jsonEncoding) encode(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+func (e *Encoding) encode(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	frame := beginEnvelope(head)
 	if e.noFields {
 		return endEnvelope(frame), nil
 	}
-	frame.WriteString(`,"payload":`)
+	frame.WriteString(payloadMember)
 	if err := e.marshal(frame, m); err != nil {
 		frame.Release()
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: %w", head.Type, err)}
@@ -102,9 +115,9 @@ func (e *jsonEncoding) encode(m Message, head wire.OutgoingHead) (*wsconn.Frame,
 	return endEnvelope(frame), nil
 }
 
-// encodeProgress encodes the update as both data and payload, because clients may read either. A
+// EncodeProgress encodes the update as both data and payload, because clients may read either. A
 // binary message contains it once. codec is nil for JSON.
-func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Frame, error) {
+func EncodeProgress(codec Codec, correlationID string, update any) (*wsconn.Frame, error) {
 	head := wire.OutgoingHead{Type: protocol.TypeProgress, CorrelationID: correlationID, At: time.Now()}
 	if codec != nil {
 		return encodeBinaryPayload(codec, update, head)
@@ -117,13 +130,13 @@ func encodeProgress(codec Codec, correlationID string, update any) (*wsconn.Fram
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode progress: %w", err)}
 	}
 	data := frame.Text()[start:]
-	frame.WriteString(`,"payload":`)
+	frame.WriteString(payloadMember)
 	frame.Append(func(b []byte) []byte { return append(b, data...) })
 	return endEnvelope(frame), nil
 }
 
-// encodeHeartbeatAck encodes the answer to a heartbeat.
-func encodeHeartbeatAck(binary bool, at time.Time) *wsconn.Frame {
+// EncodeHeartbeatAck encodes the answer to a heartbeat.
+func EncodeHeartbeatAck(binary bool, at time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
 	frame.At = at
 	if binary {
@@ -136,8 +149,8 @@ func encodeHeartbeatAck(binary bool, at time.Time) *wsconn.Frame {
 	return frame
 }
 
-// encodeControl encodes a message of the protocol without a payload.
-func encodeControl(binary bool, typ, correlationID string) *wsconn.Frame {
+// EncodeControl encodes a message of the protocol without a payload.
+func EncodeControl(binary bool, typ, correlationID string) *wsconn.Frame {
 	head := wire.OutgoingHead{Type: typ, CorrelationID: correlationID, At: time.Now()}
 	if binary {
 		frame := beginBinary(head)
@@ -147,15 +160,15 @@ func encodeControl(binary bool, typ, correlationID string) *wsconn.Frame {
 	return endEnvelope(beginEnvelope(head))
 }
 
-// encodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
+// EncodeError encodes an error: as RPC_ERROR if the message has a correlation ID, otherwise as
 // ERROR.
-func encodeError(binary bool, payload *protocol.ErrorPayload, correlationID string) *wsconn.Frame {
+func EncodeError(binary bool, payload *protocol.ErrorPayload, correlationID string) *wsconn.Frame {
 	head := wire.OutgoingHead{Type: errorType(correlationID), CorrelationID: correlationID, At: time.Now()}
 	if binary {
 		return encodeBinaryError(payload, head)
 	}
 	frame := beginEnvelope(head)
-	frame.WriteString(`,"payload":`)
+	frame.WriteString(payloadMember)
 	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
 	return endEnvelope(frame)
 }
@@ -183,12 +196,28 @@ func endEnvelope(frame *wsconn.Frame) *wsconn.Frame {
 	return frame
 }
 
-// encodeDroppable encodes an event with its conflation key.
-func encodeDroppable(codec Codec, m Message, key string, at time.Time) (*wsconn.Frame, error) {
-	frame, err := encodeWith(codec, m, wire.OutgoingHead{At: at})
-	if err != nil {
-		return nil, err
+// EncodePayload encodes a message whose payload is encoded already, or empty if it has none.
+func EncodePayload(binary bool, payload []byte, head wire.OutgoingHead) *wsconn.Frame {
+	if binary {
+		frame := beginBinary(head)
+		_, _ = frame.Write(payload)
+		frame.SealBinary()
+		return frame
 	}
-	frame.Droppable(key)
-	return frame, nil
+	frame := beginEnvelope(head)
+	if len(payload) > 0 {
+		frame.WriteString(payloadMember)
+		_, _ = frame.Write(payload)
+	}
+	return endEnvelope(frame)
+}
+
+// Payload returns what EncodePayload needs for the message in a frame with this head.
+func Payload(frame *wsconn.Frame, f Format, head wire.OutgoingHead) []byte {
+	text := frame.Text()
+	if f != JSON {
+		return text[len(wire.AppendBinaryHead(nil, &head)):]
+	}
+	text = text[len(wire.AppendHead(nil, &head)) : len(text)-1]
+	return text[min(len(text), len(payloadMember)):]
 }

@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"encoding"
@@ -20,6 +20,9 @@ var (
 	strictOptions = jsonv2.JoinOptions(decodeOptions, jsonv2.RejectUnknownMembers(true))
 	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
+
+// UnmarshalJSON decodes JSON into the value that v points to. Members without a field are ignored.
+func UnmarshalJSON(text []byte, v any) error { return unmarshal(text, v, false) }
 
 // unmarshal decodes a payload into the value that v points to. The scanner has checked that
 // the text is UTF-8; an unpaired surrogate in an escape becomes U+FFFD. With rejectUnknown,
@@ -130,15 +133,18 @@ func marshal(w io.Writer, v any) (err error) {
 	return nil
 }
 
-// encodeJSON returns the JSON of v.
-func encodeJSON(v any) ([]byte, error) {
+// MarshalJSON returns the JSON of v.
+func MarshalJSON(v any) ([]byte, error) {
 	var text byteWriter
 	err := marshal(&text, v)
 	return text, err
 }
 
-// checkEncodable returns the error that the JSON library would return for values of a type, so
+// CheckEncodable returns the error that the JSON library would return for values of a type, so
 // that it is found at registration.
+func CheckEncodable(t reflect.Type) error { return checkEncodable(t, map[reflect.Type]bool{}) }
+
+// checkEncodable is CheckEncodable for a type that is part of those known.
 func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
 	if known[t] || hasOwnEncoding(t) {
 		return nil

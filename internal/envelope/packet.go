@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"encoding/binary"
@@ -14,25 +14,25 @@ const (
 	packetFormats = 4 // a message in several formats
 )
 
-// packet encodes a published message for other nodes: its time in microseconds since 1970 and the
+// Packet encodes a publication that is not empty for other nodes: its time in microseconds since 1970 and the
 // length of its conflation key as varints, and the key. In a packetMessage, the rest is the message
 // as JSON. In a packetFormats, it is followed for each format by the length of its subprotocol, the
 // subprotocol, the length of the message, and the message; JSON has the subprotocol "".
-func (fs *formats) packet(p *publication) []byte {
+func (fs *Formats) Packet(p *Publication) []byte {
 	if len(fs.codecs) == 0 {
 		text := p.json.Text()
 		return append(beginMessagePacket(packetMessage, p.json, len(text)), text...)
 	}
 	var packet []byte
-	for f := range fs.end() {
-		frame := p.frame(f)
+	for f := range fs.End() {
+		frame := p.Frame(f)
 		if frame == nil {
 			continue
 		}
 		if packet == nil {
 			packet = beginMessagePacket(packetFormats, frame, 1024)
 		}
-		packet = wire.AppendString(packet, fs.subprotocol(f))
+		packet = wire.AppendString(packet, fs.Subprotocol(f))
 		packet = wire.AppendString(packet, frame.Text())
 	}
 	return packet
@@ -47,24 +47,24 @@ func beginMessagePacket(kind byte, frame *wsconn.Frame, size int) []byte {
 	return wire.AppendString(packet, key)
 }
 
-// parsePacket returns a published message in those of the formats that the packet contains,
+// ParsePacket returns a published message in those of the formats that the packet contains,
 // and when it was published. It reports false if the packet is malformed, or of an unknown kind.
-func (fs *formats) parsePacket(packet []byte, in formatSet, now time.Time) (p publication, published time.Time, ok bool) {
+func (fs *Formats) ParsePacket(packet []byte, in FormatSet, now time.Time) (p Publication, published time.Time, ok bool) {
 	if len(packet) == 0 || packet[0] != packetMessage && packet[0] != packetFormats {
-		return publication{}, time.Time{}, false
+		return Publication{}, time.Time{}, false
 	}
 	micros, size := binary.Uvarint(packet[1:])
 	if size <= 0 {
-		return publication{}, time.Time{}, false
+		return Publication{}, time.Time{}, false
 	}
 	key, rest, ok := wire.CutString(packet[1+size:])
 	if !ok {
-		return publication{}, time.Time{}, false
+		return Publication{}, time.Time{}, false
 	}
 	published = time.UnixMicro(int64(micros))
 	if packet[0] == packetMessage {
-		if in.has(formatJSON) {
-			p.json = receivedFrame(formatJSON, rest, key, now)
+		if in.Has(JSON) {
+			p.json = receivedFrame(JSON, rest, key, now)
 		}
 		return p, published, true
 	}
@@ -74,10 +74,10 @@ func (fs *formats) parsePacket(packet []byte, in formatSet, now time.Time) (p pu
 			message, rest, ok = wire.CutBytes(rest)
 		}
 		if !ok {
-			p.free()
-			return publication{}, time.Time{}, false
+			p.Free()
+			return Publication{}, time.Time{}, false
 		}
-		if f, known := fs.bySubprotocol(name); known && in.has(f) && p.frame(f) == nil {
+		if f, known := fs.BySubprotocol(name); known && in.Has(f) && p.Frame(f) == nil {
 			p.set(f, receivedFrame(f, message, key, now), len(fs.codecs))
 		}
 	}
@@ -85,11 +85,11 @@ func (fs *formats) parsePacket(packet []byte, in formatSet, now time.Time) (p pu
 }
 
 // receivedFrame returns a frame with a message that another node has encoded.
-func receivedFrame(f format, message []byte, key string, now time.Time) *wsconn.Frame {
+func receivedFrame(f Format, message []byte, key string, now time.Time) *wsconn.Frame {
 	frame := wsconn.NewFrame()
 	frame.At = now
 	_, _ = frame.Write(message)
-	if f == formatJSON {
+	if f == JSON {
 		frame.Seal()
 	} else {
 		frame.SealBinary()
