@@ -97,7 +97,7 @@ func (a *accessLog) store(ctx context.Context, packet []byte) error {
 		Topic: accessTopic, Retention: accessHistory.retention(), Durability: a.router.opts.UserHistory.Durability, Packet: a.log.Entry(packet),
 	}
 	if _, err := a.router.topics.store(ctx, entry); err != nil {
-		return joinErrors(err, a.router.publishToNodes(func() []byte { return packet }))
+		return failure.Join(err, a.router.publishToNodes(func() []byte { return packet }))
 	}
 	// For nodes without the log, while the option is introduced.
 	_ = a.router.publishToNodes(func() []byte { return append([]byte{packetStored}, packet...) })
@@ -118,7 +118,7 @@ func (a *accessLog) storeDisconnect(user userKey, code StatusCode, reason string
 	if stored != nil {
 		r.disconnect(user, code, reason)
 	}
-	return connsOnThisNode, joinErrors(err, stored)
+	return connsOnThisNode, failure.Join(err, stored)
 }
 
 // apply handles an entry.

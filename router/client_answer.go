@@ -10,7 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -53,12 +55,12 @@ func (r *Router) decodeAnswer(rt *Route, in *incoming) (reply any, err error) {
 }
 
 // decodeReply decodes and validates the envelope of an answer. It must be called with recoverAnswer deferred.
-func (r *Router) decodeReply(rt *Route, codec Codec, envelope *wire.Envelope) (reply any, err error) {
-	payload, err := answerPayload(envelope, rt.name)
+func (r *Router) decodeReply(rt *Route, codec Codec, answer *wire.Envelope) (reply any, err error) {
+	payload, err := answerPayload(answer, rt.name)
 	if err != nil {
 		return nil, err
 	}
-	if err = r.checkElements(codec, payload); err != nil {
+	if err = envelope.CheckElements(codec, payload, r.opts.Limits.Elements); err != nil {
 		return nil, invalidAnswer(err)
 	}
 	if reply, err = rt.decodePayload(codec, payload, nil); err != nil {
@@ -85,7 +87,7 @@ func replyRoute(r *Router, reply receivedType) (*Route, error) {
 		zero = reflect.New(typ)
 	}
 	var err error
-	rt.name, err = messageType(zero.Interface().(Message))
+	rt.name, err = envelope.MessageType(zero.Interface().(Message))
 	rt.noFields = typ.Kind() == reflect.Struct && typ.NumField() == 0
 	return rt, err
 }
@@ -126,10 +128,10 @@ func answerPayload(envelope *wire.Envelope, want string) ([]byte, error) {
 
 // A clientErrorPayload is what a client sends as the payload of an error.
 type clientErrorPayload struct {
-	Code         string  `json:"code"`
-	Message      string  `json:"message"`
-	Details      rawJSON `json:"details"`
-	RetryAfterMs rawJSON `json:"retryAfterMs"`
+	Code         string       `json:"code"`
+	Message      string       `json:"message"`
+	Details      jsonv2.Value `json:"details"`
+	RetryAfterMs jsonv2.Value `json:"retryAfterMs"`
 }
 
 // isValidCode reports whether a client may answer with the code.
@@ -146,7 +148,7 @@ func clientError(payload []byte) *errors.Error {
 		return invalidAnswer(errors.InvalidField("payload", "is missing"))
 	}
 	var p clientErrorPayload
-	if err := unmarshal(payload, &p, false); err != nil {
+	if err := envelope.UnmarshalJSON(payload, &p); err != nil {
 		return invalidAnswer(err)
 	}
 	if !isValidCode(p.Code) {
@@ -154,7 +156,7 @@ func clientError(payload []byte) *errors.Error {
 	}
 	e := &errors.Error{Code: errors.Code(p.Code), Message: cutText(p.Message, maxClientMessageBytes), RetryAfter: clientRetryAfter(string(p.RetryAfterMs))}
 	if len(p.Details) > 0 && len(p.Details) <= maxClientDetailsBytes {
-		if err := unmarshal(p.Details, &e.Details, false); err != nil {
+		if err := envelope.UnmarshalJSON(p.Details, &e.Details); err != nil {
 			return invalidAnswer(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
@@ -172,7 +173,7 @@ func (c *Conn) encodeCall(m Message, head wire.OutgoingHead) (*wsconn.Frame, err
 	if encoded, ok := m.(encodedMessage); ok {
 		return encoded.frame(c, head)
 	}
-	return encodeWith(c.codec(), m, head)
+	return envelope.Encode(c.codec(), m, head)
 }
 
 // endClientCall removes a call whose caller stops waiting. If the answer has
@@ -201,7 +202,7 @@ func (x *clientCalls) remove(id string) *clientCall {
 // abortClientCall notifies the client that its answer is not needed. It does not wait: without room
 // in the send queue, the client is not notified.
 func (c *Conn) abortClientCall(call *clientCall) {
-	frame := encodeControl(c.binary(), protocol.TypeAbort, call.id)
+	frame := envelope.EncodeControl(c.binary(), protocol.TypeAbort, call.id)
 	frame.Droppable("")
 	frame.SetPolicy(wsconn.DropNewest)
 	_ = c.send(frame)
@@ -212,7 +213,7 @@ func (r *Router) recordClientCall(m Message, start time.Time, err error) {
 	if r.observer == nil {
 		return
 	}
-	typ, bad := messageType(m)
+	typ, bad := envelope.MessageType(m)
 	if bad != nil {
 		typ = "" // the call was not sent
 	}

@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/httptoken"
-	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A Codec is a payload format other than JSON, for the connections that negotiate its subprotocol:
@@ -43,38 +41,11 @@ type Codec interface {
 	Unmarshal(payload []byte, v any) error
 }
 
-// A format is the payload format of a connection: formatJSON, or 1 plus the index of a codec in
-// Options.Codecs.
-type format uint8
-
-const formatJSON format = 0
-
-// maxCodecs bounds Options.Codecs.
-const maxCodecs = 16
-
-// A formatSet is a set of formats, as bits.
-type formatSet uint32
-
-func (s formatSet) has(f format) bool { return s&(1<<f) != 0 }
-
-func (s *formatSet) add(f format) { *s |= 1 << f }
-
-// A namedCodec is a Codec whose Subprotocol has been called.
-type namedCodec struct {
-	Codec
-
-	name string
-}
-
-// Subprotocol returns what the codec returned to New.
-func (c namedCodec) Subprotocol() string { return c.name }
-
-// nameCodecs returns the codecs as namedCodecs. It panics if they are invalid.
-func nameCodecs(codecs []Codec, subprotocols []string) []Codec {
-	if len(codecs) > maxCodecs {
-		panic(fmt.Sprintf("router: Codecs has %d elements; it must have at most %d", len(codecs), maxCodecs))
+// newFormats returns the formats of a router. It panics if the codecs are invalid.
+func newFormats(codecs []Codec, subprotocols []string) (fs envelope.Formats) {
+	if len(codecs) > envelope.MaxCodecs {
+		panic(fmt.Sprintf("router: Codecs has %d elements; it must have at most %d", len(codecs), envelope.MaxCodecs))
 	}
-	var named []Codec
 	names := slices.Clone(subprotocols)
 	for i, codec := range codecs {
 		if codec == nil {
@@ -87,9 +58,10 @@ func nameCodecs(codecs []Codec, subprotocols []string) []Codec {
 		case slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) }):
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q, which Codecs or Subprotocols contains already", i, name))
 		}
-		names, named = append(names, name), append(named, namedCodec{codec, name})
+		names = append(names, name)
+		fs.Add(codec, name)
 	}
-	return named
+	return fs
 }
 
 // mustSupport panics if a codec of the router does not support a message type.
@@ -97,81 +69,25 @@ func (r *Router) mustSupport(typ reflect.Type, position string) {
 	if typ.Kind() == reflect.Struct && typ.NumField() == 0 {
 		return // such messages have no payload
 	}
-	for _, codec := range r.opts.Codecs {
-		checker, ok := codec.(namedCodec).Codec.(interface{ Check(reflect.Type) error })
-		if !ok {
-			continue
-		}
-		if err := checker.Check(typ); err != nil {
-			panic(fmt.Sprintf("router: %s: %v cannot be encoded for the subprotocol %s: %v", position, typ, codec.Subprotocol(), err))
-		}
+	if subprotocol, err := r.formats.Check(typ); err != nil {
+		panic(fmt.Sprintf("router: %s: %v cannot be encoded for the subprotocol %s: %v", position, typ, subprotocol, err))
 	}
 }
 
 // selectFormat returns the format of a connection and its subprotocol: those of the first codec whose
 // subprotocol the client offers, or else JSON.
-func (r *Router) selectFormat(req *http.Request) (format, string) {
+func (r *Router) selectFormat(req *http.Request) (envelope.Format, string) {
 	offered := handshake.OfferedSubprotocols(req)
-	for i, codec := range r.opts.Codecs {
-		if name := codec.Subprotocol(); slices.Contains(offered, name) {
-			return format(i + 1), name
+	for f := envelope.JSON + 1; f < r.formats.End(); f++ {
+		if name := r.formats.Subprotocol(f); slices.Contains(offered, name) {
+			return f, name
 		}
 	}
-	return formatJSON, handshake.SelectSubprotocol(r.opts.Subprotocols, offered)
+	return envelope.JSON, handshake.SelectSubprotocol(r.opts.Subprotocols, offered)
 }
 
 // codec returns the codec of the connection, or nil for JSON.
-func (c *Conn) codec() Codec { return c.router.codecOf(c.format) }
-
-// codecOf returns the codec of a format, or nil for JSON.
-func (r *Router) codecOf(f format) Codec {
-	if f == formatJSON {
-		return nil
-	}
-	return r.opts.Codecs[f-1]
-}
+func (c *Conn) codec() Codec { return c.router.formats.Codec(c.format) }
 
 // binary reports whether the connection has a codec, so that the server sends binary messages.
-func (c *Conn) binary() bool { return c.format != formatJSON }
-
-// marshalWith encodes v, and recovers a panic of the codec.
-func marshalWith(codec Codec, v any) (payload []byte, err error) {
-	defer recoverAsError(&err)
-	return codec.Marshal(v)
-}
-
-// checkElements returns an error if a payload has too many elements. codec is nil for JSON. It must be
-// called by guard.
-func (r *Router) checkElements(codec Codec, payload []byte) error {
-	limit, n := r.opts.Limits.Elements, 0
-	if len(payload) <= limit { // an element takes a byte or more
-		return nil
-	}
-	if codec == nil {
-		n = wire.Elements(payload)
-	} else if counter, ok := codec.(namedCodec).Codec.(interface{ Elements(payload []byte) int }); ok {
-		n = counter.Elements(payload)
-	}
-	if n > limit {
-		return errors.InvalidField("payload", fmt.Sprintf("must have at most %d elements and members, not %d", limit, n))
-	}
-	return nil
-}
-
-// decodePayload decodes a payload into the value that v points to. codec is nil for JSON, the only
-// format for which rejectUnknown counts. It must be called by guard.
-func decodePayload(codec Codec, payload []byte, v any, rejectUnknown bool) error {
-	if codec == nil {
-		return unmarshal(payload, v, rejectUnknown)
-	}
-	err := codec.Unmarshal(payload, v)
-	if err == nil || failure.IsNilPointer(err) {
-		return err
-	}
-	if _, ok := failure.AsType[*errors.Error](err); ok {
-		return err
-	}
-	e := errors.InvalidField("payload", "cannot be decoded")
-	e.Err = failure.QuoteDecoder(err)
-	return e
-}
+func (c *Conn) binary() bool { return c.format != envelope.JSON }

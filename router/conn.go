@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -17,7 +18,7 @@ type Conn struct {
 	// Set before the connection is opened and read-only afterwards.
 	router *Router
 	ws     *wsconn.Conn
-	format format // of payloads; a publication reads only ws and format
+	format envelope.Format // of payloads; a publication reads only ws and format
 
 	revocations atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it. Here it needs no space
 
@@ -122,7 +123,7 @@ func (c *Conn) Send(m Message) error {
 	if c.router.opts.Development {
 		c.router.hintSent(m)
 	}
-	frame, err := encode(c.codec(), m)
+	frame, err := envelope.EncodeEvent(c.codec(), m)
 	if err != nil {
 		return err
 	}

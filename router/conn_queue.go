@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -28,7 +29,7 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	if c.router.opts.Development {
 		c.router.hintSent(m)
 	}
-	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return encode(c.codec(), m) }, nil)
+	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return envelope.EncodeEvent(c.codec(), m) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return ctx.Err()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -43,7 +44,7 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 	}
 	switch in.control {
 	case protocol.TypeHeartbeat:
-		c.queueAnswer(func() *wsconn.Frame { return encodeHeartbeatAck(c.binary(), in.At) })
+		c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeHeartbeatAck(c.binary(), in.At) })
 		c.ws.Wake()
 	case protocol.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
@@ -73,7 +74,7 @@ func (c *Conn) acknowledge(in *incoming) *inspectedError {
 		return inspect(errAckWithoutID, "").at("parse")
 	}
 	c.queueAnswer(func() *wsconn.Frame {
-		return encodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))
+		return envelope.EncodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))
 	})
 	c.ws.Wake()
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/closecodes"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -129,8 +130,8 @@ func (r *Router) describeLocked() Description {
 		CloseCodes: closeCodes(),
 		MaxBytes:   map[string]int64{"": r.opts.Limits.MaxMessageBytes},
 	}
-	for _, codec := range r.opts.Codecs {
-		d.Codecs = append(d.Codecs, codec.Subprotocol())
+	for f := envelope.JSON + 1; f < r.formats.End(); f++ {
+		d.Codecs = append(d.Codecs, r.formats.Subprotocol(f))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.routes)) {
 		rt := r.routes[name]

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -49,7 +51,7 @@ func (r *Router) logHint(level slog.Level, h hint, key, remedy string) {
 		return
 	}
 	defer r.recoverLogger()
-	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(shorten(remedy, maxLoggedErrorBytes))))
+	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(failure.Shorten(remedy, maxLoggedErrorBytes))))
 	r.opts.Logger.LogAttrs(context.Background(), level, h.text, attrs...)
 }
 
@@ -153,7 +155,7 @@ func (r *Router) hintSent(m Message) {
 	if m == nil || protocol.IsMessage(m) {
 		return
 	}
-	typ, err := messageType(m)
+	typ, err := envelope.MessageType(m)
 	if err != nil || r.declares(typ) {
 		return
 	}
@@ -182,7 +184,7 @@ func (c *Context) hintReply() {
 	if reply == nil || protocol.IsMessage(reply) {
 		return
 	}
-	typ, err := messageType(reply)
+	typ, err := envelope.MessageType(reply)
 	switch {
 	case err != nil || typ == route.contract.replyType:
 	case route.contract.reply == nil:
@@ -205,7 +207,7 @@ func (c *Context) hintProgress(update any) {
 
 // hintCall reports a call to a client that no contract contains.
 func (r *Router) hintCall(m Message, reply reflect.Type) {
-	typ, err := messageType(m)
+	typ, err := envelope.MessageType(m)
 	if err != nil || r.declaresCall(typ) {
 		return
 	}

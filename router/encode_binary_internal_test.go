@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
@@ -24,7 +25,7 @@ func (brokenCodec) Unmarshal([]byte, any) error { return errors.New("broken") }
 // TestBinary_ProtocolMessagesHaveJSON encodes and decodes a message of the protocol on a connection
 // whose codec is not called.
 func TestBinary_ProtocolMessagesHaveJSON(t *testing.T) {
-	frame, err := encodeAt(brokenCodec{}, protocol.GoAway{ReconnectAfterMs: 812}, "c", time.UnixMilli(7))
+	frame, err := envelope.Encode(brokenCodec{}, protocol.GoAway{ReconnectAfterMs: 812}, wire.OutgoingHead{CorrelationID: "c", At: time.UnixMilli(7)})
 	require.NoError(t, err)
 	envelope, err := wire.ParseBinary(frame.Text())
 	require.NoError(t, err)
@@ -39,12 +40,4 @@ func TestBinary_ProtocolMessagesHaveJSON(t *testing.T) {
 	ctx, err := c.decode(in)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.GoAway{ReconnectAfterMs: 812}, ctx.Message())
-}
-
-// TestBinary_ControlMessagesHaveNoPayload encodes an acknowledgment.
-func TestBinary_ControlMessagesHaveNoPayload(t *testing.T) {
-	envelope, err := wire.ParseBinary(encodeControl(true, protocol.TypeAck, "c").Text())
-	require.NoError(t, err)
-	assert.Equal(t, protocol.TypeAck, string(envelope.Type))
-	assert.Nil(t, envelope.Payload)
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -91,15 +93,15 @@ func inspectCoded(e *errors.Error, err error) *inspectedError {
 }
 
 // encodeDetails encodes details for the client. It must be called by guard, like inspect.
-func encodeDetails(details map[string]any) (rawJSON, error) {
+func encodeDetails(details map[string]any) (jsonv2.Value, error) {
 	// The encoder bounds the depth of nesting, and so do decoders of clients. The details are
 	// sent inside a payload inside an envelope, so they are encoded below as many levels here,
 	// and one more.
-	var text byteWriter
-	if err := marshal(&text, [1][1][1]map[string]any{{{details}}}); err != nil {
+	text, err := envelope.MarshalJSON([1][1][1]map[string]any{{{details}}})
+	if err != nil {
 		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
 	}
-	return rawJSON(text[len("[[[") : len(text)-len("]]]")]), nil
+	return jsonv2.Value(text[len("[[[") : len(text)-len("]]]")]), nil
 }
 
 // setPrivate sets the private part of an error. The text omits the message for the client,

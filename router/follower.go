@@ -281,12 +281,12 @@ func (t *topic) positionedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 // the connection's format.
 func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 	_, packet := cutExcept(p.Packet)
-	message, _, ok := c.router.parseMessagePacket(packet, 1<<c.format, p.At)
+	message, _, ok := c.router.formats.ParsePacket(packet, 1<<c.format, p.At)
 	if !ok {
 		return nil
 	}
-	defer message.free()
-	frame := message.positioned(c, clientTopic(t.name), p.Position.Offset)
+	defer message.Free()
+	frame := t.positionedFrameOf(&message, c, p.Position.Offset)
 	if frame != nil {
 		frame.Retain()
 	}

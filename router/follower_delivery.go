@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -9,7 +10,7 @@ import (
 
 // deliverToFollowersLocked queues a message for the followers of a chunk except one, and returns
 // for how many. Connections that are closed are skipped.
-func (t *topic) deliverToFollowersLocked(p *publication, followers []*follower, except *Conn, at broker.Position) (receivers int) {
+func (t *topic) deliverToFollowersLocked(p *envelope.Publication, followers []*follower, except *Conn, at broker.Position) (receivers int) {
 	var open [chunkEntries]bool
 	for i, f := range followers {
 		open[i] = !f.conn.ws.Closing()
@@ -23,17 +24,17 @@ func (t *topic) deliverToFollowersLocked(p *publication, followers []*follower, 
 }
 
 // deliverToFollower queues a message, which has no position if it is not stored.
-func (t *topic) deliverToFollower(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
+func (t *topic) deliverToFollower(p *envelope.Publication, f *follower, skip bool, at broker.Position) (received bool) {
 	if at.Offset > 0 {
 		return t.deliverPositioned(p, f, skip, at)
 	}
-	return !skip && sendShared(f.conn, p.frameOf(f.conn, t, at))
+	return !skip && sendShared(f.conn, t.frameOf(p, f.conn, at))
 }
 
 // deliverPositioned queues a message with its position, or only the position if the follower does not
 // receive the message.
-func (t *topic) deliverPositioned(p *publication, f *follower, skip bool, at broker.Position) (received bool) {
-	if frame := p.positioned(f.conn, clientTopic(t.name), at.Offset); frame != nil && !skip {
+func (t *topic) deliverPositioned(p *envelope.Publication, f *follower, skip bool, at broker.Position) (received bool) {
+	if frame := t.positionedFrameOf(p, f.conn, at.Offset); frame != nil && !skip {
 		frame.Retain()
 		return f.sendLocked(frame)
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -46,7 +47,7 @@ func (r *Router) askToLeave(ctx context.Context, conns []*Conn) {
 // sendGoAway queues the message. If the queue is full, the client receives only the close frame
 // that follows.
 func (c *Conn) sendGoAway(delay time.Duration) {
-	frame, err := encode(c.codec(), protocol.GoAway{ReconnectAfterMs: failure.Ceil(delay, time.Millisecond)})
+	frame, err := envelope.EncodeEvent(c.codec(), protocol.GoAway{ReconnectAfterMs: failure.Ceil(delay, time.Millisecond)})
 	if err != nil {
 		return // only a mistake in this package
 	}

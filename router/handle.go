@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -94,7 +95,7 @@ func (c *Conn) runDecode(in *incoming) (ctx *Context) {
 
 // decode decodes and validates a message. It must be called by guard.
 func (c *Conn) decode(in *incoming) (*Context, error) {
-	envelope, err := in.parse()
+	parsed, err := in.parse()
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -102,17 +103,17 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if in.route.protocol {
 		codec = nil // JSON in every format
 	}
-	if err = c.router.checkElements(codec, envelope.Payload); err != nil {
+	if err = envelope.CheckElements(codec, parsed.Payload, c.router.opts.Limits.Elements); err != nil {
 		return nil, err
 	}
 	ctx := in.call
 	if ctx == nil {
-		ctx = c.newContext(in, envelope.CorrelationID)
+		ctx = c.newContext(in, parsed.CorrelationID)
 	}
 	if in.undo != nil {
 		ctx.SetValue(undoKey{}, in.undo)
 	}
-	if ctx.message, err = in.route.decodePayload(in.codec, envelope.Payload, ctx.message); err != nil {
+	if ctx.message, err = in.route.decodePayload(in.codec, parsed.Payload, ctx.message); err != nil {
 		return nil, err
 	}
 	if err = in.route.validate(ctx.message, c.router.opts.Validate); err != nil {
@@ -147,12 +148,12 @@ func (rt *Route) decodeInto(codec Codec, payload []byte, into any) (any, error) 
 		target = rt.reset(into)
 	}
 	if rt.ownJSON && codec == nil {
-		if target.(jsonDecoder).DecodeJSON(payload) == nil {
+		if target.(envelope.Decoder).DecodeJSON(payload) == nil {
 			return into, nil
 		}
 		target = rt.reset(into)
 	}
-	return into, decodePayload(codec, payload, target, rt.strict)
+	return into, envelope.Decode(codec, payload, target, rt.strict)
 }
 
 // reset makes a message the zero value, or a pointer to a new zero value, and returns the pointer to

@@ -45,7 +45,7 @@ func (c *Conn) newCatchup() *history.Catchup {
 	heldMessages, heldBytes := c.resumableState().hold(0, 0)
 	messages := max(limits.QueueMessages/2-heldMessages-queue.Messages, 0)
 	bytes := max(limits.QueueBytes/2-heldBytes-queue.Bytes, 0)
-	return history.NewCatchup(c.router.histories, messages, bytes*(1+len(c.router.opts.Codecs))+messages*packetOverhead)
+	return history.NewCatchup(c.router.histories, messages, bytes*int(c.router.formats.End())+messages*packetOverhead)
 }
 
 // packetOverhead is about how many bytes a packet has in addition to its messages, such as its conflation key.

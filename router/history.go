@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -88,13 +89,13 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	if err != nil {
 		return broker.Position{}, err
 	}
-	message, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
+	message, err := r.encodeAll(m, r.formats.All())
 	if err != nil {
-		message.free()
+		message.Free()
 		return broker.Position{}, err
 	}
-	packet := r.messagePacket(&message)
-	message.free()
+	packet := r.formats.Packet(&message)
+	message.Free()
 	if except != nil {
 		packet = append(wire.AppendString([]byte{packetExcept}, except.id), packet...)
 	}
@@ -194,7 +195,7 @@ func (m StoredMessage) Decode(v any) error {
 	if m.payload == nil {
 		return nil
 	}
-	return unmarshal(m.payload, v, false)
+	return envelope.UnmarshalJSON(m.payload, v)
 }
 
 // ReadHistory returns stored messages of a topic with a History, in the order of their positions, and
@@ -231,12 +232,13 @@ func (r *Router) parseAllStored(publications []broker.Publication) (messages []S
 // parseStored returns a stored message in JSON.
 func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
 	_, packet := cutExcept(p.Packet)
-	message, _, ok := r.parseMessagePacket(packet, 1<<formatJSON, p.At)
-	if !ok || message.json == nil {
+	message, _, ok := r.formats.ParsePacket(packet, envelope.OnlyJSON, p.At)
+	frame := message.Frame(envelope.JSON)
+	if !ok || frame == nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v cannot be read", p.Position)}
 	}
-	defer message.free()
-	envelope, err := wire.Parse(message.json.Text())
+	defer message.Free()
+	envelope, err := wire.Parse(frame.Text())
 	if err != nil {
 		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v: %w", p.Position, err)}
 	}

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -117,7 +116,7 @@ func boundAttrs(attrs []slog.Attr) []slog.Attr {
 		case "stack":
 			limit = maxLoggedStackBytes
 		}
-		attrs[i].Value = slog.StringValue(printable(shorten(attr.Value.String(), limit)))
+		attrs[i].Value = slog.StringValue(printable(failure.Shorten(attr.Value.String(), limit)))
 	}
 	return attrs
 }
@@ -131,22 +130,6 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// shorten returns text if it has at most limit bytes, and otherwise a prefix of whole characters with an
-// ellipsis.
-func shorten(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	text = text[:limit]
-	for range utf8.UTFMax - 1 {
-		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size != 1 {
-			break
-		}
-		text = text[:len(text)-1]
-	}
-	return text + "…"
 }
 
 func (r *Router) logOpened(c *Conn) {
@@ -210,23 +193,5 @@ func (r *Router) logError(report ErrorReport, failed *inspectedError) {
 
 // logHookPanics logs a panic of a hook, which stands for n of them.
 func (r *Router) logHookPanics(n int64, name string, value any, stack []byte) {
-	r.logErrors(n, logKind{text: "hook panicked", origin: name}, slog.String("hook", name), slog.String("panic", panicText(value)), slog.String("stack", string(stack)))
-}
-
-// panicText returns the text of an error or a string. Any other value may be a message, so it
-// returns only the type; likewise for an error whose Error method panics.
-func panicText(value any) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a %T", value)
-		}
-	}()
-	switch v := value.(type) {
-	case error:
-		return failure.Loggable(v, v.Error())
-	case string:
-		return v
-	default:
-		return fmt.Sprintf("a %T", v)
-	}
+	r.logErrors(n, logKind{text: "hook panicked", origin: name}, slog.String("hook", name), slog.String("panic", failure.PanicText(value)), slog.String("stack", string(stack)))
 }

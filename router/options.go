@@ -322,7 +322,6 @@ func (o *Options) withDefaults() Options {
 			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
 		}
 	}
-	opts.Codecs = nameCodecs(opts.Codecs, opts.Subprotocols)
 	if err := opts.TrustedProxies.Validate(); err != nil {
 		panic(fmt.Sprintf("router: %v", err))
 	}

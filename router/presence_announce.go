@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/envelope"
 )
 
 // This file announces the members of this node to the others.
@@ -23,8 +24,7 @@ type memberData struct {
 }
 
 func encodeMember(m Member, ended bool) string {
-	var data byteWriter
-	_ = marshal(&data, memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
+	data, _ := envelope.MarshalJSON(memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
 	return string(data)
 }
 
@@ -49,7 +49,7 @@ func announcedID(connID string, staysMs int32) string {
 // parseMember returns false if the data is malformed.
 func parseMember(m broker.Member) (a announcedMember, ok bool) {
 	var data memberData
-	if err := unmarshal([]byte(m.Data), &data, false); err != nil {
+	if err := envelope.UnmarshalJSON([]byte(m.Data), &data); err != nil {
 		return announcedMember{}, false
 	}
 	connID, staysMs, stays := strings.Cut(m.ID, " ")

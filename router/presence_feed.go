@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -287,6 +289,6 @@ func protocolMembers(members []Member) []protocol.Member {
 // encodeProtocol encodes a message of the protocol, which cannot fail: it contains only strings and
 // numbers, and is JSON in every format.
 func encodeProtocol(codec Codec, m protocol.Message) *wsconn.Frame {
-	frame, _ := encodeAt(codec, m, "", time.Now())
+	frame, _ := envelope.Encode(codec, m, wire.OutgoingHead{At: time.Now()})
 	return frame
 }

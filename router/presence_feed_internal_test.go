@@ -34,7 +34,7 @@ func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
 	f := &presenceFeed{}
 	topic := &topic{name: "room/go", presence: &presence{feed: f}}
-	c, w := &Conn{}, &watcher{}
+	c, w := &Conn{router: new(Router)}, &watcher{}
 	f.watchers = map[*Conn]*watcher{c: w}
 	for n := range 20_100 {
 		id := strconv.Itoa(n % 100)

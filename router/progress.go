@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -60,7 +61,7 @@ func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
 	if c.conn.router.opts.Development {
 		c.hintProgress(update)
 	}
-	return encodeProgress(c.conn.codec(), c.correlationID, update)
+	return envelope.EncodeProgress(c.conn.codec(), c.correlationID, update)
 }
 
 // hasEnded reports whether a call has been answered or its context is done.

@@ -3,13 +3,11 @@ package router
 import (
 	"fmt"
 	"runtime/debug"
-
-	"github.com/penstock-go/penstock/errors"
 )
 
 // The router calls application code only through functions that recover its panics: guard if
 // an error becomes an answer, hook if nothing is returned, recoverObserver for observers,
-// recoverAsError and recoverMethod for the methods of messages and codecs, recoveringSession for
+// those of internal/envelope for the methods of messages and codecs, recoveringSession for
 // brokers, and log for the Logger. A panic therefore ends only one message. It leaves no lock held:
 // locks around such calls are released by defer. Logger may call the router, so it is never called
 // under a lock.
@@ -55,22 +53,6 @@ func (r *Router) hook(name string, f func()) {
 		}
 	}()
 	f()
-}
-
-// recoverAsError turns a panic in the encoding methods of a value into an error. It must be
-// deferred.
-func recoverAsError(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
-	}
-}
-
-// recoverMethod is like recoverAsError, for a method of a message, which may be a nil pointer.
-func recoverMethod(err *error, method string, m Message) {
-	if v := recover(); v != nil {
-		p := &PanicError{Value: v, Stack: debug.Stack()}
-		*err = &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: %s: %w", m, method, p)}
-	}
 }
 
 // recoverObserver returns an observer that recovers the panics of f, so that the other

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/handshake"
 )
 
@@ -70,7 +71,8 @@ func (c *Conn) rejectHandshake(w http.ResponseWriter, req *http.Request, rejecti
 		return
 	}
 	handshake.WriteErrorHeader(w, req, payload.Code, failed.retryAfter)
-	_ = marshal(w, payload)
+	text, _ := envelope.MarshalJSON(payload) // as in encodeError
+	_, _ = w.Write(text)
 }
 
 // expected reports whether a rejection is what a client without valid credentials causes, so that

@@ -1,6 +1,9 @@
 package router
 
-import "github.com/penstock-go/penstock/internal/wsconn"
+import (
+	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
 
 // rejectMessage rejects a message: the client receives exactly one answer, or what the
 // LimitAction says.
@@ -90,5 +93,5 @@ func (c *Conn) respondError(typ, correlationID string, failed *inspectedError) {
 
 // answerError queues an error as the answer to a message.
 func (c *Conn) answerError(failed *inspectedError, correlationID string) {
-	c.queueAnswer(func() *wsconn.Frame { return encodeError(c.binary(), &failed.payload, correlationID) })
+	c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeError(c.binary(), &failed.payload, correlationID) })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -97,11 +98,11 @@ func fromAskError(err error) error {
 func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
 	encoded := new(ask.Message)
 	var failed error
-	for f := range format(len(r.opts.Codecs) + 1) {
+	for f := range r.formats.End() {
 		head := wire.OutgoingHead{At: r.created}
-		frame, err := encodeWith(r.codecOf(f), m, head)
+		frame, err := envelope.Encode(r.formats.Codec(f), m, head)
 		if err != nil {
-			failed = joinErrors(failed, err)
+			failed = failure.Join(failed, err)
 			continue
 		}
 		size, limit := len(frame.Text()), r.opts.Limits.QueueBytes
@@ -109,28 +110,15 @@ func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
 			frame.Release()
 			return nil, &LimitExceeded{Kind: LimitQueue, Observed: int64(size), Limit: int64(limit), RetryAfter: errors.Never}
 		}
-		head.Type, _ = messageType(m) // encodeWith has called it
+		head.Type, _ = envelope.MessageType(m) // Encode has called it
 		encoded.Type = head.Type
-		encoded.Payloads = append(encoded.Payloads, ask.Payload{Subprotocol: r.subprotocolOf(f), Bytes: bytes.Clone(payloadOf(frame, f, head))})
+		encoded.Payloads = append(encoded.Payloads, ask.Payload{Subprotocol: r.formats.Subprotocol(f), Bytes: bytes.Clone(envelope.Payload(frame, f, head))})
 		frame.Release()
 	}
 	if encoded.Type == "" {
 		return nil, failed
 	}
 	return encoded, nil
-}
-
-// jsonPayloadMember begins the payload of a JSON envelope.
-const jsonPayloadMember = `,"payload":`
-
-// payloadOf returns what follows the head in a frame.
-func payloadOf(frame *wsconn.Frame, f format, head wire.OutgoingHead) []byte {
-	text := frame.Text()
-	if f != formatJSON {
-		return text[len(wire.AppendBinaryHead(nil, &head)):]
-	}
-	text = text[len(wire.AppendHead(nil, &head)) : len(text)-1]
-	return text[min(len(text), len(jsonPayloadMember)):]
 }
 
 // An encodedMessage is a call that another node has encoded, except for the head.
@@ -142,23 +130,12 @@ func (m encodedMessage) MessageType() string { return m.Type }
 // frame returns the message as a call to a connection.
 func (m encodedMessage) frame(c *Conn, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	head.Type = m.Type
-	subprotocol := c.router.subprotocolOf(c.format)
+	subprotocol := c.router.formats.Subprotocol(c.format)
 	for _, p := range m.Payloads {
 		if p.Subprotocol != subprotocol {
 			continue
 		}
-		if c.binary() {
-			frame := beginBinary(head)
-			_, _ = frame.Write(p.Bytes)
-			frame.SealBinary()
-			return frame, nil
-		}
-		frame := beginEnvelope(head)
-		if len(p.Bytes) > 0 {
-			frame.WriteString(jsonPayloadMember)
-			_, _ = frame.Write(p.Bytes)
-		}
-		return endEnvelope(frame), nil
+		return envelope.EncodePayload(c.binary(), p.Bytes, head), nil
 	}
 	err := fmt.Errorf("router: call %s: the calling node has not encoded it for the subprotocol %q; all nodes must have the same Options.Codecs", m.Type, subprotocol)
 	return nil, &errors.Error{Code: errors.Internal, Err: err}

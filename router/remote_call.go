@@ -145,11 +145,11 @@ func (r *Router) decodeOutcome(rt *Route, o *ask.Outcome) (reply any, err error)
 	if o.Err != nil {
 		return nil, fromAskError(o.Err)
 	}
-	f, known := r.formatOf([]byte(o.Subprotocol))
+	f, known := r.formats.BySubprotocol([]byte(o.Subprotocol))
 	if !known {
 		return nil, invalidAnswer(fmt.Errorf("this node has no codec for its subprotocol %q; all nodes must have the same Options.Codecs", o.Subprotocol))
 	}
-	parse, codec := wire.Parse, r.codecOf(f)
+	parse, codec := wire.Parse, r.formats.Codec(f)
 	if codec != nil {
 		parse = wire.ParseBinary
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
@@ -55,7 +56,7 @@ func (r *Router) loadRevocations(ctx context.Context, user userKey) (l revocatio
 	if err != nil || value.Version == 0 {
 		return revocationList{}, 0, err
 	}
-	if err := unmarshal(value.Data, &l, false); err != nil {
+	if err := envelope.UnmarshalJSON(value.Data, &l); err != nil {
 		return revocationList{}, 0, fmt.Errorf("router: the revocations of a user cannot be read: %w", failure.QuoteDecoder(err))
 	}
 	return l, value.Version, nil
@@ -111,8 +112,7 @@ func (l *revocationList) encode() []byte {
 	if len(l.Topics) > maxRevokedTopics {
 		l.Sessions, l.Topics = l.Sequence, nil
 	}
-	var data byteWriter
-	_ = marshal(&data, l) // strings and numbers can always be encoded
+	data, _ := envelope.MarshalJSON(l) // strings and numbers can always be encoded
 	return data
 }
 

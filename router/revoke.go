@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -43,9 +44,9 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 	packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.previous)
 	packet = append(binary.AppendUvarint(packet, stored.seq), topic...)
 	if r.access != nil {
-		return joinErrors(err, r.access.store(ctx, packet))
+		return failure.Join(err, r.access.store(ctx, packet))
 	}
-	return joinErrors(err, r.publishToNodes(func() []byte { return packet }))
+	return failure.Join(err, r.publishToNodes(func() []byte { return packet }))
 }
 
 // A revocation is a change of a user's revocationList. It is zero if that is unknown.

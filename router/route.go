@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -57,7 +58,7 @@ type Route struct {
 	message         reflect.Type                // M
 	value           func(message any) Message   // dereferences a *M
 	returned        func(place Message) Message // dereferences the pointer to the reply; nil unless the Context has room for it
-	replyJSON       *jsonEncoding               // of such a reply
+	replyJSON       *envelope.Encoding          // of such a reply
 	noFields        bool                        // the payload may be absent
 	protocol        bool                        // the message is a call of the protocol, whose payload is always JSON
 	pointer         bool                        // M is a pointer type
@@ -278,9 +279,9 @@ func setType(rt *Route, message receivedType, strict bool) {
 	rt.message, rt.value, rt.strict = message.Type, message.value, strict
 	rt.pointer = message.Kind() == reflect.Pointer
 	if rt.pointer {
-		rt.ownJSON = decodesItself(message.Type)
+		rt.ownJSON = envelope.DecodesItself(message.Type)
 	} else {
-		rt.ownJSON = decodesItself(reflect.PointerTo(message.Type))
+		rt.ownJSON = envelope.DecodesItself(reflect.PointerTo(message.Type))
 	}
 	switch {
 	case rt.newContext != nil:
@@ -294,7 +295,7 @@ func setType(rt *Route, message receivedType, strict bool) {
 // withReply sets the fields that depend on the reply of a call, and returns the route.
 func withReply(rt *Route, message receivedType, reply replyType) *Route {
 	if isInline(message.Type) && isInline(reply.Type) {
-		rt.newContext, rt.returned, rt.replyJSON = reply.newContext, reply.returned, encodingOf(reply.Type)
+		rt.newContext, rt.returned, rt.replyJSON = reply.newContext, reply.returned, envelope.EncodingOf(reply.Type)
 	}
 	return rt
 }
@@ -320,13 +321,13 @@ func mustBeMessage(typ reflect.Type, position string) (name string, fields int) 
 	case protocol.IsReserved(name):
 		panic(fmt.Sprintf("router: %s: the MessageType of %v is %q, which is reserved for the protocol", position, typ, name))
 	}
-	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
+	if err := envelope.CheckEncodable(typ); err != nil {
 		panic(fmt.Sprintf("router: %s: %v cannot be encoded as JSON: %v", position, typ, err))
 	}
 	if typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
 	}
-	if decodesCopy(typ) {
+	if envelope.DecodesCopy(typ) {
 		panic(fmt.Sprintf("router: %s: DecodeJSON of %v has a value receiver, so it decodes into a copy; declare it for *%v", position, typ, typ))
 	}
 	if typ.Kind() != reflect.Struct {

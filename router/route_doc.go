@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 )
 
 // A routeContract is what [Router.Describe] says about a route and the pipeline does not need.
@@ -84,7 +85,7 @@ func (rt *Route) documentedErrors(doc RouteDoc) map[errors.Code]reflect.Type {
 // mustEncode returns the type of a value in a field of RouteDoc, and panics if it cannot be encoded.
 func (rt *Route) mustEncode(field string, value any) reflect.Type {
 	typ := reflect.TypeOf(value)
-	if err := checkEncodable(typ, map[reflect.Type]bool{}); err != nil {
+	if err := envelope.CheckEncodable(typ); err != nil {
 		panic(fmt.Sprintf("router: RouteDoc.%s of %q: %v cannot be encoded as JSON: %v", field, rt.name, typ, err))
 	}
 	return typ

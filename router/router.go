@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/history"
@@ -27,6 +28,7 @@ import (
 type Router struct {
 	root      Group
 	opts      Options
+	formats   envelope.Formats
 	origins   handshake.Origins
 	transport wsconn.Options
 
@@ -90,6 +92,7 @@ const connShards = 16
 // panics if an option is invalid.
 func New(opts *Options) *Router {
 	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, created: time.Now()}
+	r.formats = newFormats(r.opts.Codecs, r.opts.Subprotocols)
 	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
 	r.root.router = r

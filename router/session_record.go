@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/history"
 )
@@ -171,7 +172,7 @@ func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord,
 	if err != nil || value.Version == 0 {
 		return sessionRecord{}, broker.Value{}, err
 	}
-	if err := unmarshal(value.Data, &rec, false); err != nil {
+	if err := envelope.UnmarshalJSON(value.Data, &rec); err != nil {
 		return sessionRecord{}, broker.Value{}, fmt.Errorf("router: the record of a session cannot be read: %w", failure.QuoteDecoder(err))
 	}
 	return rec, value, nil
@@ -179,7 +180,6 @@ func (r *Router) loadSession(ctx context.Context, id string) (rec sessionRecord,
 
 // encode returns the record as it is stored.
 func (rec *sessionRecord) encode() []byte {
-	var data byteWriter
-	_ = marshal(&data, rec) // strings and numbers can always be encoded
+	data, _ := envelope.MarshalJSON(rec) // strings and numbers can always be encoded
 	return data
 }

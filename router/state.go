@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -16,11 +17,12 @@ import (
 // stateKey returns the key whose state a stored message is, or "" if it is not Conflatable. Other
 // than that of a queue, it does not contain the message's type.
 func stateKey(m Message, removed bool) (key string, err error) {
-	keyed, ok := m.(Conflatable)
+	key, ok, err := envelope.ConflationKey(m)
 	switch {
+	case err != nil:
+		return "", err
 	case ok:
-		defer recoverMethod(&err, "ConflationKey", m)
-		return "=" + keyed.ConflationKey(), nil // the empty key is a key, too
+		return "=" + key, nil // the empty key is a key, too
 	case removed:
 		return "", errors.Errorf(errors.InvalidArgument, "PublishOptions.Removed needs a router.Conflatable; %T has no ConflationKey", m)
 	}

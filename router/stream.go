@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -48,7 +49,7 @@ func registerStream(to Registrar, position string, message receivedType, item re
 
 // mustBeEncodable panics unless items of a stream can be encoded in every format of the router.
 func mustBeEncodable(r *Router, item reflect.Type, position string) {
-	if err := checkEncodable(item, map[reflect.Type]bool{}); err != nil {
+	if err := envelope.CheckEncodable(item); err != nil {
 		panic(fmt.Sprintf("router: %s: items of type %v cannot be encoded as JSON: %v", position, item, err))
 	}
 	if item.Kind() != reflect.Interface { // the types of such items are not known

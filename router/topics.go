@@ -10,6 +10,8 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -191,17 +193,17 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 		}
 	}
 	p, err := ts.router.encodeAll(m, ts.formatsToPublish(name, allNodes))
-	if p.empty() {
+	if p.IsEmpty() {
 		return err
 	}
-	defer p.free()
+	defer p.Free()
 	receivers := 0
 	if t := ts.find(name); t != nil {
 		receivers = t.deliver(&p, except, broker.Position{})
 	}
 	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && ts.router.opts.Broker != nil {
-		return joinErrors(err, ts.router.node.Publish(name, ts.router.messagePacket(&p)))
+		return failure.Join(err, ts.router.node.Publish(name, ts.router.formats.Packet(&p)))
 	}
 	return err
 }
@@ -209,12 +211,12 @@ func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Mess
 // deliver queues a message for every subscriber except one, and returns for how many. at is the
 // position of a stored message. It holds the topic's lock, so that all subscribers receive messages
 // in the same order; nothing under it blocks.
-func (t *topic) deliver(p *publication, except *Conn, at broker.Position) (receivers int) {
-	p.setPolicy(wsconn.SlowConsumerPolicy(t.pattern.opts.SlowConsumer))
+func (t *topic) deliver(p *envelope.Publication, except *Conn, at broker.Position) (receivers int) {
+	p.SetPolicy(wsconn.SlowConsumerPolicy(t.pattern.opts.SlowConsumer))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conns := range t.members.chunks() {
-		receivers += p.sendChunk(t, conns, except, at)
+		receivers += t.sendChunk(p, conns, except, at)
 	}
 	if t.history == nil {
 		return receivers
@@ -270,14 +272,14 @@ func (ts *topics) receiveMessage(name string, packet []byte) {
 func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker.Position) {
 	used := ts.formatsOf(t)
 	now := time.Now()
-	p, published, ok := ts.router.parseMessagePacket(packet, used, now)
+	p, published, ok := ts.router.formats.ParsePacket(packet, used, now)
 	if !ok {
 		return
 	}
-	defer p.free()
+	defer p.Free()
 	receivers := t.deliver(&p, except, at)
 	ts.router.observe(Event{Kind: EventDelivered, Count: receivers, Duration: max(now.Sub(published), 0)})
-	if p.lacks(used) {
+	if p.Lacks(used) {
 		ts.messagesLost(t.name, 1)
 	}
 }

@@ -61,15 +61,15 @@ func (r *Router) openUserLogs() {
 
 // storeForUser is SendToUser with a history.
 func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err error) {
-	p, err := r.encodeAll(m, 1<<(len(r.opts.Codecs)+1)-1)
-	defer p.free()
+	p, err := r.encodeAll(m, r.formats.All())
+	defer p.Free()
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeouts.Call)
 	defer cancel()
 	h := r.opts.UserHistory
-	a := broker.Append{Topic: userLog(user), Retention: h.retention(), Durability: h.Durability, Packet: r.messagePacket(&p)}
+	a := broker.Append{Topic: userLog(user), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
 	if _, err := r.topics.store(ctx, a); err != nil {
 		return 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -31,14 +32,14 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	if userID != "" {
 		conns = r.conns.ofUser(user)
 	}
-	p, err := r.encodeAll(m, r.formatsToPublish(r.formatsOf(conns), userID != ""))
-	defer p.free()
-	if p.empty() || userID == "" {
+	p, err := r.encodeAll(m, r.formats.ToPublish(r.formatsOf(conns), userID != "" && r.opts.Broker != nil))
+	defer p.Free()
+	if p.IsEmpty() || userID == "" {
 		return 0, err
 	}
-	p.sendAll(conns)
-	return len(conns), joinErrors(err, r.publishToNodes(func() []byte {
-		return append(userPacket(packetUserMessage, user), r.messagePacket(&p)...)
+	sendAll(&p, conns)
+	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
+		return append(userPacket(packetUserMessage, user), r.formats.Packet(&p)...)
 	}))
 }
 
@@ -72,7 +73,7 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 	if r.resumes() {
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}
-	return connsOnThisNode, joinErrors(err, r.publishToNodes(func() []byte {
+	return connsOnThisNode, failure.Join(err, r.publishToNodes(func() []byte {
 		return disconnectPacket(user, code, reason)
 	}))
 }
@@ -161,14 +162,14 @@ func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	conns := r.conns.ofUser(user)
 	used := r.formatsOf(conns)
 	now := time.Now()
-	p, published, ok := r.parseMessagePacket(packet, used, now)
+	p, published, ok := r.formats.ParsePacket(packet, used, now)
 	if !ok {
 		return
 	}
-	defer p.free()
+	defer p.Free()
 	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
-	p.sendAll(conns)
-	if p.lacks(used) {
+	sendAll(&p, conns)
+	if p.Lacks(used) {
 		r.topics.messagesLost(usersTopic, 1)
 	}
 }

@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -56,7 +57,7 @@ func (t *topic) memberCount() int {
 func (c *Conn) subscribeWork(in *incoming) Work {
 	var w Work
 	var m protocol.Subscribe
-	if envelope, err := in.parse(); err == nil && envelope.Payload != nil && unmarshal(envelope.Payload, &m, false) == nil {
+	if parsed, err := in.parse(); err == nil && parsed.Payload != nil && envelope.UnmarshalJSON(parsed.Payload, &m) == nil {
 		w.add(c, &m)
 	}
 	w.Topics = 1 // also if it is not valid

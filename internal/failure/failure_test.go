@@ -61,3 +61,32 @@ func TestJoinFields_KeepsAnErrorWithoutFields(t *testing.T) {
 	assert.Len(t, joined.Details["fields"], 2)
 	assert.NotContains(t, a.Details, "fields", "the original is not changed")
 }
+
+func TestPanicError_TextOmitsValuesThatMayBeMessages(t *testing.T) {
+	secret := struct{ Text string }{"secret"}
+	for text, value := range map[string]any{
+		"panic: out of range":               "out of range",
+		"panic: unexpected value":           failure.Quote(errors.New(`unexpected "secret"`), "unexpected value"),
+		"panic: a struct { Text string }":   secret,
+		"panic: a *failure_test.limitError": &limitError{}, // its method panics
+	} {
+		assert.Equal(t, text, (&failure.PanicError{Value: value}).Error())
+	}
+	assert.Equal(t, "<nil>", (*failure.PanicError)(nil).Error())
+}
+
+func TestShorten_KeepsWholeCharacters(t *testing.T) {
+	for limit, want := range []string{"…", "a…", "a…", "aé…", "aéb"} {
+		assert.Equal(t, want, failure.Shorten("aéb", limit))
+	}
+}
+
+func TestJoin_KeepsASingleError(t *testing.T) {
+	a, b := errors.New("a"), errors.New("b")
+	assert.NoError(t, failure.Join(nil, nil))
+	assert.Same(t, a, failure.Join(a, nil))
+	assert.Same(t, b, failure.Join(nil, b))
+	both := failure.Join(a, b)
+	assert.ErrorIs(t, both, a)
+	assert.ErrorIs(t, both, b)
+}

@@ -3,6 +3,7 @@ package failure
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
@@ -74,4 +75,20 @@ func QuoteEncoder(err error) error {
 		text += ": " + cause.Error()
 	}
 	return &quoting{err, text}
+}
+
+// Shorten returns text if it has at most limit bytes, and otherwise a prefix of whole characters with an
+// ellipsis.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	text = text[:limit]
+	for range utf8.UTFMax - 1 {
+		if r, size := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || size != 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	return text + "…"
 }

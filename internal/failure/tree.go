@@ -145,3 +145,14 @@ func FindPublic[L error](err error) (found Public[L]) {
 	}
 	return found
 }
+
+// Join returns an error that contains both, which may be nil.
+func Join(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}

@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"encoding/hex"
@@ -22,41 +22,40 @@ type keyedMessage struct{ N int }
 func (keyedMessage) MessageType() string   { return "KEYED" }
 func (keyedMessage) ConflationKey() string { return "k" }
 
-const allFormats formatSet = 1<<(maxCodecs+1) - 1
+const allFormats FormatSet = 1<<(MaxCodecs+1) - 1
 
-func routerWith(names ...string) *Router {
-	var codecs []Codec
+func formatsWith(names ...string) (fs Formats) {
 	for _, name := range names {
-		codecs = append(codecs, namedJSON(name))
+		fs.Add(namedJSON(name), name)
 	}
-	return New(&Options{Codecs: codecs})
+	return fs
 }
 
 func TestPacket_CarriesEveryFormat(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from, to []string
-		formats  formatSet // of the receiver, which it uses
+		formats  FormatSet // of the receiver, which it uses
 		want     []string  // of the receiver, by format; "" if it is missing
 		lacks    bool
 	}{
 		"JSON only":                 {nil, nil, 1, []string{`{"N":7}`}, false},
 		"from a node without codec": {nil, []string{"a"}, 3, []string{`{"N":7}`, ""}, true},
 		"to a node without codec":   {[]string{"a"}, nil, 1, []string{`{"N":7}`}, false},
-		"in another order":          {[]string{"a", "b"}, []string{"b", "x", "a"}, allFormats >> (maxCodecs - 3), []string{`{"N":7}`, `{"N":7}`, "", `{"N":7}`}, true},
+		"in another order":          {[]string{"a", "b"}, []string{"b", "x", "a"}, allFormats >> (MaxCodecs - 3), []string{`{"N":7}`, `{"N":7}`, "", `{"N":7}`}, true},
 		"only what is used":         {[]string{"a", "b"}, []string{"a", "b"}, 1 << 2, []string{"", "", `{"N":7}`}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			from, to := routerWith(tt.from...), routerWith(tt.to...)
-			sent, err := from.encodeAll(keyedMessage{7}, from.formatsToPublish(allFormats>>(maxCodecs-len(tt.from)), false))
+			from, to := formatsWith(tt.from...), formatsWith(tt.to...)
+			sent, err := from.Encode(keyedMessage{7}, from.All())
 			require.NoError(t, err)
-			packet := from.messagePacket(&sent)
+			packet := from.Packet(&sent)
 			now := time.Now()
-			got, published, ok := to.parseMessagePacket(packet, tt.formats, now)
+			got, published, ok := to.ParsePacket(packet, tt.formats, now)
 			require.True(t, ok)
 			assert.Equal(t, sent.json.At.UnixMicro(), published.UnixMicro())
-			assert.Equal(t, tt.lacks, got.lacks(tt.formats))
+			assert.Equal(t, tt.lacks, got.Lacks(tt.formats))
 			for f, want := range tt.want {
-				frame := got.frame(format(f))
+				frame := got.Frame(Format(f))
 				if want == "" {
 					assert.Nil(t, frame)
 					continue
@@ -67,8 +66,8 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 				assert.Equal(t, now, frame.At)
 			}
 			for n := range packet { // a packet that ends early is malformed, or lacks formats
-				if part, _, ok := to.parseMessagePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
-					assert.True(t, part.lacks(allFormats), "%d bytes", n)
+				if part, _, ok := to.ParsePacket(packet[:n], tt.formats, now); ok && len(tt.from) > 0 {
+					assert.True(t, part.Lacks(allFormats), "%d bytes", n)
 				}
 			}
 		})
@@ -76,7 +75,7 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 }
 
 func TestPacket_MalformedPacketsAreIgnored(t *testing.T) {
-	r := routerWith("a")
+	fs := formatsWith("a")
 	for name, packet := range map[string]string{
 		"nothing":                         "",
 		"an unknown kind":                 "63",
@@ -91,24 +90,24 @@ func TestPacket_MalformedPacketsAreIgnored(t *testing.T) {
 	} {
 		b, err := hex.DecodeString(packet)
 		require.NoError(t, err)
-		_, _, ok := r.parseMessagePacket(b, allFormats, time.Now())
+		_, _, ok := fs.ParsePacket(b, allFormats, time.Now())
 		assert.False(t, ok, name)
 	}
 	b, _ := hex.DecodeString("0401000161017801610179")
-	p, _, ok := r.parseMessagePacket(b, allFormats, time.Now())
+	p, _, ok := fs.ParsePacket(b, allFormats, time.Now())
 	require.True(t, ok)
-	assert.Equal(t, "x", string(p.frame(1).Text()), "the first message of a format counts")
+	assert.Equal(t, "x", string(p.Frame(1).Text()), "the first message of a format counts")
 }
 
 func FuzzPacket(f *testing.F) {
-	r := routerWith("a", "b")
-	sent, err := r.encodeAll(keyedMessage{7}, 7)
+	fs := formatsWith("a", "b")
+	sent, err := fs.Encode(keyedMessage{7}, fs.All())
 	require.NoError(f, err)
-	f.Add(r.messagePacket(&sent))
-	plain := routerWith()
-	f.Add(plain.messagePacket(&sent))
+	f.Add(fs.Packet(&sent))
+	var plain Formats
+	f.Add(plain.Packet(&sent))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		p, _, _ := r.parseMessagePacket(packet, 7, time.Now())
-		p.free()
+		p, _, _ := fs.ParsePacket(packet, 7, time.Now())
+		p.Free()
 	})
 }

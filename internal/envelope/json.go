@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"encoding"
@@ -14,15 +14,15 @@ import (
 
 // Only this file and json_methods.go decode and encode payloads.
 
-// rawJSON is JSON that has been encoded already.
-type rawJSON = jsonv2.Value
-
 //nolint:gochecknoglobals // never changed
 var (
 	decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
 	strictOptions = jsonv2.JoinOptions(decodeOptions, jsonv2.RejectUnknownMembers(true))
 	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
+
+// UnmarshalJSON decodes JSON into the value that v points to. Members without a field are ignored.
+func UnmarshalJSON(text []byte, v any) error { return unmarshal(text, v, false) }
 
 // unmarshal decodes a payload into the value that v points to. The scanner has checked that
 // the text is UTF-8; an unpaired surrogate in an escape becomes U+FFFD. With rejectUnknown,
@@ -74,9 +74,9 @@ func fieldPath(at jsonv2.Pointer) string {
 	}
 	var names []string
 	for name := range at.Tokens() {
-		names = append(names, shorten(name, maxFieldNameBytes))
+		names = append(names, failure.Shorten(name, maxFieldNameBytes))
 	}
-	return shorten(strings.Join(names, "."), maxFieldPathBytes)
+	return failure.Shorten(strings.Join(names, "."), maxFieldPathBytes)
 }
 
 // jsonKind describes the JSON that decodes into a Go type.
@@ -133,8 +133,18 @@ func marshal(w io.Writer, v any) (err error) {
 	return nil
 }
 
-// checkEncodable returns the error that the JSON library would return for values of a type, so
+// MarshalJSON returns the JSON of v.
+func MarshalJSON(v any) ([]byte, error) {
+	var text byteWriter
+	err := marshal(&text, v)
+	return text, err
+}
+
+// CheckEncodable returns the error that the JSON library would return for values of a type, so
 // that it is found at registration.
+func CheckEncodable(t reflect.Type) error { return checkEncodable(t, map[reflect.Type]bool{}) }
+
+// checkEncodable is CheckEncodable for a type that is part of those known.
 func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
 	if known[t] || hasOwnEncoding(t) {
 		return nil
@@ -192,4 +202,12 @@ func hasOwnEncoding(t reflect.Type) bool {
 		}
 	}
 	return false
+}
+
+// A byteWriter is an io.Writer that appends to a slice.
+type byteWriter []byte
+
+func (p *byteWriter) Write(b []byte) (int, error) {
+	*p = append(*p, b...)
+	return len(b), nil
 }

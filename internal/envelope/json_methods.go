@@ -1,4 +1,4 @@
-package router
+package envelope
 
 import (
 	"reflect"
@@ -9,26 +9,26 @@ import (
 )
 
 // This file finds and calls the methods with which types decode and encode their JSON without the
-// library; see [Message].
+// library: see router.Message.
 
-// A jsonDecoder decodes itself from JSON.
-type jsonDecoder interface{ DecodeJSON(p []byte) error }
+// A Decoder decodes itself from JSON.
+type Decoder interface{ DecodeJSON(p []byte) error }
 
 // A jsonAppender appends its JSON.
 type jsonAppender interface {
 	AppendJSON(b []byte) ([]byte, error)
 }
 
-// decodesItself reports whether a pointer to a type, which may be a pointer, has a DecodeJSON method
+// DecodesItself reports whether a pointer to a type, which may be a pointer, has a DecodeJSON method
 // that the router uses.
-func decodesItself(pointer reflect.Type) bool {
-	decoder := reflect.TypeFor[jsonDecoder]()
+func DecodesItself(pointer reflect.Type) bool {
+	decoder := reflect.TypeFor[Decoder]()
 	return pointer.Implements(decoder) && !pointer.Elem().Implements(decoder) && !isPromoted(pointer.Elem(), decoder, decodeJSONOf)
 }
 
-// decodesCopy reports whether a type has a DecodeJSON method that decodes into a copy of the value.
-func decodesCopy(t reflect.Type) bool {
-	decoder := reflect.TypeFor[jsonDecoder]()
+// DecodesCopy reports whether a type has a DecodeJSON method that decodes into a copy of the value.
+func DecodesCopy(t reflect.Type) bool {
+	decoder := reflect.TypeFor[Decoder]()
 	return t.Kind() != reflect.Pointer && t.Implements(decoder) && !isPromoted(t, decoder, decodeJSONOf)
 }
 
@@ -58,8 +58,8 @@ func isPromoted(t, method reflect.Type, methodOf func(reflect.Type) (reflect.Met
 func decodeJSONOf(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("DecodeJSON") }
 func appendJSONOf(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AppendJSON") }
 
-// A jsonEncoding says how values of a Go type are encoded as JSON.
-type jsonEncoding struct {
+// An Encoding says how values of a Go type are encoded as JSON.
+type Encoding struct {
 	typ      reflect.Type
 	pointer  bool // the type is a pointer
 	noFields bool // the type is a struct without fields, which has no payload
@@ -67,15 +67,15 @@ type jsonEncoding struct {
 }
 
 //nolint:gochecknoglobals // a cache: there is one encoding of a type
-var encodings sync.Map // of *jsonEncoding by reflect.Type
+var encodings sync.Map // of *Encoding by reflect.Type
 
-// encodingOf returns the encoding of a type.
-func encodingOf(t reflect.Type) *jsonEncoding {
+// EncodingOf returns the encoding of a type.
+func EncodingOf(t reflect.Type) *Encoding {
 	if known, ok := encodings.Load(t); ok {
-		return known.(*jsonEncoding)
+		return known.(*Encoding)
 	}
 	appender := reflect.TypeFor[jsonAppender]()
-	e := &jsonEncoding{typ: t, pointer: t.Kind() == reflect.Pointer, noFields: t.Kind() == reflect.Struct && t.NumField() == 0}
+	e := &Encoding{typ: t, pointer: t.Kind() == reflect.Pointer, noFields: t.Kind() == reflect.Struct && t.NumField() == 0}
 	elem := t
 	if e.pointer {
 		elem = t.Elem()
@@ -84,11 +84,11 @@ func encodingOf(t reflect.Type) *jsonEncoding {
 		e.appends = t.Implements(appender) || !e.pointer && reflect.PointerTo(t).Implements(appender)
 	}
 	known, _ := encodings.LoadOrStore(t, e)
-	return known.(*jsonEncoding)
+	return known.(*Encoding)
 }
 
 // marshal appends the JSON of v, a value of the type or a pointer to one, to the frame.
-func (e *jsonEncoding) marshal(frame *wsconn.Frame, v any) error {
+func (e *Encoding) marshal(frame *wsconn.Frame, v any) error {
 	if !e.appends || e.pointer && reflect.ValueOf(v).IsNil() {
 		return marshal(frame, v)
 	}
@@ -125,5 +125,5 @@ func marshalAny(frame *wsconn.Frame, v any) error {
 	if t == nil {
 		return marshal(frame, v)
 	}
-	return encodingOf(t).marshal(frame, v)
+	return EncodingOf(t).marshal(frame, v)
 }

@@ -1,8 +1,7 @@
-package router
+package envelope
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -13,30 +12,31 @@ import (
 // This file encodes messages for connections with a Codec: the head is JSON, the payload of the
 // application is in the format of the codec, and that of a message of the protocol is JSON.
 
-// encodeBinary encodes a message.
-func encodeBinary(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+// encodeWith encodes m, a value of the type, in the format of a codec.
+func (e *Encoding) encodeWith(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	if len(head.Type) > wire.MaxNameBytes {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: its MessageType has %d bytes; it must have at most %d", m, len(head.Type), wire.MaxNameBytes)}
 	}
-	if t := reflect.TypeOf(m); t.Kind() == reflect.Struct && t.NumField() == 0 {
+	if e.noFields {
 		frame := beginBinary(head)
 		frame.SealBinary()
 		return frame, nil
 	}
 	if protocol.IsMessage(m) {
-		codec = jsonPayload{codec}
+		return e.encodeBinaryJSON(m, head)
 	}
 	return encodeBinaryPayload(codec, m, head)
 }
 
-// A jsonPayload is a Codec that encodes as JSON.
-type jsonPayload struct{ Codec }
-
-// Marshal encodes v as JSON.
-func (jsonPayload) Marshal(v any) ([]byte, error) {
-	var payload byteWriter
-	err := marshal(&payload, v)
-	return payload, err
+// encodeBinaryJSON encodes m, a value of the type, with its payload in JSON.
+func (e *Encoding) encodeBinaryJSON(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
+	frame := beginBinary(head)
+	if err := e.marshal(frame, m); err != nil {
+		frame.Release()
+		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: %w", head.Type, err)}
+	}
+	frame.SealBinary()
+	return frame, nil
 }
 
 // encodeBinaryPayload encodes a message whose payload is v.
@@ -65,4 +65,10 @@ func beginBinary(head wire.OutgoingHead) *wsconn.Frame {
 	frame.At = head.At
 	frame.Append(func(b []byte) []byte { return wire.AppendBinaryHead(b, &head) })
 	return frame
+}
+
+// marshalWith encodes v, and recovers a panic of the codec.
+func marshalWith(codec Codec, v any) (payload []byte, err error) {
+	defer recoverAsError(&err)
+	return codec.Marshal(v)
 }
