@@ -6,7 +6,8 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/memstore"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // A noopNode is the node of a router without a broker.
@@ -57,15 +58,15 @@ func (r *Router) connectBroker() {
 	case nil:
 		r.node = noopNode{}
 		r.initAsks()
-		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
-		r.reader = history.NewReader(r.histories)
+		r.histories = localHistories{Node: new(memstore.Hub).Connect(histories)}
+		r.reader = sequencer.NewReader(r.histories)
 		return
 	case broker.HistoryBroker:
 		node := b.ConnectHistory(handler, histories)
 		mustBeNode("ConnectHistory", "HistoryNode", node == nil)
 		r.node = recoveringNode{r, node}
 		r.histories = recoveringHistories{recoveringNode{r, node}, node}
-		r.reader = history.NewReader(r.histories)
+		r.reader = sequencer.NewReader(r.histories)
 	default:
 		node := b.Connect(handler)
 		mustBeNode("Connect", "Node", node == nil)
@@ -85,7 +86,7 @@ func mustBeNode(method, want string, isNil bool) {
 // localHistories keeps the histories of a router without a broker.
 type localHistories struct {
 	noopNode
-	*history.Node
+	*memstore.Node
 }
 
 // Close does nothing: the node ends with the process.

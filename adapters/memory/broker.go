@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/memstore"
 )
 
 // A Broker is a [broker.HistoryBroker] for several routers in one process, and for tests with
@@ -19,13 +19,13 @@ type Broker struct {
 	mu        sync.Mutex
 	nodes     map[*node]struct{} // those that are not closed
 	connected int                // nodes, also closed ones
-	histories history.Hub
+	histories memstore.Hub
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
 // NewBroker returns a broker without nodes. All histories together use up to 256 MiB.
-func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(history.DefaultMaxBytes) }
+func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(memstore.DefaultMaxBytes) }
 
 // NewBrokerMaxHistoryBytes returns a broker without nodes. It panics if maxHistoryBytes is less than 1.
 //
@@ -38,7 +38,7 @@ func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
 	if maxHistoryBytes < 1 {
 		panic(fmt.Sprintf("memory: maxHistoryBytes is %d; it must be at least 1", maxHistoryBytes))
 	}
-	return &Broker{nodes: map[*node]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
+	return &Broker{nodes: map[*node]struct{}{}, histories: memstore.Hub{Store: memstore.Store{MaxBytes: maxHistoryBytes}}}
 }
 
 // Connect adds a node.
