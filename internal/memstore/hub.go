@@ -35,9 +35,8 @@ func (h *Hub) publish(topic string, p broker.Publication) {
 	}
 }
 
-// A Node implements the methods of [broker.HistoryNode] that concern histories. Its handler is
-// called by its queue, so that a publisher waits for no node; what the handler has not handled yet
-// waits in memory, without a bound.
+// A Node uses the histories of its Hub. Its handler is called by its queue, so that a publisher waits
+// for no node; what the handler has not handled yet waits in memory, without a bound.
 type Node struct {
 	hub     *Hub
 	handler broker.HistoryHandler
@@ -60,6 +59,8 @@ func (n *Node) call(f func()) {
 		}
 	})
 }
+
+var _ broker.Histories = (*Node)(nil)
 
 // Append stores and publishes p.
 func (n *Node) Append(ctx context.Context, p broker.Append) (broker.Appended, error) {

@@ -60,25 +60,19 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 
 // slowReads is a session whose answers to reads take longer than publications on their way to the
 // node.
-type slowReads struct {
-	broker.HistoryNode
-	hub *memstore.Node
-}
+type slowReads struct{ *memstore.Node }
 
 func (s slowReads) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	page, err := s.hub.Read(ctx, q)
+	page, err := s.Node.Read(ctx, q)
 	time.Sleep(20 * time.Millisecond)
 	return page, err
 }
 
 func (s slowReads) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	pages, err := s.hub.ReadAll(ctx, b)
+	pages, err := s.Node.ReadAll(ctx, b)
 	time.Sleep(20 * time.Millisecond)
 	return pages, err
 }
-
-func (s slowReads) Follow(topic string)   { s.hub.Follow(topic) }
-func (s slowReads) Unfollow(topic string) { s.hub.Unfollow(topic) }
 
 // TestJoin_RecoversWhilePublishing lets subscribers return while the node receives publications
 // between the reading of the history and its answer.
@@ -88,7 +82,7 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 		var s *sequencer.Sequencer
 		created := make(chan struct{}) // closed when s is set
 		last := uint64(0)              // which the subscriber has received; guarded by the sequencer's lock
-		session := slowReads{hub: hub.Connect(broker.HistoryHandler{
+		session := slowReads{hub.Connect(broker.HistoryHandler{
 			Published: func(_ string, p broker.Publication) { <-created; s.Publish(p) },
 			Following: func(string) { <-created; s.Following() },
 		})}
@@ -101,7 +95,7 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 		var publishers sync.WaitGroup
 		publishers.Go(func() {
 			for range 1000 {
-				_, err := session.hub.Append(t.Context(), broker.Append{Topic: "topic", Retention: retention})
+				_, err := session.Append(t.Context(), broker.Append{Topic: "topic", Retention: retention})
 				assert.NoError(t, err)
 				time.Sleep(2 * time.Millisecond)
 			}

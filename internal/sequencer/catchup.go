@@ -15,7 +15,7 @@ import (
 // of all, and then publications of those that have the fewest, as far as the client can receive them. What
 // it cannot receive is not read.
 type Catchup struct {
-	node broker.HistoryNode
+	histories broker.Histories
 
 	mu              sync.Mutex
 	messages, bytes int // that the client can still receive; bytes of packets
@@ -31,8 +31,8 @@ const gatherTime = 100 * time.Millisecond
 
 // NewCatchup returns a Catchup for a client that can receive that many publications, and that many bytes of
 // packets.
-func NewCatchup(node broker.HistoryNode, messages, bytes int) *Catchup {
-	return &Catchup{node: node, messages: max(messages, 0), bytes: max(bytes, 0)}
+func NewCatchup(histories broker.Histories, messages, bytes int) *Catchup {
+	return &Catchup{histories: histories, messages: max(messages, 0), bytes: max(bytes, 0)}
 }
 
 // A CatchupTopic is one of the topics of a Catchup. One goroutine at a time uses it.
@@ -186,7 +186,7 @@ func (c *Catchup) answer(reads []*missedRead) {
 
 // readAll sets the errors of reads, or returns a page for each.
 func (c *Catchup) readAll(reads []*missedRead, b broker.Batch) []broker.BatchPage {
-	pages, err := c.node.ReadAll(reads[0].ctx, b)
+	pages, err := c.histories.ReadAll(reads[0].ctx, b)
 	for i, r := range reads {
 		if r.err = err; err == nil {
 			r.err = pages[i].Err

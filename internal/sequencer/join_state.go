@@ -46,7 +46,7 @@ func (s *Sequencer) tryJoinState(ctx context.Context, first bool, maxBytes int, 
 	j := s.register()
 	defer s.unregister(j)
 	query := broker.StateQuery{Topic: s.topic, Retention: s.retention, MaxBytes: maxBytes}
-	state, err := s.reader.node.ReadState(ctx, query)
+	state, err := s.reader.histories.ReadState(ctx, query)
 	if err != nil {
 		return again, err
 	}
@@ -72,11 +72,11 @@ func (s *Sequencer) tryJoinState(ctx context.Context, first bool, maxBytes int, 
 }
 
 // ReadState returns the whole state of a topic, in the order of offsets, and the position of its first part.
-func ReadState(ctx context.Context, node broker.HistoryNode, topic string, r broker.Retention) (state []broker.Publication, at broker.Position, err error) {
+func ReadState(ctx context.Context, histories broker.Histories, topic string, r broker.Retention) (state []broker.Publication, at broker.Position, err error) {
 	latest := map[string]broker.Publication{}
 	q := broker.StateQuery{Topic: topic, Retention: r}
 	for first := true; first || q.Cursor != ""; first = false {
-		part, err := node.ReadState(ctx, q)
+		part, err := histories.ReadState(ctx, q)
 		if err != nil {
 			return nil, at, err
 		}

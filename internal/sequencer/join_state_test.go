@@ -16,7 +16,7 @@ import (
 
 // A scriptedSession returns a page for every Read, and calls a function for every ReadState.
 type scriptedSession struct {
-	broker.HistoryNode
+	broker.Histories
 
 	readState func() broker.StatePart
 

@@ -18,7 +18,7 @@ import (
 // Its goroutine exists only while topics have to be read, and its timer while there are Sequencers. A
 // Sequencer's lock is acquired before the Reader's.
 type Reader struct {
-	node broker.HistoryNode
+	histories broker.Histories
 
 	mu         sync.Mutex
 	sequencers map[*Sequencer]struct{}
@@ -42,8 +42,8 @@ const (
 )
 
 // NewReader returns a Reader of a node's histories.
-func NewReader(node broker.HistoryNode) *Reader {
-	return &Reader{node: node, sequencers: map[*Sequencer]struct{}{}}
+func NewReader(histories broker.Histories) *Reader {
+	return &Reader{histories: histories, sequencers: map[*Sequencer]struct{}{}}
 }
 
 // register begins to compare a topic when it is idle.
@@ -171,7 +171,7 @@ func (r *Reader) readAll(reads []*sequencerRead, maxMessages, maxBytes int) []br
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	pages, err := r.node.ReadAll(ctx, b)
+	pages, err := r.histories.ReadAll(ctx, b)
 	if err != nil {
 		pages = make([]broker.BatchPage, len(reads))
 		for i := range pages {
@@ -185,7 +185,7 @@ func (r *Reader) readOne(read *sequencerRead) (broker.Page, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	q := read.query
-	return r.node.Read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
+	return r.histories.Read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
 }
 
 // fail reads a topic again with the others that could not be read, after a time that grows until all of them

@@ -98,7 +98,7 @@ func New(reader *Reader, topic string, r broker.Retention, sink Sink) *Sequencer
 	ctx, cancel := context.WithCancel(context.Background())
 	s.closed, s.close = ctx.Done(), cancel
 	reader.register(s)
-	s.reader.node.Follow(topic)
+	s.reader.histories.Follow(topic)
 	return s
 }
 
@@ -108,7 +108,7 @@ func (s *Sequencer) Close() {
 	s.reader.unregister(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reader.node.Unfollow(s.topic)
+	s.reader.histories.Unfollow(s.topic)
 	if s.grace != nil {
 		s.grace.Stop()
 	}

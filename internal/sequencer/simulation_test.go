@@ -110,7 +110,6 @@ func (s *simStore) failOver(lose int) {
 
 // A simSession is the connection of a node.
 type simSession struct {
-	broker.Node
 	broker.ValueStore
 
 	store *simStore

@@ -68,7 +68,7 @@ func (r *StateRest) Read(ctx context.Context) ([]broker.Publication, error) {
 // tryRead is one attempt of Read.
 func (r *StateRest) tryRead(ctx context.Context) (outcome, error) {
 	r.begin()
-	part, err := r.s.reader.node.ReadState(ctx, r.query)
+	part, err := r.s.reader.histories.ReadState(ctx, r.query)
 	if err == nil {
 		err = r.s.awaitPosition(ctx, part.Position) // the part lacks keys that have changed until then
 	}
