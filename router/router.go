@@ -46,7 +46,7 @@ type Router struct {
 	asks      ask.Node    // of this node to others, and of others to this one
 	nodeTopic string      // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories      broker.HistoryNode
+	histories      broker.Histories
 	reader         *sequencer.Reader  // of histories
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
 	access         *accessLog         // nil without Options.UserHistory
