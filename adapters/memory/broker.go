@@ -71,19 +71,12 @@ type node struct {
 	tracked map[string]struct{}          // topics
 	members map[string]map[string]string // data of the members on this node, by topic and ID
 	queue   executor.FuncQueue
-	calling sync.Mutex // held while a function of the handler runs
-	closed  bool       // guarded by calling
+	gate    executor.Gate // calls the handler, on the queue
 }
 
 // add queues a call of the handler.
 func (s *node) add(call func()) {
-	s.queue.Add(func() {
-		s.calling.Lock()
-		defer s.calling.Unlock()
-		if !s.closed {
-			call()
-		}
-	})
+	s.queue.Add(func() { s.gate.Do(call) })
 }
 
 // Name returns the name of the node: its number.
@@ -214,9 +207,7 @@ func (s *node) notifyAllLocked(topic string, joined bool) {
 // Close removes the node. What it has published is already queued for the other nodes.
 func (s *node) Close(context.Context) error {
 	s.leave()
-	s.calling.Lock()
-	defer s.calling.Unlock()
-	s.closed = true
+	s.gate.Close()
 	return nil
 }
 
