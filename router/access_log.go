@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/accesslog"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -49,7 +49,7 @@ func openAccessLog(r *Router) *accessLog {
 	s.mu.Lock() // the broker calls Following only after history is set
 	defer s.mu.Unlock()
 	s.topics[accessTopic] = t
-	t.history = &topicHistory{sequencer: history.NewSequencer(r.reader, accessTopic, accessHistory.retention(), history.Sink{
+	t.history = &topicHistory{sequencer: sequencer.New(r.reader, accessTopic, accessHistory.retention(), sequencer.Sink{
 		Deliver: func(p broker.Publication) { a.log.HandOver(p.Packet) }, Lost: a.lose,
 	})}
 	t.history.sequencer.WhenAttached(func(broker.Position) { a.log.Attached() })
@@ -59,7 +59,7 @@ func openAccessLog(r *Router) *accessLog {
 // lose handles the loss of entries. After a failover of the store, entries are lost only if it has
 // acknowledged them just before, and this node was cut off at that moment, so that alone leaves
 // nothing unknown.
-func (a *accessLog) lose(l history.Loss) {
+func (a *accessLog) lose(l sequencer.Loss) {
 	a.router.topics.messagesLost(accessTopic, lostMessages(l))
 	if l.Epoch == "" {
 		a.log.Lose()

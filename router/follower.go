@@ -5,8 +5,8 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -20,7 +20,7 @@ type follower struct {
 
 	// rest is what is still to be sent of the state, nil if there is nothing. When held is sent, a
 	// goroutine of its own begins to send it (sendState).
-	rest *history.StateRest
+	rest *sequencer.StateRest
 }
 
 // connNumber returns the number by which a connList sorts.
@@ -34,7 +34,7 @@ type heldFrames struct {
 
 // A topicHistory is what a topic with a History needs in addition.
 type topicHistory struct {
-	sequencer *history.Sequencer // its lock is acquired before the topic's, which guards the rest
+	sequencer *sequencer.Sequencer // its lock is acquired before the topic's, which guards the rest
 	followers connList[*follower]
 	joining   connList[*follower] // subscriptions with positions that wait for the store
 }
@@ -138,7 +138,7 @@ type joinRequest struct {
 	grant *topicGrant     // what it may receive; nil is everything
 
 	// missed reads what the client has missed, together with that of other topics; nil for this topic alone.
-	missed *history.CatchupTopic
+	missed *sequencer.CatchupTopic
 }
 
 // subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
@@ -160,7 +160,7 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest
 	if req.state {
 		result, active, err = t.joinState(ctx, f, req)
 	} else {
-		err = t.history.sequencer.Join(ctx, req.since, req.missed, func(j history.Joined) { result, active = t.activate(f, req.grant.withhold(j)) })
+		err = t.history.sequencer.Join(ctx, req.since, req.missed, func(j sequencer.Joined) { result, active = t.activate(f, req.grant.withhold(j)) })
 	}
 	switch {
 	case err == nil && active:
@@ -172,7 +172,7 @@ func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest
 	default:
 		t.removeJoining(f)
 	}
-	if errors.Is(err, history.ErrClosed) {
+	if errors.Is(err, sequencer.ErrClosed) {
 		return Recovery{}, errUnsubscribed
 	}
 	return Recovery{}, err
@@ -220,7 +220,7 @@ func (t *topic) removeJoining(f *follower) {
 
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
 // its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
-func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok bool) {
+func (t *topic) activate(f *follower, j sequencer.Joined) (recovery Recovery, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.history.isJoining(f) {
@@ -336,7 +336,7 @@ func (ts *topics) sendHeld(name string, c *Conn) {
 }
 
 // lose reports a loss to followers and to the application.
-func (ts *topics) lose(t *topic, l history.Loss) {
+func (ts *topics) lose(t *topic, l sequencer.Loss) {
 	m := protocol.Moved{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
 	switch {
 	case l.Reset:

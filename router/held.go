@@ -3,7 +3,7 @@ package router
 import (
 	"sync/atomic"
 
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -40,12 +40,12 @@ func (c *Conn) resumableState() *resumable {
 
 // newCatchup returns what reads the publications that the client has missed: as many as holdMissed will hold
 // at most. A packet contains a message in all formats.
-func (c *Conn) newCatchup() *history.Catchup {
+func (c *Conn) newCatchup() *sequencer.Catchup {
 	limits, queue := &c.router.opts.Limits, c.ws.QueueStats()
 	heldMessages, heldBytes := c.resumableState().hold(0, 0)
 	messages := max(limits.QueueMessages/2-heldMessages-queue.Messages, 0)
 	bytes := max(limits.QueueBytes/2-heldBytes-queue.Bytes, 0)
-	return history.NewCatchup(c.router.histories, messages, bytes*int(c.router.formats.End())+messages*packetOverhead)
+	return sequencer.NewCatchup(c.router.histories, messages, bytes*int(c.router.formats.End())+messages*packetOverhead)
 }
 
 // packetOverhead is about how many bytes a packet has in addition to its messages, such as its conflation key.

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -131,14 +131,14 @@ func (ts *topics) startSequencer(t *topic) {
 	if !h.enabled() {
 		return
 	}
-	t.history = &topicHistory{sequencer: history.NewSequencer(ts.router.reader, t.name, h.retention(), history.Sink{
+	t.history = &topicHistory{sequencer: sequencer.New(ts.router.reader, t.name, h.retention(), sequencer.Sink{
 		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
-		Lost:    func(l history.Loss) { ts.lose(t, l) },
+		Lost:    func(l sequencer.Loss) { ts.lose(t, l) },
 	})}
 }
 
 // lostMessages returns the number of messages that a loss covers, or 0 if it is unknown.
-func lostMessages(l history.Loss) int {
+func lostMessages(l sequencer.Loss) int {
 	if l.Reset || l.Epoch != "" {
 		return 0
 	}

@@ -49,14 +49,14 @@ package router
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
 // $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
-// the client has missed of them (history.Catchup).
+// the client has missed of them (sequencer.Catchup).
 // Per subscription whose state has more than one part (state_rest.go): a goroutine that reads and queues the
 // parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
 // holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
 // Per node with Options.UserHistory: the queue of the accesslog.Log, which applies what its sequencer
 // hands over, because that holds its lock; and a goroutine for each user who is
 // disconnected, which waits for the messages before.
-// Per topic with a History: a timer of its history.Sequencer, which runs while publications are missing.
+// Per topic with a History: a timer of its sequencer.Sequencer, which runs while publications are missing.
 // Per router: the goroutine of r.reader, which exists only while topics are read from the store, and its timers;
 // r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
 // exists only while a function waits. Per presence query: two timers. Per topic whose presence
@@ -75,7 +75,7 @@ package router
 //     expired
 //  2. topicShard.mu: guards the shard's map and topic.subscriptions; also held for
 //     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
-//  3. history.Sequencer.mu: held while a stored publication or a loss is handed over to the
+//  3. sequencer.Sequencer.mu: held while a stored publication or a loss is handed over to the
 //     subscribers, and while a follower is activated, so that its missed publications and the next
 //     ones are in order. Sequencer.Close is called under topicShard.mu, without topic.mu
 //  4. topic.mu: guards the subscribers, with and without positions, the presence and its feed; also held while a message
@@ -98,7 +98,7 @@ package router
 //   - presenceEvents.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
-//   - history.Reader.mu, history.Catchup.mu, and the locks of internal/ask
+//   - sequencer.Reader.mu, sequencer.Catchup.mu, and the locks of internal/ask
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
 //
 // A goroutine never holds two locks of the same level.

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // A topicToResume is one that the client has presented, or that is in the record, or both. One
@@ -21,7 +21,7 @@ type topicToResume struct {
 	pattern *topicPattern
 	record  *topicGrant // nil if it is not in the record
 	limit   *topicGrant // what the client may receive; nil is everything
-	missed  *history.CatchupTopic
+	missed  *sequencer.CatchupTopic
 	result  protocol.ResumedTopic
 	later   bool // it is subscribed, and announced when its position is known
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sampling"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -46,8 +46,8 @@ type Router struct {
 	asks      ask.Node    // of this node to others, and of others to this one
 	nodeTopic string      // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories      broker.HistoryNode
-	reader         *history.Reader    // of histories
+	histories      broker.Histories
+	reader         *sequencer.Reader  // of histories
 	events         executor.FuncQueue // hook calls that concern no single connection, in order
 	access         *accessLog         // nil without Options.UserHistory
 	presenceEvents presenceEvents

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // A sessionRecord is what all nodes know about a session: JSON in the broker.ValueStore. It does not
@@ -75,7 +75,7 @@ func (g topicGrant) position(since broker.Position) broker.Position {
 
 // withhold removes from what a client would receive when it joins what it may not read: publications
 // that are not newer than the grant. One of a later epoch is newer.
-func (g *topicGrant) withhold(j history.Joined) history.Joined {
+func (g *topicGrant) withhold(j sequencer.Joined) sequencer.Joined {
 	if g == nil || j.Rest != nil {
 		return j
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // TestTopicGrant_Withhold has a grant from position 3 of the epoch b, which follows a and precedes c.
@@ -26,7 +26,7 @@ func TestTopicGrant_Withhold(t *testing.T) {
 		"later epoch, some withheld":    {"c", []string{"b", "b", "c", "c"}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := history.Joined{Recovered: true, Position: broker.Position{Epoch: tt.current, Offset: uint64(len(tt.labels))}}
+			j := sequencer.Joined{Recovered: true, Position: broker.Position{Epoch: tt.current, Offset: uint64(len(tt.labels))}}
 			for i, epoch := range tt.labels {
 				j.Publications = append(j.Publications, broker.Publication{Position: broker.Position{Epoch: epoch, Offset: uint64(i + 1)}})
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -43,7 +43,7 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	if err := r.topics.mustHaveHistory(topic); err != nil {
 		return nil, broker.Position{}, err
 	}
-	state, at, err := history.ReadState(ctx, r.histories, topic, r.topics.patternOf(topic).opts.History.retention())
+	state, at, err := sequencer.ReadState(ctx, r.histories, topic, r.topics.patternOf(topic).opts.History.retention())
 	if err != nil {
 		return nil, broker.Position{}, err
 	}
@@ -112,7 +112,7 @@ func (j *stateJoin) prepare(state []broker.Publication) error {
 }
 
 // activate makes the subscriber a follower. The sequencer calls it under its lock.
-func (j *stateJoin) activate(joined history.Joined) {
+func (j *stateJoin) activate(joined sequencer.Joined) {
 	t, f := j.topic, j.f
 	t.mu.Lock()
 	defer t.mu.Unlock()

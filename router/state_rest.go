@@ -5,8 +5,8 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -25,7 +25,7 @@ func (c *Conn) statePartBytes() int {
 type stateSender struct {
 	conn  *Conn
 	topic *topic
-	rest  *history.StateRest
+	rest  *sequencer.StateRest
 
 	frames  map[uint64]*wsconn.Frame // of the part, by offset
 	longest int                      // bytes of a frame
@@ -34,14 +34,14 @@ type stateSender struct {
 }
 
 // sendState sends what is left of a state, on a goroutine of its own.
-func (c *Conn) sendState(t *topic, rest *history.StateRest) {
+func (c *Conn) sendState(t *topic, rest *sequencer.StateRest) {
 	s := &stateSender{conn: c, topic: t, rest: rest}
 	defer rest.Close()
 	var err error
 	for err == nil && !s.ended {
 		err = s.sendPart()
 	}
-	if err == nil || errors.Is(err, history.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || c.ctx.Err() != nil {
+	if err == nil || errors.Is(err, sequencer.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || c.ctx.Err() != nil {
 		return
 	}
 	if failed := inspect(err, "").at("state"); s.endSubscription(failed) {

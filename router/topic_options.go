@@ -121,8 +121,8 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	if err := p.opts.History.validate(); err != nil {
 		panic(fmt.Sprintf("router: TopicOptions of %s: %v", name, err))
 	}
-	if p.opts.History.enabled() && r.histories == nil {
-		panic(fmt.Sprintf("router: TopicOptions.History of %s: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", name, r.opts.Broker))
+	if p.opts.History.enabled() {
+		r.mustHaveHistories("TopicOptions.History of "+name, "keeps no histories")
 	}
 	r.declarePublications(p.opts.Messages, name, position)
 	r.topics.declare(p)

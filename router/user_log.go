@@ -52,9 +52,7 @@ func (r *Router) openUserLogs() {
 	if !h.enabled() {
 		return
 	}
-	if r.histories == nil {
-		panic(fmt.Sprintf("router: UserHistory: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", r.opts.Broker))
-	}
+	r.mustHaveHistories("UserHistory", "keeps no histories")
 	r.topics.userLogs = &topicPattern{opts: TopicOptions{History: h}}
 	r.access = openAccessLog(r)
 }
