@@ -156,7 +156,7 @@ func (g recoveringHistories) Unfollow(topic string) {
 func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error) {
 	if v := recover(); v != nil {
 		g.router.observe(Event{Kind: EventPanicked, Reason: name})
-		g.router.logAsync(name, v)
+		g.router.reportPanicLater(name, v)
 		*err = &errors.Error{Code: code, Err: &PanicError{Value: v}}
 	}
 }
@@ -165,7 +165,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
 	r.topics.held.nodeLeft(node)
-	r.events.Add(func() { r.logNodeLeft(node) })
+	r.events.Add(func() { r.reportNodeLeft(node) })
 }
 
 // A recoveringNode recovers the panics of a broker's node. Topics call it under their
@@ -237,6 +237,6 @@ func (g recoveringNode) Close(ctx context.Context) error {
 func (g recoveringNode) recover(name string) {
 	if v := recover(); v != nil {
 		g.router.observe(Event{Kind: EventPanicked, Reason: name})
-		g.router.logAsync(name, v)
+		g.router.reportPanicLater(name, v)
 	}
 }

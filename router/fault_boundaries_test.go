@@ -102,9 +102,9 @@ func boundaries() map[string]boundary {
 			prepare: func(h *harness) { h.opts.OnError = func(router.ErrorReport) { h.fault() } },
 			setUp:   respondWith(http.ErrNoCookie), want: errors.Internal, reason: "OnError", exits: true,
 		},
-		"Options.OnRejected": {
-			prepare: func(h *harness) { h.opts.OnRejected = func(router.Rejection) { h.fault() } },
-			setUp:   respondWith(errors.Errorf(errors.NotFound, "no such room")), want: errors.NotFound, reason: "OnRejected", exits: true,
+		"Options.OnRefused": {
+			prepare: func(h *harness) { h.opts.OnRefused = func(router.Refusal) { h.fault() } },
+			setUp:   respondWith(errors.Errorf(errors.NotFound, "no such room")), want: errors.NotFound, reason: "OnRefused", exits: true,
 		},
 		"Options.OnLimitExceeded": {
 			prepare: func(h *harness) { h.opts.OnLimitExceeded = func(router.LimitExceeded) { h.fault() } },
@@ -223,7 +223,7 @@ func boundaries() map[string]boundary {
 				h.joinAndLeave()
 				assert.Equal(h, errors.Internal, h.call(h.conn).Code)
 				for name := range faults() {
-					routertest.Rejected(h, h.router, routertest.Header("Origin", "https://"+name[:5]+".example"))
+					routertest.Refused(h, h.router, routertest.Header("Origin", "https://"+name[:5]+".example"))
 				}
 			},
 			reason: "Logger",
