@@ -50,7 +50,6 @@ func (r *Router) logHint(level slog.Level, h hint, key, remedy string) {
 	if !r.hints.add(h) {
 		return
 	}
-	defer r.recoverLogger()
 	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(failure.Shorten(remedy, maxLoggedErrorBytes))))
 	r.opts.Logger.LogAttrs(context.Background(), level, h.text, attrs...)
 }

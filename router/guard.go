@@ -6,12 +6,12 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 )
 
-// The router calls application code only through functions that recover its panics: guard if
-// an error becomes an answer, hook if nothing is returned, recoverObserver for observers,
-// those of internal/envelope for the methods of messages and codecs, recoveringSession for
-// brokers, and log for the Logger. A panic therefore ends only one message. It leaves no lock held:
-// locks around such calls are released by defer. Logger may call the router, so it is never called
-// under a lock.
+// The router calls functions of the application through functions that recover their panics: guard if
+// an error becomes an answer, hook if nothing is returned, recoverObserver for observers, and
+// those of internal/envelope for the methods of messages and codecs. A panic therefore ends only
+// one message. A panic of a broker is that of the function that calls it, which leaves no lock held:
+// locks around calls of brokers are released by defer. A panic of a Logger is not recovered. Loggers
+// may call the router, so they are never called under a lock.
 
 // guard calls f, a function of the application, and returns the failure of its error or of its panic,
 // or nil. Where names f; the route is nil if there is none.

@@ -109,13 +109,12 @@ package router
 // application is encoded before locks are acquired, so a Codec is never called under one. Changes of
 // presence are encoded under topic.mu, and the warning before an identity expires under Conn.mu, as
 // JSON in every format. The package calls only this application code there, which must not call the
-// router and whose panics are recovered:
+// router, and after whose panics no lock is held:
 //
 //   - the methods of broker.Session, under topicShard.mu or topic.mu, and Nodes under ask.Node.mu; so
 //     a broker must not call its broker.Handler before they have returned. Session.Close is called
 //     without locks, because it waits for functions of the broker.Handler
-//   - observers, under Conn.mu, topicShard.mu or topic.mu, when a message is dropped or conflated, or
-//     a broker panics
+//   - observers, under Conn.mu, topicShard.mu or topic.mu, when a message is dropped or conflated
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under

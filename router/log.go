@@ -69,24 +69,15 @@ func (r *Router) reportDebug(kind logKind, attrs ...slog.Attr) {
 // reportsDebug reports whether the Logger writes lines at debug level: if it does not, they need not be
 // counted.
 func (r *Router) reportsDebug() bool {
-	defer r.recoverLogger()
 	return r.opts.Logger.Enabled(context.Background(), slog.LevelDebug)
 }
 
 // writeLog passes a line to the Logger.
 func (r *Router) writeLog(line logLine, suppressed int64) {
-	defer r.recoverLogger()
 	if suppressed > 0 {
 		line.attrs = append(line.attrs, slog.Int64("suppressed", suppressed))
 	}
 	r.opts.Logger.LogAttrs(context.Background(), line.level, line.text, line.attrs...)
-}
-
-// recoverLogger recovers a panic of the Logger, which cannot be logged. It must be deferred.
-func (r *Router) recoverLogger() {
-	if recover() != nil {
-		r.observe(Event{Kind: EventPanicked, Reason: "Logger"})
-	}
 }
 
 // flushLog writes the numbers of lines that are suppressed.

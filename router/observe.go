@@ -63,9 +63,9 @@ const (
 	// returns.
 	EventCompleted
 
-	// EventPanicked: application code has panicked, while handling a message of Type unless
-	// that is "". Reason is "ingress", "decode", "handler", "reply", the name of the option,
-	// such as "OnOpen" or "Logger", or the method of the broker, such as "Broker.Publish".
+	// EventPanicked: a function of the application has panicked, while handling a message of Type
+	// unless that is "". Reason is "ingress", "decode", "handler", "reply", or the name of the
+	// option, such as "OnOpen". Panics of a broker count as those of the function that calls it.
 	EventPanicked
 
 	// EventWritten: one system call has written Bytes and Count frames. Duration is the age of

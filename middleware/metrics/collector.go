@@ -33,7 +33,6 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (m *Metrics) createSeries() {
 	for _, where := range []string{
 		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRefused", "OnLimitExceeded", "OnBackpressure", "CloseCode",
-		"Logger", "Broker.Subscribe", "Broker.Unsubscribe", "Broker.Publish", "Broker.Close",
 	} {
 		m.panics.get(panicSource{"", where})
 	}
