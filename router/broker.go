@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/brokerguard"
 	"github.com/penstock-go/penstock/internal/memstore"
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
@@ -53,9 +52,8 @@ func (r *Router) connectBroker() {
 		PresenceChanged: r.topics.presenceChanged,
 		NodeLeft:        r.nodeLeft,
 	}, broker.HistoryHandler{Published: r.topics.published, Following: r.topics.following})
-	r.node = brokerguard.Node(node, r.brokerPanicked)
+	r.node, r.histories = node, histories
 	if histories != nil {
-		r.histories = brokerguard.Histories(histories, r.brokerPanicked)
 		r.reader = sequencer.NewReader(r.histories)
 	}
 	r.initAsks()
@@ -98,13 +96,5 @@ func (r *Router) mustHaveHistories(option, lacks string) {
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
 	r.topics.held.nodeLeft(node)
-	r.events.Add(func() { r.logNodeLeft(node) })
-}
-
-// brokerPanicked reports the panic of a method of the broker, and returns it as an error. It may
-// run under a lock, so it must not call Logger.
-func (r *Router) brokerPanicked(method string, v any) error {
-	r.observe(Event{Kind: EventPanicked, Reason: method})
-	r.logAsync(method, v)
-	return &PanicError{Value: v}
+	r.events.Add(func() { r.reportNodeLeft(node) })
 }

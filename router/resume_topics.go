@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sequencer"
@@ -144,19 +145,20 @@ func (t *topicToResume) limitToRecord() {
 
 // try sets the error of a topic if f returns one.
 func (s *session) try(ctx *Context, t *topicToResume, where string, f func() error) {
-	c := s.conn
-	var failed *inspectedError
-	defer func() {
-		if failed == nil {
-			return
+	executor.Do(func() {
+		if refused := s.conn.router.guard(where, ctx.route, f); refused != nil {
+			s.refuseTopic(ctx, t, refused)
 		}
-		t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &failed.payload}
-		if !isUserLog(t.Topic) { // which the connection has by itself
-			c.unsubscribeClient(t.Topic)
-		}
-		c.reportLate(ctx.route.name, failed)
-	}()
-	c.router.guard(&failed, where, ctx.route, f)
+	}, func() { s.refuseTopic(ctx, t, exitedAt(where)) })
+}
+
+// refuseTopic sets the error of a topic.
+func (s *session) refuseTopic(ctx *Context, t *topicToResume, refused *failure.Failure) {
+	t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &refused.Payload}
+	if !isUserLog(t.Topic) { // which the connection has by itself
+		s.conn.unsubscribeClient(t.Topic)
+	}
+	s.conn.reportLate(ctx.route.name, refused)
 }
 
 // joinAll subscribes to the topics that have no error, all at the same time, so that they are read together. It

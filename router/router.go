@@ -60,13 +60,13 @@ type Router struct {
 
 	errorLines     sampling.Lines[logKind, logLine]
 	debugLines     sampling.Lines[logKind, logLine]
-	pendingLogs    atomic.Int32 // functions of logAsync in events
+	pendingLogs    atomic.Int32 // functions of reportPanicLater in events
 	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
 
-	unhealthy          atomic.Bool  // Shutdown has begun
-	upgradedRejections atomic.Int64 // connections of rejectAfterUpgrade
-	rejections         rejectionSampler
-	hints              hints // for Options.Development
+	unhealthy        atomic.Bool  // Shutdown has begun
+	upgradedRefusals atomic.Int64 // connections of refuseAfterUpgrade
+	refusals         refusalSampler
+	hints            hints // for Options.Development
 
 	savingSessions sync.WaitGroup // goroutines that store the records of sessions
 	sessionsClosed atomic.Bool    // Shutdown has waited for them: no more attempts
@@ -106,7 +106,7 @@ func New(opts *Options) *Router {
 		}
 	}
 	r.topics.init(r)
-	r.rejections.init()
+	r.refusals.init()
 	r.initLog()
 	r.registerProtocolRoutes()
 	r.connectBroker()

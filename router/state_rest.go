@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -44,8 +45,8 @@ func (c *Conn) sendState(t *topic, rest *sequencer.StateRest) {
 	if err == nil || errors.Is(err, sequencer.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || c.ctx.Err() != nil {
 		return
 	}
-	if failed := inspect(err, "").at("state"); s.endSubscription(failed) {
-		c.reportLate(protocol.TypeSubscribe, failed)
+	if failure := inspector.Inspect(err, "state"); s.endSubscription(failure) {
+		c.reportLate(protocol.TypeSubscribe, failure)
 	}
 }
 
@@ -189,7 +190,7 @@ func (s *stateSender) release() {
 }
 
 // endSubscription ends the subscription. It reports false if the client has unsubscribed or has asked again.
-func (s *stateSender) endSubscription(failed *inspectedError) bool {
+func (s *stateSender) endSubscription(failure *failure.Failure) bool {
 	c, t := s.conn, s.topic
 	c.mu.Lock()
 	defer c.mu.Unlock() // so that no other subscription begins meanwhile
@@ -197,7 +198,7 @@ func (s *stateSender) endSubscription(failed *inspectedError) bool {
 	wanted := s.isWantedLocked() && t.history.joining.find(c) == nil
 	t.mu.Unlock()
 	if wanted {
-		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name, Error: &failed.payload})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name, Error: &failure.Payload})) // fails only if the connection is closed
 		c.unsubscribeLocked(t.name)
 	}
 	return wanted

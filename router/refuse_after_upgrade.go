@@ -10,23 +10,23 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// maxUpgradedRejections bounds the rejected connections that exist at the same time. Each has a
+// maxUpgradedRefusals bounds the refused connections that exist at the same time. Each has a
 // goroutine, a socket and up to 20 kB of memory until the client closes it, and no limit of
 // connections counts it.
-const maxUpgradedRejections = 1024
+const maxUpgradedRefusals = 1024
 
-// rejectAfterUpgrade upgrades a rejected request and closes the connection with the code and the
+// refuseAfterUpgrade upgrades a refused request and closes the connection with the code and the
 // reason of the error. It reports whether the request has been answered; if not, nothing has been
 // written. A request that is not a valid handshake is answered as such.
-func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, payload *protocol.ErrorPayload) (answered bool) {
-	if r.upgradedRejections.Add(1) > maxUpgradedRejections {
-		r.upgradedRejections.Add(-1)
+func (r *Router) refuseAfterUpgrade(w http.ResponseWriter, req *http.Request, payload *protocol.ErrorPayload) (answered bool) {
+	if r.upgradedRefusals.Add(1) > maxUpgradedRefusals {
+		r.upgradedRefusals.Add(-1)
 		return false
 	}
 	var ws *wsconn.Conn
 	defer func() {
 		if ws == nil { // also if the ResponseWriter has panicked
-			r.upgradedRejections.Add(-1)
+			r.upgradedRefusals.Add(-1)
 		}
 	}()
 	_, subprotocol := r.selectFormat(req)
@@ -34,7 +34,7 @@ func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 	if err != nil {
 		return errors.Is(err, wsconn.ErrAnswered) || errors.Is(err, wsconn.ErrDisconnected)
 	}
-	ws.Close(int(rejectionStatus(payload.Code)), wire.CloseReason(payload))
+	ws.Close(int(refusalStatus(payload.Code)), wire.CloseReason(payload))
 	go r.awaitClosed(ws)
 	return true
 }
@@ -42,7 +42,7 @@ func (r *Router) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 // awaitClosed drops what the client sends until the connection is closed, at the latest after
 // Timeouts.Close.
 func (r *Router) awaitClosed(ws *wsconn.Conn) {
-	defer r.upgradedRejections.Add(-1)
+	defer r.upgradedRefusals.Add(-1)
 	defer ws.Release()
 	for {
 		msg, err := ws.Read(func([]byte) int64 { return 0 })
@@ -55,11 +55,11 @@ func (r *Router) awaitClosed(ws *wsconn.Conn) {
 	}
 }
 
-// rejectionStatus maps the code of an error to the code of a close frame: 4000 plus the HTTP
+// refusalStatus maps the code of an error to the code of a close frame: 4000 plus the HTTP
 // status.
-func rejectionStatus(code errors.Code) StatusCode { return StatusCode(4000 + handshake.Status(code)) }
+func refusalStatus(code errors.Code) StatusCode { return StatusCode(4000 + handshake.Status(code)) }
 
-// ignoreTransport is the wsconn.Handler of a rejected connection.
+// ignoreTransport is the wsconn.Handler of a refused connection.
 type ignoreTransport struct{}
 
 // Serve is never called: awaitClosed does not park the connection.

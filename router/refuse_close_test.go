@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// TestRejectedHandshake_ClosesConnection sends a second handshake right behind a rejected one, which a
+// TestRefusedHandshake_ClosesConnection sends a second handshake right behind a refused one, which a
 // proxy that tunnels after the first would pass on. The server must not read it.
-func TestRejectedHandshake_ClosesConnection(t *testing.T) {
+func TestRefusedHandshake_ClosesConnection(t *testing.T) {
 	const upgrade = "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	for name, tt := range map[string]struct {
 		opts    router.Options
@@ -32,11 +32,11 @@ func TestRejectedHandshake_ClosesConnection(t *testing.T) {
 		"body":             {router.Options{}, upgrade + "Content-Length: 1\r\n", http.StatusBadRequest},
 		"another origin":   {router.Options{}, upgrade + "Origin: https://evil.example\r\n", http.StatusForbidden},
 		"no connections":   {router.Options{Limits: router.Limits{Conns: 1}}, upgrade, http.StatusTooManyRequests},
-		"unauthenticated":  {rejecting(errors.Unauthenticated), upgrade, http.StatusUnauthorized},
-		"not permitted":    {rejecting(errors.PermissionDenied), upgrade, http.StatusForbidden},
-		"failing server":   {rejecting(errors.Internal), upgrade, http.StatusInternalServerError},
-		"not available":    {rejecting(errors.Unavailable), upgrade, http.StatusServiceUnavailable},
-		"too many for now": {rejecting(errors.ResourceExhausted), upgrade, http.StatusTooManyRequests},
+		"unauthenticated":  {refusing(errors.Unauthenticated), upgrade, http.StatusUnauthorized},
+		"not permitted":    {refusing(errors.PermissionDenied), upgrade, http.StatusForbidden},
+		"failing server":   {refusing(errors.Internal), upgrade, http.StatusInternalServerError},
+		"not available":    {refusing(errors.Unavailable), upgrade, http.StatusServiceUnavailable},
+		"too many for now": {refusing(errors.ResourceExhausted), upgrade, http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := router.New(discardLogs(tt.opts))
@@ -65,8 +65,8 @@ func TestRejectedHandshake_ClosesConnection(t *testing.T) {
 	}
 }
 
-// rejecting returns options with which every request is rejected.
-func rejecting(code errors.Code) router.Options {
+// refusing returns options with which every request is refused.
+func refusing(code errors.Code) router.Options {
 	return router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
 		return router.Identity{}, &errors.Error{Code: code, Message: "no"}
 	}}

@@ -46,12 +46,13 @@ func (reportOwner) JobBytes(reportFunc) int64 { return 0 }
 // Ended returns nil.
 func (reportOwner) Ended() <-chan struct{} { return nil }
 
-// report queues a call of Options.OnLimitExceeded. While the queue is full, it waits, and with
+// reportLimit queues a call of Options.OnLimitExceeded. While the queue is full, it waits, and with
 // it the goroutine that reads the connection or handles its message.
-func (c *Conn) report(l LimitExceeded) {
+func (c *Conn) reportLimit(typ string, l LimitExceeded) {
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
+	l.Conn, l.Type = c, typ
 	c.active.Add(1)
 	c.reports().EnqueueWait(func() {
 		defer c.release()

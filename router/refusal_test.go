@@ -23,8 +23,8 @@ import (
 // blockingEcho is a call whose handler blocks until its context ends.
 const blockingEcho = `{"type":"ECHO","meta":{"correlationId":"first"},"payload":{"n":-1}}`
 
-// rejectingRouter returns a router on which a message can be rejected at every stage.
-func rejectingRouter(opts router.Options) *router.Router {
+// refusingRouter returns a router on which a message can be refused at every stage.
+func refusingRouter(opts router.Options) *router.Router {
 	opts.Authenticate = func(req *http.Request) (router.Identity, error) {
 		return router.Identity{TenantID: "acme", UserID: router.Token(req)}, nil
 	}
@@ -55,7 +55,7 @@ func rejectingRouter(opts router.Options) *router.Router {
 	return r
 }
 
-func TestOnRejected_ReportsMessageOfEveryStage(t *testing.T) {
+func TestOnRefused_ReportsMessageOfEveryStage(t *testing.T) {
 	call := func(payload string) string {
 		return `{"type":"ECHO","meta":{"correlationId":"c"},"payload":` + payload + `}`
 	}
@@ -89,8 +89,10 @@ func TestOnRejected_ReportsMessageOfEveryStage(t *testing.T) {
 		{name: "draining", sent: []string{blockingEcho, call(`{"n":1}`)}, drain: true, want: want{"ECHO", errors.Unavailable, "draining", "", 0}},
 	} {
 		runSynctest(t, tt.name, func(t *testing.T) {
-			var rejections recorder[router.Rejection]
-			r := rejectingRouter(router.Options{OnRejected: rejections.add})
+			var refusals recorder[router.Refusal]
+			var limits recorder[router.LimitExceeded]
+			r := refusingRouter(router.Options{OnRefused: refusals.add, OnLimitExceeded: limits.add})
+			events := observeRefusals(r)
 			conn := routertest.Dial(t, r, routertest.Token("ann"), routertest.RemoteAddr("192.0.2.1:1"))
 			synctest.Wait()
 			server := onlyConn(t, r)
@@ -104,8 +106,8 @@ func TestOnRejected_ReportsMessageOfEveryStage(t *testing.T) {
 			}
 			time.Sleep(tt.wait)
 			synctest.Wait()
-			require.Len(t, rejections.all(), 1)
-			got := rejections.all()[0]
+			require.Len(t, refusals.all(), 1)
+			got := refusals.all()[0]
 			text := ""
 			if got.Err != nil {
 				text = got.Err.Error()
@@ -115,33 +117,51 @@ func TestOnRejected_ReportsMessageOfEveryStage(t *testing.T) {
 			assert.Equal(t, router.Identity{TenantID: "acme", UserID: "ann"}, got.Identity)
 			assert.Equal(t, netip.MustParseAddr("192.0.2.1"), got.IP)
 			assert.Zero(t, got.Unreported)
+			event := router.Event{Kind: router.EventRefused, Type: got.Type, Code: got.Code, Reason: got.Reason, Count: 1}
 			if limit, ok := errors.AsType[*router.LimitExceeded](got.Err); ok {
 				assert.Same(t, server, limit.Conn)
 				assert.Equal(t, tt.want.typ, limit.Type)
+				assert.Equal(t, []router.LimitExceeded{*limit}, limits.all())
+				event.Limit = limit.Kind
+			} else {
+				assert.Empty(t, limits.all())
 			}
+			assert.Equal(t, []router.Event{event}, events.all())
 		})
 	}
 }
 
-func TestOnRejected_ReportsWhateverTheLimitAction(t *testing.T) {
+// observeRefusals returns the events of refusals.
+func observeRefusals(r *router.Router) *recorder[router.Event] {
+	events := new(recorder[router.Event])
+	r.Observe(func(e router.Event) {
+		if e.Kind == router.EventRefused {
+			events.add(e)
+		}
+	})
+	return events
+}
+
+func TestOnRefused_ReportsWhateverTheLimitAction(t *testing.T) {
 	for _, action := range []router.LimitAction{router.ActionSend, router.ActionClose, router.ActionCustom} {
 		runSynctest(t, fmt.Sprint(action), func(t *testing.T) {
-			var rejections recorder[router.Rejection]
-			r := rejectingRouter(router.Options{OnRejected: rejections.add, LimitAction: action})
+			var refusals recorder[router.Refusal]
+			r := refusingRouter(router.Options{OnRefused: refusals.add, LimitAction: action})
 			conn := routertest.Dial(t, r, routertest.Token("ann"))
 			conn.Send(Say{Room: "go", Text: "hi"})
 			synctest.Wait()
-			require.Len(t, rejections.all(), 1)
-			limit, ok := errors.AsType[*router.LimitExceeded](rejections.all()[0].Err)
+			require.Len(t, refusals.all(), 1)
+			limit, ok := errors.AsType[*router.LimitExceeded](refusals.all()[0].Err)
 			require.True(t, ok)
 			assert.Equal(t, "say", limit.Policy)
 		})
 	}
 }
 
-func TestOnRejected_SkipsAnsweredAndCanceledMessages(t *testing.T) {
+func TestOnRefused_SkipsAnsweredAndCanceledMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := rejectingRouter(router.Options{OnRejected: func(rejection router.Rejection) { t.Errorf("reported: %+v", rejection) }})
+		r := refusingRouter(router.Options{OnRefused: func(refusal router.Refusal) { t.Errorf("reported: %+v", refusal) }})
+		events := observeRefusals(r)
 		conn := routertest.Dial(t, r, routertest.Token("ann"))
 		routertest.Call[Echoed](conn, Echo{1})
 		synctest.Wait()
@@ -151,41 +171,42 @@ func TestOnRejected_SkipsAnsweredAndCanceledMessages(t *testing.T) {
 		synctest.Wait()
 		conn.Abort() // the handler returns when the connection is closed
 		synctest.Wait()
+		assert.Empty(t, events.all())
 	})
 }
 
-func TestOnRejected_ReportsRequestsAndConnections(t *testing.T) {
+func TestOnRefused_ReportsRequestsAndConnections(t *testing.T) {
 	ann := router.Identity{UserID: "ann"}
 	for _, tt := range []struct {
 		name   string
 		opts   router.Options
 		dial   []routertest.Option
 		before func(*testing.T, *router.Router)
-		want   router.Rejection
+		want   router.Refusal
 		err    string
 	}{
-		{name: "origin", dial: []routertest.Option{routertest.Header("Origin", "https://other.example")}, want: router.Rejection{Code: errors.PermissionDenied, Reason: "origin"}},
-		{name: "shutdown", before: func(t *testing.T, r *router.Router) { require.NoError(t, r.Shutdown(t.Context())) }, want: router.Rejection{Code: errors.Unavailable, Reason: "draining"}},
+		{name: "origin", dial: []routertest.Option{routertest.Header("Origin", "https://other.example")}, want: router.Refusal{Code: errors.PermissionDenied, Reason: "origin"}},
+		{name: "shutdown", before: func(t *testing.T, r *router.Router) { require.NoError(t, r.Shutdown(t.Context())) }, want: router.Refusal{Code: errors.Unavailable, Reason: "draining"}},
 		{
 			name: "connections of a user", opts: router.Options{Limits: router.Limits{ConnsPerUser: 1}},
 			before: func(t *testing.T, r *router.Router) { routertest.Dial(t, r, routertest.Token("ann")) },
 			dial:   []routertest.Option{routertest.Token("ann")},
-			want:   router.Rejection{Identity: ann, Code: errors.ResourceExhausted, Reason: "limit", RetryAfter: 5 * time.Second}, err: "connections limit exceeded: 2 of 1",
+			want:   router.Refusal{Identity: ann, Code: errors.ResourceExhausted, Reason: "limit", RetryAfter: 5 * time.Second}, err: "connections limit exceeded: 2 of 1",
 		},
 		{
 			name: "expected", dial: []routertest.Option{routertest.Token("expired")},
-			want: router.Rejection{Identity: router.Identity{UserID: "claimed"}, Code: errors.Unauthenticated, Reason: "authentication"}, err: "UNAUTHENTICATED: log in first: http: named cookie not present",
+			want: router.Refusal{Identity: router.Identity{UserID: "claimed"}, Code: errors.Unauthenticated, Reason: "authentication"}, err: "UNAUTHENTICATED: log in first: http: named cookie not present",
 		},
-		{name: "unexpected", dial: []routertest.Option{routertest.Token("down")}, want: router.Rejection{Code: errors.Internal, Reason: "authentication"}, err: "http: Server closed"},
-		{name: "panic of ConnContext", dial: []routertest.Option{routertest.Token("broken")}, want: router.Rejection{Identity: router.Identity{UserID: "broken"}, Code: errors.Internal, Reason: "conn_context"}, err: "panic: no tracer"},
-		{name: "OnOpen", dial: []routertest.Option{routertest.Token("banned")}, want: router.Rejection{Identity: router.Identity{UserID: "banned"}, Code: errors.PermissionDenied, Reason: "on_open"}},
-		{name: "OnOpen, close error", dial: []routertest.Option{routertest.Token("late")}, want: router.Rejection{Identity: router.Identity{UserID: "late"}, Code: errors.PermissionDenied, Reason: "on_open"}, err: `closed with 4001 "full"`},
+		{name: "unexpected", dial: []routertest.Option{routertest.Token("down")}, want: router.Refusal{Code: errors.Internal, Reason: "authentication"}, err: "http: Server closed"},
+		{name: "panic of ConnContext", dial: []routertest.Option{routertest.Token("broken")}, want: router.Refusal{Identity: router.Identity{UserID: "broken"}, Code: errors.Internal, Reason: "conn_context"}, err: "panic: no tracer"},
+		{name: "OnOpen", dial: []routertest.Option{routertest.Token("banned")}, want: router.Refusal{Identity: router.Identity{UserID: "banned"}, Code: errors.PermissionDenied, Reason: "on_open"}},
+		{name: "OnOpen, close error", dial: []routertest.Option{routertest.Token("late")}, want: router.Refusal{Identity: router.Identity{UserID: "late"}, Code: errors.PermissionDenied, Reason: "on_open"}, err: `closed with 4001 "full"`},
 	} {
 		for _, visible := range []bool{false, true} {
 			runSynctest(t, fmt.Sprintf("%s, visible %v", tt.name, visible), func(t *testing.T) {
-				var rejections recorder[router.Rejection]
+				var refusals recorder[router.Refusal]
 				opts := tt.opts
-				opts.RejectAfterUpgrade, opts.OnRejected = visible, rejections.add
+				opts.RefuseAfterUpgrade, opts.OnRefused = visible, refusals.add
 				opts.Authenticate = func(req *http.Request) (router.Identity, error) {
 					switch token := router.Token(req); token {
 					case "expired":
@@ -219,11 +240,11 @@ func TestOnRejected_ReportsRequestsAndConnections(t *testing.T) {
 				if visible || tt.want.Reason == "on_open" {
 					routertest.Dial(t, r, dial...).Closed()
 				} else {
-					routertest.Rejected(t, r, dial...)
+					routertest.Refused(t, r, dial...)
 				}
 				synctest.Wait()
-				require.Len(t, rejections.all(), 1)
-				got := rejections.all()[0]
+				require.Len(t, refusals.all(), 1)
+				got := refusals.all()[0]
 				assert.Equal(t, tt.want.Reason == "on_open", got.Conn != nil)
 				text := ""
 				if got.Err != nil {
@@ -238,36 +259,36 @@ func TestOnRejected_ReportsRequestsAndConnections(t *testing.T) {
 	}
 }
 
-func TestOnRejected_ReportsMalformedHandshakes(t *testing.T) {
+func TestOnRefused_ReportsMalformedHandshakes(t *testing.T) {
 	for _, req := range []*http.Request{
 		httptest.NewRequest(http.MethodGet, "/", nil),
 		httptest.NewRequest(http.MethodGet, "/", strings.NewReader("{}")),
 	} {
-		var rejections []router.Rejection
-		r := router.New(discardLogs(router.Options{OnRejected: func(rejection router.Rejection) { rejections = append(rejections, rejection) }}))
+		var refusals []router.Refusal
+		r := router.New(discardLogs(router.Options{OnRefused: func(refusal router.Refusal) { refusals = append(refusals, refusal) }}))
 		r.ServeHTTP(httptest.NewRecorder(), req)
-		assert.Equal(t, []router.Rejection{{IP: netip.MustParseAddr("192.0.2.1"), Code: errors.InvalidArgument, Reason: "handshake"}}, rejections)
+		assert.Equal(t, []router.Refusal{{IP: netip.MustParseAddr("192.0.2.1"), Code: errors.InvalidArgument, Reason: "handshake"}}, refusals)
 	}
 }
 
-// TestOnRejected_SamplesPerClientAndSecond counts reports in virtual time. Every rejection must be
+// TestOnRefused_SamplesPerClientAndSecond counts reports in virtual time. Every refusal must be
 // either reported or counted by a later report.
-func TestOnRejected_SamplesPerClientAndSecond(t *testing.T) {
+func TestOnRefused_SamplesPerClientAndSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var rejections recorder[router.Rejection]
-		r := rejectingRouter(router.Options{OnRejected: rejections.add})
+		var refusals recorder[router.Refusal]
+		r := refusingRouter(router.Options{OnRefused: refusals.add})
 		dial := func(user, addr string) *routertest.Conn {
 			return routertest.Dial(t, r, routertest.Token(user), routertest.RemoteAddr(addr))
 		}
-		reject := func(c *routertest.Conn, n int) {
+		refuse := func(c *routertest.Conn, n int) {
 			for range n {
 				c.SendText(`{"type":"UNKNOWN"}`)
 				synctest.Wait()
 			}
 		}
 		reported := func() (counts []int64) {
-			for _, rejection := range rejections.all() {
-				counts = append(counts, rejection.Unreported)
+			for _, refusal := range refusals.all() {
+				counts = append(counts, refusal.Unreported)
 			}
 			return counts
 		}
@@ -275,34 +296,34 @@ func TestOnRejected_SamplesPerClientAndSecond(t *testing.T) {
 		bob := dial("bob", "192.0.2.1:2")
 		guest, neighbor := dial("", "[2001:db8::1]:1"), dial("", "[2001:db8::2]:1")
 		stranger := dial("", "[2001:db8:0:1::1]:1")
-		reject(ann, 3)
-		reject(annToo, 2) // the same user
+		refuse(ann, 3)
+		refuse(annToo, 2) // the same user
 		assert.Equal(t, []int64{0}, reported())
-		reject(bob, 1) // another user of the same address
+		refuse(bob, 1) // another user of the same address
 		assert.Equal(t, []int64{0, 4}, reported())
-		reject(guest, 2)
-		reject(neighbor, 1) // the same network
-		reject(stranger, 1)
+		refuse(guest, 2)
+		refuse(neighbor, 1) // the same network
+		refuse(stranger, 1)
 		assert.Equal(t, []int64{0, 4, 0, 2}, reported())
 		time.Sleep(time.Second - 1)
-		reject(ann, 1)
+		refuse(ann, 1)
 		assert.Equal(t, []int64{0, 4, 0, 2}, reported(), "not yet a second later")
 		time.Sleep(time.Nanosecond)
-		reject(ann, 1)
+		refuse(ann, 1)
 		assert.Equal(t, []int64{0, 4, 0, 2, 1}, reported())
 		time.Sleep(500 * time.Millisecond)
-		reject(bob, 2)
+		refuse(bob, 2)
 		time.Sleep(500 * time.Millisecond)
-		reject(bob, 5)
-		reject(ann, 1)
+		refuse(bob, 5)
+		refuse(ann, 1)
 		assert.Equal(t, []int64{0, 4, 0, 2, 1, 0, 6}, reported())
 	})
 }
 
-func TestOnRejected_ConnectionsWithoutAddressAreSampledAlone(t *testing.T) {
+func TestOnRefused_ConnectionsWithoutAddressAreSampledAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var rejections recorder[router.Rejection]
-		r := rejectingRouter(router.Options{OnRejected: rejections.add})
+		var refusals recorder[router.Refusal]
+		r := refusingRouter(router.Options{OnRefused: refusals.add})
 		for range 3 {
 			conn := routertest.Dial(t, r, routertest.RemoteAddr("pipe"))
 			for range 4 {
@@ -310,23 +331,23 @@ func TestOnRejected_ConnectionsWithoutAddressAreSampledAlone(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		require.Len(t, rejections.all(), 3)
-		assert.EqualValues(t, 3, rejections.all()[2].Unreported)
-		assert.False(t, rejections.all()[2].IP.IsValid())
+		require.Len(t, refusals.all(), 3)
+		assert.EqualValues(t, 3, refusals.all()[2].Unreported)
+		assert.False(t, refusals.all()[2].IP.IsValid())
 	})
 }
 
-// TestOnRejected_HookMayBlockPanicAndExit checks that the answer arrives whatever the hook does, and
+// TestOnRefused_HookMayBlockPanicAndExit checks that the answer arrives whatever the hook does, and
 // that the connection continues.
-func TestOnRejected_HookMayBlockPanicAndExit(t *testing.T) {
+func TestOnRefused_HookMayBlockPanicAndExit(t *testing.T) {
 	var unblock chan struct{}
-	for name, hook := range map[string]func(router.Rejection){
-		"block": func(router.Rejection) { <-unblock },
-		"panic": func(router.Rejection) { panic("broken") },
-		"exit":  func(router.Rejection) { runtime.Goexit() },
-		"call": func(rejection router.Rejection) {
-			_ = rejection.Conn.Subscribe("rejected")
-			rejection.Conn.Set("rejected", true)
+	for name, hook := range map[string]func(router.Refusal){
+		"block": func(router.Refusal) { <-unblock },
+		"panic": func(router.Refusal) { panic("broken") },
+		"exit":  func(router.Refusal) { runtime.Goexit() },
+		"call": func(refusal router.Refusal) {
+			_ = refusal.Conn.Subscribe("refused")
+			refusal.Conn.Set("refused", true)
 		},
 	} {
 		for stage, text := range map[string]string{
@@ -335,7 +356,7 @@ func TestOnRejected_HookMayBlockPanicAndExit(t *testing.T) {
 		} {
 			runSynctest(t, name+" at "+stage, func(t *testing.T) {
 				unblock = make(chan struct{})
-				r := rejectingRouter(router.Options{OnRejected: hook})
+				r := refusingRouter(router.Options{OnRefused: hook})
 				conn := routertest.Dial(t, r, routertest.Token("ann"))
 				conn.SendText(text)
 				assert.NotEmpty(t, routertest.ReceiveError(conn).Code, "before the hook returns")

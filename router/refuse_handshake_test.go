@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestServeHTTP_RejectionReasons checks the Reason of EventRejected for every check of a
+// TestServeHTTP_RefusalReasons checks the Reason of EventRefused for every check of a
 // request.
-func TestServeHTTP_RejectionReasons(t *testing.T) {
+func TestServeHTTP_RefusalReasons(t *testing.T) {
 	failing := func(err error) func(*http.Request) (router.Identity, error) {
 		return func(*http.Request) (router.Identity, error) { return router.Identity{}, err }
 	}
@@ -31,22 +31,23 @@ func TestServeHTTP_RejectionReasons(t *testing.T) {
 		body   string
 		reason string
 		code   errors.Code
+		limit  router.LimitKind
 	}{
 		{name: "origin", origin: "https://other.example", reason: "origin", code: errors.PermissionDenied},
 		{name: "body", body: "{}", reason: "handshake", code: errors.InvalidArgument},
 		{name: "no upgrade", reason: "handshake", code: errors.InvalidArgument},
 		{name: "shutdown", before: shutdown, reason: "draining", code: errors.Unavailable},
-		{name: "connections", opts: router.Options{Limits: router.Limits{Conns: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted},
-		{name: "connections of a user", opts: router.Options{Authenticate: user, Limits: router.Limits{ConnsPerUser: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted},
+		{name: "connections", opts: router.Options{Limits: router.Limits{Conns: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitConnections},
+		{name: "connections of a user", opts: router.Options{Authenticate: user, Limits: router.Limits{ConnsPerUser: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitConnections},
 		{name: "authentication", opts: router.Options{Authenticate: failing(errors.Errorf(errors.Unauthenticated, "no token"))}, reason: "authentication", code: errors.Unauthenticated},
-		{name: "limit of Authenticate", opts: router.Options{Authenticate: failing(&router.LimitExceeded{Kind: router.LimitRate})}, reason: "limit", code: errors.ResourceExhausted},
+		{name: "limit of Authenticate", opts: router.Options{Authenticate: failing(&router.LimitExceeded{Kind: router.LimitRate})}, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitRate},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var rejections []router.Event
+			var refusals []router.Event
 			r := router.New(&tt.opts)
 			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventRejected {
-					rejections = append(rejections, e)
+				if e.Kind == router.EventRefused {
+					refusals = append(refusals, e)
 				}
 			})
 			if tt.before != nil {
@@ -57,7 +58,7 @@ func TestServeHTTP_RejectionReasons(t *testing.T) {
 				req.Header.Set("Origin", tt.origin)
 			}
 			r.ServeHTTP(httptest.NewRecorder(), req)
-			assert.Equal(t, []router.Event{{Kind: router.EventRejected, Reason: tt.reason, Code: tt.code}}, rejections)
+			assert.Equal(t, []router.Event{{Kind: router.EventRefused, Reason: tt.reason, Code: tt.code, Limit: tt.limit}}, refusals)
 		})
 	}
 }

@@ -36,9 +36,9 @@ func failingAuthenticate(err error) func(*http.Request) (router.Identity, error)
 	}
 }
 
-// dialRejected connects over TCP and returns the close frame with which the server rejects the
+// dialRefused connects over TCP and returns the close frame with which the server refuses the
 // connection.
-func dialRejected(t *testing.T, server *httptest.Server, opts *websocket.DialOptions) (*http.Response, websocket.CloseError) {
+func dialRefused(t *testing.T, server *httptest.Server, opts *websocket.DialOptions) (*http.Response, websocket.CloseError) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -51,7 +51,7 @@ func dialRejected(t *testing.T, server *httptest.Server, opts *websocket.DialOpt
 	return resp, closed
 }
 
-func TestRejectAfterUpgrade_ClosesWithCodeAndReason(t *testing.T) {
+func TestRefuseAfterUpgrade_ClosesWithCodeAndReason(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		err    error
@@ -70,10 +70,10 @@ func TestRejectAfterUpgrade_ClosesWithCodeAndReason(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{
-				RejectAfterUpgrade: true,
+				RefuseAfterUpgrade: true,
 				Authenticate:       failingAuthenticate(tt.err),
 				OnOpen: func(_ context.Context, c *router.Conn) error {
-					assert.Equal(t, "ann", c.Identity().UserID, "OnOpen was called for a rejected connection")
+					assert.Equal(t, "ann", c.Identity().UserID, "OnOpen was called for a refused connection")
 					return nil
 				},
 				OnClose: func(c *router.Conn, _ router.CloseError) { assert.Equal(t, "ann", c.Identity().UserID) },
@@ -82,45 +82,45 @@ func TestRejectAfterUpgrade_ClosesWithCodeAndReason(t *testing.T) {
 			server := httptest.NewServer(r)
 			defer server.Close()
 			for range 3 {
-				resp, closed := dialRejected(t, server, &websocket.DialOptions{Subprotocols: []string{"bearer.wrong"}})
+				resp, closed := dialRefused(t, server, &websocket.DialOptions{Subprotocols: []string{"bearer.wrong"}})
 				assert.Equal(t, "bearer.wrong", resp.Header.Get("Sec-WebSocket-Protocol"), "browsers close a connection without it")
 				assert.Equal(t, websocket.CloseError{Code: websocket.StatusCode(tt.code), Reason: tt.reason}, closed)
 			}
 			assert.Empty(t, collect(r))
 			ws, _, err := websocket.Dial(t.Context(), server.URL+"?access_token=ok", nil)
-			require.NoError(t, err, "rejected connections hold no slot")
+			require.NoError(t, err, "refused connections hold no slot")
 			require.NoError(t, ws.Close(websocket.StatusNormalClosure, ""))
 		})
 	}
 }
 
-func TestRejectAfterUpgrade_SelectsTheSubprotocolOfACodec(t *testing.T) {
+func TestRefuseAfterUpgrade_SelectsTheSubprotocolOfACodec(t *testing.T) {
 	server := newTestServer(t, router.New(discardLogs(router.Options{
-		RejectAfterUpgrade: true,
+		RefuseAfterUpgrade: true,
 		Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
 		Codecs:             []router.Codec{cbor.New(nil)},
 	})))
-	resp, closed := dialRejected(t, server, &websocket.DialOptions{Subprotocols: []string{"bearer.wrong", cbor.Subprotocol}})
+	resp, closed := dialRefused(t, server, &websocket.DialOptions{Subprotocols: []string{"bearer.wrong", cbor.Subprotocol}})
 	assert.Equal(t, cbor.Subprotocol, resp.Header.Get("Sec-WebSocket-Protocol"), "as for an accepted connection")
 	assert.EqualValues(t, router.StatusUnauthenticated, closed.Code)
-	resp, _ = dialRejected(t, server, &websocket.DialOptions{Subprotocols: []string{cbor.Subprotocol}})
+	resp, _ = dialRefused(t, server, &websocket.DialOptions{Subprotocols: []string{cbor.Subprotocol}})
 	assert.Equal(t, cbor.Subprotocol, resp.Header.Get("Sec-WebSocket-Protocol"), "browsers close a connection without it")
 }
 
-func TestRejectAfterUpgrade_IncludesOriginLimitsAndShutdown(t *testing.T) {
+func TestRefuseAfterUpgrade_IncludesOriginLimitsAndShutdown(t *testing.T) {
 	var ended []router.CloseError
-	r := router.New(discardLogs(router.Options{RejectAfterUpgrade: true, Limits: router.Limits{Conns: 1}}))
+	r := router.New(discardLogs(router.Options{RefuseAfterUpgrade: true, Limits: router.Limits{Conns: 1}}))
 	server := httptest.NewServer(r)
 	defer server.Close()
-	_, closed := dialRejected(t, server, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://other.example"}}})
+	_, closed := dialRefused(t, server, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://other.example"}}})
 	ended = append(ended, router.CloseError{Code: router.StatusCode(closed.Code), Reason: closed.Reason})
 	ws, _, err := websocket.Dial(t.Context(), server.URL, nil)
 	require.NoError(t, err)
-	_, closed = dialRejected(t, server, nil)
+	_, closed = dialRefused(t, server, nil)
 	ended = append(ended, router.CloseError{Code: router.StatusCode(closed.Code), Reason: closed.Reason})
 	require.NoError(t, ws.Close(websocket.StatusNormalClosure, ""))
 	require.NoError(t, r.Shutdown(t.Context()))
-	_, closed = dialRejected(t, server, nil)
+	_, closed = dialRefused(t, server, nil)
 	ended = append(ended, router.CloseError{Code: router.StatusCode(closed.Code), Reason: closed.Reason})
 	assert.Equal(t, []router.CloseError{
 		{Code: 4403, Reason: `{"code":"PERMISSION_DENIED","message":"this page may not connect"}`},
@@ -129,16 +129,16 @@ func TestRejectAfterUpgrade_IncludesOriginLimitsAndShutdown(t *testing.T) {
 	}, ended)
 }
 
-// TestRejectAfterUpgrade_OtherRequestsGetStatus rejects what cannot be upgraded.
-func TestRejectAfterUpgrade_OtherRequestsGetStatus(t *testing.T) {
-	r := router.New(discardLogs(router.Options{RejectAfterUpgrade: true, Authenticate: failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first"))}))
+// TestRefuseAfterUpgrade_OtherRequestsGetStatus refuses what cannot be upgraded.
+func TestRefuseAfterUpgrade_OtherRequestsGetStatus(t *testing.T) {
+	r := router.New(discardLogs(router.Options{RefuseAfterUpgrade: true, Authenticate: failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first"))}))
 	server := httptest.NewServer(r)
 	defer server.Close()
 	resp, err := server.Client().Get(server.URL)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, http.StatusUpgradeRequired, resp.StatusCode, "no handshake")
-	resp = routertest.Rejected(t, r, routertest.Header("Sec-WebSocket-Version", "8"))
+	resp = routertest.Refused(t, r, routertest.Header("Sec-WebSocket-Version", "8"))
 	assert.Equal(t, http.StatusBadRequest, resp.StatusCode, "malformed handshake")
 	req := httptest.NewRequest(http.MethodGet, "/", strings.NewReader("{}"))
 	w := httptest.NewRecorder()
@@ -151,12 +151,12 @@ func TestRejectAfterUpgrade_OtherRequestsGetStatus(t *testing.T) {
 	assert.JSONEq(t, `{"code":"UNAUTHENTICATED","message":"log in first","retryable":false}`, w.Body.String())
 }
 
-// TestRejectAfterUpgrade_FloodIsBounded opens more rejected connections over TCP than may exist at
+// TestRefuseAfterUpgrade_FloodIsBounded opens more refused connections over TCP than may exist at
 // the same time, by clients that never answer the close frame.
-func TestRejectAfterUpgrade_FloodIsBounded(t *testing.T) {
+func TestRefuseAfterUpgrade_FloodIsBounded(t *testing.T) {
 	const bound, extra = 1024, 76
 	r := router.New(discardLogs(router.Options{
-		RejectAfterUpgrade: true,
+		RefuseAfterUpgrade: true,
 		Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
 		Timeouts:           router.Timeouts{Close: time.Minute},
 	}))
@@ -180,21 +180,21 @@ func TestRejectAfterUpgrade_FloodIsBounded(t *testing.T) {
 	dials.Wait()
 	assert.Equal(t, map[string]int{"HTTP/1.1 101": bound, "HTTP/1.1 401": extra}, statuses)
 	idle := extra // goroutines of net/http for connections that were answered with a status
-	assert.LessOrEqual(t, runtime.NumGoroutine()-before, bound+idle+20, "one goroutine per rejected connection")
+	assert.LessOrEqual(t, runtime.NumGoroutine()-before, bound+idle+20, "one goroutine per refused connection")
 	// The goroutine of the last handshake may not have started yet.
 	assert.Eventually(t, func() bool { return rejectedGoroutines() == bound }, time.Minute, 10*time.Millisecond)
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine()-before <= 10 }, time.Minute, 10*time.Millisecond)
-	_, closed := dialRejected(t, server, nil)
+	_, closed := dialRefused(t, server, nil)
 	assert.EqualValues(t, router.StatusUnauthenticated, closed.Code, "later requests are upgraded again")
 }
 
-// TestRejectAfterUpgrade_SendingClientEndsAtCloseTimeout rejects a client that sends without end.
-func TestRejectAfterUpgrade_SendingClientEndsAtCloseTimeout(t *testing.T) {
+// TestRefuseAfterUpgrade_SendingClientEndsAtCloseTimeout refuses a client that sends without end.
+func TestRefuseAfterUpgrade_SendingClientEndsAtCloseTimeout(t *testing.T) {
 	r := router.New(discardLogs(router.Options{
-		RejectAfterUpgrade: true,
+		RefuseAfterUpgrade: true,
 		Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
 		Timeouts:           router.Timeouts{Close: 100 * time.Millisecond},
 	}))
@@ -212,7 +212,7 @@ func TestRejectAfterUpgrade_SendingClientEndsAtCloseTimeout(t *testing.T) {
 	require.Eventually(t, func() bool { return rejectedGoroutines() == 0 }, time.Minute, time.Millisecond)
 }
 
-// rejectedGoroutines returns the number of goroutines that read rejected connections.
+// rejectedGoroutines returns the number of goroutines that read refused connections.
 func rejectedGoroutines() int {
 	buf := make([]byte, 8<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -256,14 +256,14 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
 }
 
-// TestRejectAfterUpgrade_EndsAtCloseTimeout checks in virtual time that a rejected connection lasts
+// TestRefuseAfterUpgrade_EndsAtCloseTimeout checks in virtual time that a refused connection lasts
 // until Timeouts.Close and no longer, if the client does not answer the close frame or does not
 // even read it.
-func TestRejectAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
+func TestRefuseAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		runSynctest(t, fmt.Sprintf("client reads %v", reads), func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{
-				RejectAfterUpgrade: true,
+				RefuseAfterUpgrade: true,
 				Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
 				Timeouts:           router.Timeouts{Close: 3 * time.Second},
 			}))
@@ -287,7 +287,7 @@ func TestRejectAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
 	}
 }
 
-func TestRejectAfterUpgrade_AppliesToErrorsOfOnOpen(t *testing.T) {
+func TestRefuseAfterUpgrade_AppliesToErrorsOfOnOpen(t *testing.T) {
 	limit := &router.LimitExceeded{Kind: router.LimitConnections, Observed: 6, Limit: 5, RetryAfter: 2 * time.Second}
 	for _, tt := range []struct {
 		name    string
@@ -307,7 +307,7 @@ func TestRejectAfterUpgrade_AppliesToErrorsOfOnOpen(t *testing.T) {
 		runSynctest(t, tt.name, func(t *testing.T) {
 			var limits recorder[router.LimitExceeded]
 			r := router.New(discardLogs(router.Options{
-				RejectAfterUpgrade: tt.visible,
+				RefuseAfterUpgrade: tt.visible,
 				OnOpen:             func(context.Context, *router.Conn) error { return tt.err },
 				OnClose:            func(*router.Conn, router.CloseError) { t.Error("OnClose was called") },
 				OnLimitExceeded:    limits.add,

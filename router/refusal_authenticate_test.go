@@ -41,9 +41,9 @@ func TestAuthenticate_ExpectedErrorsAreNoErrorsOfTheServer(t *testing.T) {
 				if hooked {
 					opts.OnError = func(report router.ErrorReport) { failures = append(failures, report) }
 				}
-				routertest.Rejected(t, router.New(opts), routertest.RemoteAddr("192.0.2.7:1"))
+				routertest.Refused(t, router.New(opts), routertest.RemoteAddr("192.0.2.7:1"))
 				text := log.String()
-				assert.Regexp(t, `level=DEBUG msg="connection rejected" .*ip=192\.0\.2\.7`, text)
+				assert.Regexp(t, `level=DEBUG msg="connection refused" .*ip=192\.0\.2\.7`, text)
 				assert.Equal(t, !tt.expected && !hooked, strings.Contains(text, "level=ERROR"), text)
 				assert.NotContains(t, text, "secret token")
 				if tt.expected {
@@ -70,24 +70,24 @@ func TestAuthenticate_ExpectedErrorsOfRefreshAreNoErrorsOfTheServer(t *testing.T
 	} {
 		runSynctest(t, string(tt.code), func(t *testing.T) {
 			var failures recorder[router.ErrorReport]
-			var rejections recorder[router.Rejection]
+			var refusals recorder[router.Refusal]
 			var log lockedBuffer
 			cause := &errors.Error{Code: tt.code, Err: errors.New("signature is invalid")}
 			r := router.New(&router.Options{
 				Authenticate: failingAuthenticate(cause),
 				OnError:      failures.add,
-				OnRejected:   rejections.add,
+				OnRefused:    refusals.add,
 				Logger:       slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			})
 			conn := routertest.Dial(t, r, routertest.Token("ok"), routertest.RemoteAddr("192.0.2.7:1"))
 			assert.Equal(t, tt.code, routertest.RefreshError(conn, "wrong").Code)
 			synctest.Wait()
 			assert.Len(t, failures.all(), tt.errors)
-			require.Len(t, rejections.all(), 1)
-			assert.Equal(t, "$ws:auth", rejections.all()[0].Type)
-			assert.ErrorIs(t, rejections.all()[0].Err, cause)
+			require.Len(t, refusals.all(), 1)
+			assert.Equal(t, "$ws:auth", refusals.all()[0].Type)
+			assert.ErrorIs(t, refusals.all()[0].Err, cause)
 			if tt.errors == 0 {
-				assert.Regexp(t, `level=DEBUG msg="refresh rejected" .*ip=192\.0\.2\.7 .*error=".*signature is invalid"`, log.String())
+				assert.Regexp(t, `level=DEBUG msg="refresh refused" .*ip=192\.0\.2\.7 .*error=".*signature is invalid"`, log.String())
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestAuthenticate_ExpectedErrorsOfRefreshAreNoErrorsOfTheServer(t *testing.T
 func TestOnError_ReportHasAddressOfConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures recorder[router.ErrorReport]
-		r := rejectingRouter(router.Options{OnError: failures.add})
+		r := refusingRouter(router.Options{OnError: failures.add})
 		conn := routertest.Dial(t, r, routertest.RemoteAddr("192.0.2.7:1"))
 		assert.Equal(t, errors.NotFound, routertest.CallError(conn, Echo{-3}).Code)
 		require.Len(t, failures.all(), 1)

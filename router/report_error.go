@@ -23,21 +23,21 @@ type PanicError = failure.PanicError
 
 // reportError passes the private part of an error, if there is one, to Options.OnError or to
 // the log. Invalid credentials of a refresh are expected, as those of a request are.
-func (r *Router) reportError(c *Conn, typ string, failed *inspectedError) {
-	if typ == protocol.TypeAuth && failed.rejectsCredentials() {
-		r.logRejectedRefresh(c, failed)
+func (r *Router) reportError(c *Conn, typ string, failure *failure.Failure) {
+	if typ == protocol.TypeAuth && failure.BlamesClient() {
+		r.reportRefusedRefresh(c, failure)
 		return
 	}
-	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failed.cause}, failed)
+	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failure.Cause}, failure)
 }
 
 // reportPrivate is reportError with a report that has been filled in.
-func (r *Router) reportPrivate(report ErrorReport, failed *inspectedError) {
+func (r *Router) reportPrivate(report ErrorReport, failure *failure.Failure) {
 	switch {
-	case failed.cause == nil:
+	case failure.Cause == nil:
 	case r.opts.OnError != nil:
 		r.hook("OnError", func() { r.opts.OnError(report) })
 	default:
-		r.logError(report, failed)
+		r.reportFailure(report, failure)
 	}
 }
