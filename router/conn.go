@@ -31,13 +31,13 @@ type Conn struct {
 	cancel context.CancelCauseFunc
 
 	messages    executor.SerialQueue[*incoming]
-	claimed     *incoming               // the message that the reading goroutine handles next, or nil; belongs to it
 	calls       callIndex               // without an answer
 	reportQueue atomic.Pointer[reports] // nil until the first report
 	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
 	inFlight    atomic.Int32            // calls whose handlers have not returned
 	rejected    bool                    // by OnOpen
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
+	claimed     bool                    // it handles the one that it has received; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	shard       uint8                   // index in Router.shards; read-only
 	expects     atomic.Uint32           // which frames of the protocol the client knows: see hasGreeted

@@ -126,9 +126,7 @@ func (c *Conn) serve() (paused bool) {
 		if msg.Buffer == nil {
 			continue
 		}
-		c.receive(msg)
-		in := c.claimed
-		c.claimed = nil
+		in := c.receive(msg)
 		switch {
 		case in == nil:
 			if c.messages.TryStart() {

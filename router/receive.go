@@ -53,8 +53,8 @@ func (c *Conn) maxBytesOf(prefix []byte) int64 {
 	return c.router.opts.Limits.MaxMessageBytes
 }
 
-// receive runs stages 1 to 5.
-func (c *Conn) receive(msg wsconn.Message) {
+// receive runs stages 1 to 5. It returns the message if the caller must handle it next, and otherwise nil.
+func (c *Conn) receive(msg wsconn.Message) *incoming {
 	in := incomingPool.Get().(*incoming)
 	in.Message, in.identity = msg, c.identity.Load()
 	if msg.Binary {
@@ -74,7 +74,11 @@ func (c *Conn) receive(msg wsconn.Message) {
 	} else {
 		c.runIngress(in, &failed)
 	}
-	failed = c.admit(in, headErr, failed)
+	c.claimed = false
+	if failed = c.admit(in, headErr, failed); c.claimed {
+		return in
+	}
+	return nil
 }
 
 // rejectReceived rejects a message on the reading goroutine. If application code has called
@@ -231,7 +235,7 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
-// enqueue is stage 5. It adds the message to the connection's serial queue, or to c.claimed if the
+// enqueue is stage 5. It adds the message to the connection's serial queue, or sets c.claimed if the
 // reading goroutine can handle it at once.
 func (c *Conn) enqueue(in *incoming) *inspectedError {
 	late := in.head.FindMeta(in.Bytes)
@@ -243,7 +247,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 		return failed
 	}
 	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
-		c.claimed = in
+		c.claimed = true
 		return nil
 	}
 	in.waits = true
