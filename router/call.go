@@ -9,35 +9,48 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 )
 
-// A call is the state of a message that expects an answer, in addition to that of an event. Its
-// context is created on the first use, because most handlers do not use it.
+// A call is the state of a message that expects an answer. Its context is created on the first use,
+// because most handlers do not use it.
 type call struct {
-	answered   atomic.Bool   // set by the first answer before that is queued; nothing is queued for the call after it
-	indexed    bool          // in the callIndex, whose lock guards this field and the links
-	replyState replyState    // of Context.reply
-	timeout    time.Duration // from receiving the call to its deadline; 0 if it has none
-	credits    *credits      // of a stream that the client has given credits; otherwise nil
+	of *Context // nil for an event
 
-	ended atomic.Pointer[callEnd]     // nil while the call is open
-	lazy  atomic.Pointer[callContext] // nil until the context is used
+	id         string // the correlation ID, or ""
+	receivedAt time.Time
+	timeout    time.Duration // from receivedAt to the deadline; 0 if there is none
 
-	previous, next *Context
+	answered atomic.Bool // set by the first answer before that is queued; nothing is queued for the call after it
+	indexed  bool        // in the callIndex, whose lock guards this field and the links
+	reply    replyState  // of Context.reply: here it needs no space
+
+	credits *credits                    // of a stream that the client has given credits; otherwise nil
+	context atomic.Pointer[callContext] // nil until it is used or the call has ended
+
+	previous, next *call
 }
 
 // A callEnd says why a call's context is canceled.
 type callEnd struct {
-	cause error // for context.Cause; nil means context.Canceled
+	cause   error // for context.Cause; nil means context.Canceled
+	expired bool  // the timer of the context cancels it, so that its Err is context.DeadlineExceeded
+
+	unused callContext // of calls that end before their context is used
 }
 
-// The ways in which a call ends. Its context has a timer of its own for the deadline, so that its
-// Err is context.DeadlineExceeded.
+// newCallEnd returns a callEnd that cancels contexts with a cause.
+func newCallEnd(cause error, expired bool) *callEnd {
+	why := &callEnd{cause: cause, expired: expired}
+	why.unused.ended.Store(why)
+	return why
+}
+
+// The ways in which a call ends.
 //
 //nolint:gochecknoglobals // never changed
 var (
-	endedByReturn   = &callEnd{}
-	endedByAbort    = &callEnd{errAborted}
-	endedByDeadline = &callEnd{errDeadline}
-	endedByDraining = &callEnd{errDraining}
+	endedByReturn   = newCallEnd(nil, false)
+	endedByAbort    = newCallEnd(errAborted, false)
+	endedByDeadline = newCallEnd(errDeadline, true)
+	endedByDraining = newCallEnd(errDraining, false)
 )
 
 // errAborted answers a call that the client has aborted.
@@ -48,53 +61,72 @@ var errDeadline = &errors.Error{Code: errors.DeadlineExceeded, Message: failure.
 
 // A callContext is the context of a call with its cancel functions.
 type callContext struct {
-	context.Context
+	context.Context // nil if the call has ended before its context was used
 
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // stops the timer of the deadline; nil if there is none
+
+	ended atomic.Pointer[callEnd] // nil while the call is open
 }
 
-// end cancels the context.
+// end cancels the context. The first reason is the cause.
 func (c *callContext) end(why *callEnd) {
-	if why != endedByDeadline {
-		c.cancel(why.cause)
+	c.ended.CompareAndSwap(nil, why)
+	if c.Context == nil || why.expired {
+		return
 	}
-	if c.stop != nil && why == endedByReturn {
+	c.cancel(why.cause)
+	if c.stop != nil {
 		c.stop()
 	}
 }
 
-// callContext returns the context of a call, and creates it on the first use. Concurrent first uses
-// race to store theirs; end cancels the stored one, whether it runs before or after.
-func (c *Context) callContext() context.Context {
-	k := &c.call
-	if created := k.lazy.Load(); created != nil {
-		return created.Context
+// deadline returns the deadline of the call; ok is false if it has none.
+func (k *call) deadline() (deadline time.Time, ok bool) {
+	if k.timeout == 0 {
+		return time.Time{}, false
 	}
-	created := new(callContext)
-	created.Context, created.cancel = context.WithCancelCause(c.conn.ctx)
-	if deadline, ok := c.Deadline(); ok {
-		created.Context, created.stop = context.WithDeadlineCause(created.Context, deadline, errDeadline)
-	}
-	if !k.lazy.CompareAndSwap(nil, created) {
-		created.end(endedByReturn)
-	} else if why := k.ended.Load(); why != nil {
-		created.end(why)
-	}
-	return k.lazy.Load().Context
+	return k.receivedAt.Add(k.timeout), true
 }
 
-// markAnswered reports whether the call had no answer yet, and records that it has one.
-func (k *call) markAnswered() bool { return !k.answered.Swap(true) }
+// contextOf returns the context of the call, and creates it on the first use, below parent. cause is that
+// of its deadline. Concurrent first uses, and the end of the call, race to store theirs.
+func (k *call) contextOf(parent context.Context, cause error) context.Context {
+	before := k.context.Load()
+	if before != nil && before.Context != nil {
+		return before.Context
+	}
+	created := new(callContext)
+	created.Context, created.cancel = context.WithCancelCause(parent)
+	if deadline, ok := k.deadline(); ok {
+		created.Context, created.stop = context.WithDeadlineCause(created.Context, deadline, cause)
+	}
+	if before != nil {
+		created.end(before.ended.Load())
+	}
+	if !k.context.CompareAndSwap(before, created) {
+		created.end(endedByReturn)
+		return k.contextOf(parent, cause)
+	}
+	return created.Context
+}
 
 // isAnswered reports whether the call has been answered.
 func (k *call) isAnswered() bool { return k.answered.Load() }
 
-// end cancels the call's context. A context created later is canceled at once. The first reason
-// is the cause.
+// end cancels the call's context. A context that is used later is canceled at once.
 func (k *call) end(why *callEnd) {
-	k.ended.CompareAndSwap(nil, why)
-	if created := k.lazy.Load(); created != nil {
-		created.end(why)
+	if !k.context.CompareAndSwap(nil, &why.unused) {
+		k.context.Load().end(why)
 	}
+}
+
+// cause returns the first reason for the end of the call, or nil.
+func (k *call) cause() error {
+	if c := k.context.Load(); c != nil {
+		if why := c.ended.Load(); why != nil {
+			return why.cause
+		}
+	}
+	return nil
 }

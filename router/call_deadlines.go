@@ -1,7 +1,6 @@
 package router
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/timerqueue"
@@ -13,110 +12,108 @@ import (
 // calls with the same timeout change the queue once per timeout and not once per call. When it fires,
 // the open calls are searched for those that are due; their number is bounded by Limits.Concurrency.
 
-// A deadlineQueue fires for connections with a call that is due.
-type deadlineQueue = timerqueue.Queue[*deadlineTimer]
+// callDeadlines are those of the connections of a shard.
+type callDeadlines struct {
+	base    time.Time      // of the times in callIndex
+	expired func(*Context) // answers a call; it may block
+	queue   timerqueue.Queue[*deadlineTimer]
+}
 
-// A deadlineTimer is the connection as an entry of the deadlineQueue.
-type deadlineTimer Conn
+// A deadlineTimer is the callIndex as an entry of a queue.
+type deadlineTimer callIndex
 
 // Place implements [timerqueue.Entry].
-func (t *deadlineTimer) Place() *int32 { return &t.deadlinePlace }
+func (t *deadlineTimer) Place() *int32 { return &t.place }
 
 // Fire implements [timerqueue.Entry]. Each answer gets its own goroutine, because it waits for room in
 // the send queue, and application code that it calls may end the goroutine.
 func (t *deadlineTimer) Fire() {
-	c := (*Conn)(t)
-	for _, ctx := range c.takeExpired() {
-		go c.cancelCall(ctx, inspect(errDeadline, "").at("deadline"), endedByDeadline)
+	for _, k := range (*callIndex)(t).takeExpired() {
+		go t.deadlines.expired(k.of)
 	}
 }
 
-// callDeadlines are the deadlines of a connection's calls. Times are since the router was created.
-type callDeadlines struct {
-	received atomic.Pointer[Context] // the call before stage 5, if it has a deadline; set to nil only under callIndex.mu
-	soonest  atomic.Int64            // what the entry in the queue is set for, in nanoseconds; 0 if there is none; stored only under callIndex.mu
+// due returns the deadline of a call; ok is false if it has none.
+func (x *callIndex) due(k *call) (due time.Duration, ok bool) {
+	deadline, ok := k.deadline()
+	if !ok {
+		return 0, false
+	}
+	return max(deadline.Sub(x.deadlines.base), 1), true
 }
 
-func (c *Conn) deadlines() *deadlineQueue { return &c.router.shards[c.shard].deadlines }
-
-// watchDeadline makes sure that a call before stage 5 is answered at its deadline. The caller is the
-// reading goroutine.
-func (c *Conn) watchDeadline(ctx *Context) {
-	due, ok := c.due(ctx)
+// watch makes sure that a call before stage 5 is answered at its deadline. The caller is the reading
+// goroutine.
+func (x *callIndex) watch(k *call) {
+	due, ok := x.due(k)
 	if !ok {
 		return
 	}
-	x := &c.calls
 	// takeExpired clears soonest before it looks at received, so it sees the call, or soonest is clear
 	// here.
-	x.received.Store(ctx)
-	if soonest := x.soonest.Load(); soonest != 0 && soonest <= int64(due) {
+	x.received.Store(k)
+	if x.isScheduled(due) {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	c.scheduleDeadlineLocked(due)
+	x.scheduleLocked(due)
 }
 
-// unwatchDeadline undoes watchDeadline, and reports false if the deadline has passed.
-func (c *Conn) unwatchDeadline(ctx *Context) bool {
-	c.calls.mu.Lock()
-	defer c.calls.mu.Unlock()
-	return c.calls.received.CompareAndSwap(ctx, nil) || ctx.call.timeout == 0
+// unwatch undoes watch, and reports false if the deadline has passed.
+func (x *callIndex) unwatch(k *call) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.received.CompareAndSwap(k, nil) || k.timeout == 0
 }
 
-// due returns the deadline of a call; ok is false if it has none.
-func (c *Conn) due(ctx *Context) (due time.Duration, ok bool) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return 0, false
-	}
-	return max(deadline.Sub(c.router.created), 1), true
+// isScheduled reports whether the entry in the queue is set for a time, or for an earlier one.
+func (x *callIndex) isScheduled(due time.Duration) bool {
+	soonest := x.soonest.Load()
+	return soonest != 0 && soonest <= int64(due)
 }
 
-// scheduleDeadlineLocked sets the entry in the queue, unless it is set for an earlier time. It
-// needs callIndex.mu.
-func (c *Conn) scheduleDeadlineLocked(due time.Duration) {
-	if soonest := c.calls.soonest.Load(); soonest != 0 && soonest <= int64(due) {
+// scheduleLocked sets the entry in the queue, unless it is set for an earlier time.
+func (x *callIndex) scheduleLocked(due time.Duration) {
+	if x.isScheduled(due) {
 		return
 	}
-	c.calls.soonest.Store(int64(due))
-	c.deadlines().Set((*deadlineTimer)(c), due-time.Since(c.router.created))
+	x.soonest.Store(int64(due))
+	x.deadlines.queue.Set((*deadlineTimer)(x), due-time.Since(x.deadlines.base))
 }
 
 // takeExpired returns the calls whose deadline has passed, and sets the entry in the queue for the next
 // one. It returns a call again if that has not been answered since.
-func (c *Conn) takeExpired() (expired []*Context) {
-	x := &c.calls
+func (x *callIndex) takeExpired() (expired []*call) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.soonest.Store(0)
-	now, next := time.Since(c.router.created), time.Duration(0)
-	look := func(ctx *Context) (passed bool) {
-		due, ok := c.due(ctx)
+	now, next := time.Since(x.deadlines.base), time.Duration(0)
+	look := func(k *call) (passed bool) {
+		due, ok := x.due(k)
 		if ok && due > now && (next == 0 || due < next) {
 			next = due
 		}
 		return ok && due <= now
 	}
-	if ctx := x.received.Load(); ctx != nil && look(ctx) {
-		x.received.CompareAndSwap(ctx, nil)
-		expired = append(expired, ctx)
+	if k := x.received.Load(); k != nil && look(k) {
+		x.received.CompareAndSwap(k, nil)
+		expired = append(expired, k)
 	}
-	for ctx := x.first; ctx != nil; ctx = ctx.call.next {
-		if look(ctx) {
-			expired = append(expired, ctx)
+	for k := x.first; k != nil; k = k.next {
+		if look(k) {
+			expired = append(expired, k)
 		}
 	}
 	if next != 0 {
-		c.scheduleDeadlineLocked(next)
+		x.scheduleLocked(next)
 	}
 	return expired
 }
 
-// stopDeadlines frees the entry in the queue. No call is open any more.
-func (c *Conn) stopDeadlines() {
-	if c.calls.soonest.Load() != 0 {
-		c.deadlines().Stop((*deadlineTimer)(c))
+// stop frees the entry in the queue. No call is open any more.
+func (x *callIndex) stop() {
+	if x.soonest.Load() != 0 {
+		x.deadlines.queue.Stop((*deadlineTimer)(x))
 	}
 }

@@ -11,7 +11,7 @@ func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
 		return
 	}
 	defer c.release()
-	first := c.settleCall(ctx)
+	first := c.calls.settle(&ctx.call)
 	for _, in := range c.takeWaiting(ctx) {
 		defer c.finishHandling(in.route)
 		defer in.release()
@@ -24,17 +24,22 @@ func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
 	c.respondFailed(ctx, failed)
 }
 
-// takeWaiting removes a call that has its answer from the serial queue. It is called after settleCall,
+// takeWaiting removes a call that has its answer from the serial queue. It is called after callIndex.settle,
 // and by enqueue for a call that was answered while it was being added to the queue: one of them
 // finds it.
 func (c *Conn) takeWaiting(ctx *Context) []*incoming {
 	return c.messages.Remove(nil, func(in *incoming) bool { return in.call == ctx })
 }
 
+// expireCall answers a call whose deadline has passed.
+func expireCall(ctx *Context) {
+	ctx.conn.cancelCall(ctx, inspect(errDeadline, "").at("deadline"), endedByDeadline)
+}
+
 // abort handles the client's request to cancel a call. The call may have been answered meanwhile, so
 // an unknown ID is ignored.
 func (c *Conn) abort(id string) {
-	if ctx := c.calls.find(id); ctx != nil {
-		c.cancelCall(ctx, inspect(errAborted, ""), endedByAbort)
+	if k := c.calls.find(id); k != nil {
+		c.cancelCall(k.of, inspect(errAborted, ""), endedByAbort)
 	}
 }

@@ -34,16 +34,12 @@ type Conn struct {
 	calls       callIndex               // without an answer
 	reportQueue atomic.Pointer[reports] // nil until the first report
 	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
-	inFlight    atomic.Int32            // calls whose handlers have not returned
 	rejected    bool                    // by OnOpen
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
 	claimed     bool                    // it handles the one that it has received; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
-	shard       uint8                   // index in Router.shards; read-only
 	expects     atomic.Uint32           // which frames of the protocol the client knows: see hasGreeted
 	draining    atomic.Uint32           // a drainReason: rejects new messages, and closes when only the reader is active
-
-	deadlinePlace int32 // in the deadlineQueue, which guards it
 
 	rate    rateBucket // Limits.MessagesPerConn
 	address *address   // read-only; nil if the client's address is unknown

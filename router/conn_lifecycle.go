@@ -221,7 +221,7 @@ func (c *Conn) release() {
 			c.closeAfterDrain()
 		}
 	case 0:
-		c.stopDeadlines()
+		c.calls.stop()
 		defer c.releaseSlot()
 		defer c.callOnClose()
 		c.leaveTopics()

@@ -47,7 +47,7 @@ const (
 // placeOfReply returns a pointer to where the handler's reply will be, or nil if there is no such place
 // or the reply is already set.
 func (c *Context) placeOfReply() any {
-	if c.call.replyState == replySet {
+	if c.call.reply == replySet {
 		return nil
 	}
 	return c.reply

@@ -36,8 +36,8 @@ func (in *incoming) readCredit() *inspectedError {
 // grantCredit handles the client's permission for n more items. The stream may have ended
 // meanwhile, so an unknown ID is ignored; so are calls, and streams that started without credits.
 func (c *Conn) grantCredit(id string, n int64) {
-	if ctx := c.calls.find(id); ctx != nil && ctx.call.credits != nil {
-		ctx.call.credits.grant(n)
+	if k := c.calls.find(id); k != nil && k.credits != nil {
+		k.credits.grant(n)
 	}
 }
 

@@ -43,11 +43,11 @@ func (c *Conn) mayStart(ctx *Context, waited bool) bool {
 	timeout := ctx.call.timeout
 	switch {
 	case c.ctx.Err() != nil:
-		if c.settleCall(ctx) {
+		if c.calls.settle(&ctx.call) {
 			c.recordCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case waited && timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
+	case waited && timeout > 0 && time.Since(ctx.call.receivedAt) >= timeout: // reads only the monotonic clock
 		c.respondCall(ctx, inspect(errDeadline, "").at("deadline"))
 		return false
 	default:
@@ -68,7 +68,7 @@ func (c *Conn) finishHandling(route *Route) {
 
 // finishCall releases the concurrency of a call.
 func (c *Conn) finishCall(route *Route) {
-	c.inFlight.Add(-1)
+	c.calls.finish()
 	c.router.observe(Event{Kind: EventFinished, Type: route.name})
 }
 
@@ -276,7 +276,7 @@ var errNoReply = errors.New("router: the call has no reply; middleware must call
 // respondCall queues the reply of a call or its error, unless the call has been answered. The
 // caller wakes the writer. A late reply is dropped, and a late error is only reported.
 func (c *Conn) respondCall(ctx *Context, failed *inspectedError) {
-	first := c.settleCall(ctx)
+	first := c.calls.settle(&ctx.call)
 	switch {
 	case failed != nil && first:
 		c.respondFailed(ctx, failed)
@@ -314,16 +314,6 @@ func (c *Conn) respondReply(ctx *Context) {
 
 // errNotEncoded ends the sending of a reply that cannot be encoded, also if that is a panic.
 var errNotEncoded = errors.New("router: the reply cannot be encoded")
-
-// settleCall records that the call has its answer, and reports whether it had none before. The
-// client may use the call's ID again as soon as it receives the answer, so settleCall comes first.
-func (c *Conn) settleCall(ctx *Context) bool {
-	if !ctx.call.markAnswered() {
-		return false
-	}
-	c.calls.remove(ctx)
-	return true
-}
 
 // run calls the handler and its middleware, and stores what they return in failed.
 func (c *Context) run(failed **inspectedError) {

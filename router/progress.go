@@ -61,7 +61,7 @@ func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
 	if c.conn.router.opts.Development {
 		c.hintProgress(update)
 	}
-	return envelope.EncodeProgress(c.conn.codec(), c.correlationID, update)
+	return envelope.EncodeProgress(c.conn.codec(), c.call.id, update)
 }
 
 // hasEnded reports whether a call has been answered or its context is done.
@@ -72,8 +72,8 @@ func (c *Context) endCause() error {
 	if c.conn.ctx.Err() != nil {
 		return errClosed
 	}
-	if why := c.call.ended.Load(); why != nil && why.cause != nil {
-		return why.cause
+	if cause := c.call.cause(); cause != nil {
+		return cause
 	}
 	if cause := context.Cause(c.context()); cause != nil {
 		return cause

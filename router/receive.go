@@ -128,16 +128,16 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 		return
 	}
 	ctx := c.newContext(in, in.head.CorrelationID)
-	ctx.call.timeout = in.timeout()
+	ctx.call.of, ctx.call.timeout = ctx, in.timeout()
 	in.call = ctx
-	c.watchDeadline(ctx)
+	c.calls.watch(&ctx.call)
 }
 
 // newContext returns the Context of a message, without the decoded message.
 func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
 	ctx := in.route.newContext()
-	ctx.conn, ctx.route, ctx.correlationID = c, in.route, string(correlationID)
-	ctx.receivedAt, ctx.size, ctx.identity = in.At, in.Size, in.identity
+	ctx.conn, ctx.route, ctx.size, ctx.identity = c, in.route, in.Size, in.identity
+	ctx.call.id, ctx.call.receivedAt = string(correlationID), in.At
 	return ctx
 }
 
@@ -281,24 +281,23 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 			return failed
 		}
 	}
-	if !c.calls.add(ctx) {
+	if !c.calls.add(&ctx.call) {
 		in.head.CorrelationID = nil // it belongs to the other call
 		return inspect(errDuplicateCall, "").at("concurrency")
 	}
 	if ctx.call.isAnswered() { // the deadline passed before the call was in the index
-		c.calls.remove(ctx)
+		c.calls.remove(&ctx.call)
 		return inspect(errDeadline, "").at("deadline")
 	}
 	if in.route.stream && c.draining.Load() != notDraining { // drain may have ended the open streams before this one was added
 		return inspect(c.drainError(), "").at("draining")
 	}
-	limit := int64(c.router.opts.Limits.Concurrency)
-	if n := int64(c.inFlight.Add(1)); n > limit {
-		c.inFlight.Add(-1)
-		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit}).at("concurrency")
+	limit := c.router.opts.Limits.Concurrency
+	if n, ok := c.calls.start(limit); !ok {
+		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: int64(limit)}).at("concurrency")
 	}
 	if failed := c.acknowledge(in); failed != nil {
-		c.inFlight.Add(-1)
+		c.calls.finish()
 		return failed
 	}
 	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
@@ -309,11 +308,11 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 // at its deadline reads these fields, so the deadline must not be watched meanwhile. readLateMeta reports
 // false if the deadline has passed already.
 func (c *Conn) readLateMeta(in *incoming) bool {
-	ctx := in.call
-	if !c.unwatchDeadline(ctx) {
+	k := &in.call.call
+	if !c.calls.unwatch(k) {
 		return false
 	}
-	ctx.correlationID, ctx.call.timeout = string(in.head.CorrelationID), in.timeout()
-	c.watchDeadline(ctx)
+	k.id, k.timeout = string(in.head.CorrelationID), in.timeout()
+	c.calls.watch(k)
 	return true
 }

@@ -73,14 +73,14 @@ type Router struct {
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
-	created time.Time // the base of times in callDeadlines and of Conn.number
+	created time.Time // the base of times of calls and of Conn.number
 
 	shards [connShards]connShard
 }
 
 // A connShard is shared by some of the connections, which reduces contention for its locks.
 type connShard struct {
-	deadlines deadlineQueue
+	deadlines callDeadlines
 	pool      executor.Pool
 	messages  executor.Config // of the queues of received messages
 }
@@ -101,6 +101,7 @@ func New(opts *Options) *Router {
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	for i := range r.shards {
+		r.shards[i].deadlines.base, r.shards[i].deadlines.expired = r.created, expireCall
 		r.shards[i].messages = executor.Config{
 			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}

@@ -96,9 +96,9 @@ func withoutClosed(err error) error {
 // draining, and drain stores draining before endStreams looks for streams, so one of them sees the
 // other.
 func (c *Conn) endStreams() {
-	for _, ctx := range c.calls.all() {
-		if ctx.route.stream {
-			go c.cancelCall(ctx, inspect(errDraining, "").at("draining"), endedByDraining)
+	for _, k := range c.calls.all() {
+		if k.of.route.stream {
+			go c.cancelCall(k.of, inspect(errDraining, "").at("draining"), endedByDraining)
 		}
 	}
 }

@@ -24,6 +24,6 @@ func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
 		}
 		require.NotNil(t, failed)
 		assert.Equal(t, errors.Unavailable, failed.payload.Code)
-		assert.Zero(t, c.inFlight.Load())
+		assert.Zero(t, c.calls.running.Load())
 	}
 }
