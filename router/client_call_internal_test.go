@@ -4,31 +4,27 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // TestClientCalls_AnswerAndEndOfWaitSettleOnce answers a call in the instant in which its caller
 // ends the wait, in both orders.
 func TestClientCalls_AnswerAndEndOfWaitSettleOnce(t *testing.T) {
-	c := &Conn{router: New(nil)}
-	answer := func(id string) *incoming {
-		return &incoming{head: wire.Head{Meta: wire.Meta{CorrelationID: []byte(id)}}}
-	}
-	assert.False(t, c.answerClientCall(answer("$ws:1")), "there has been no call")
+	var none *clientCalls[string]
+	assert.False(t, none.deliver("$ws:1", "early"), "there has been no call")
+	calls := new(clientCalls[string])
+	assert.False(t, calls.deliver("$ws:1", "early"), "there has been no call")
 
-	answered, err := c.beginClientCall()
-	require.NoError(t, err)
+	answered, _ := calls.begin(1)
 	assert.Equal(t, "$ws:1", answered.id)
-	first := answer("$ws:1")
-	assert.True(t, c.answerClientCall(first))
-	assert.False(t, c.answerClientCall(answer("$ws:1")), "duplicate")
-	assert.Same(t, first, c.endClientCall(answered), "the answer came first")
+	assert.True(t, calls.deliver("$ws:1", "first"))
+	assert.False(t, calls.deliver("$ws:1", "second"), "duplicate")
+	answer, ok := calls.end(answered)
+	assert.True(t, ok)
+	assert.Equal(t, "first", answer, "the answer came first")
 
-	ended, err := c.beginClientCall()
-	require.NoError(t, err)
-	assert.Nil(t, c.endClientCall(ended))
-	assert.False(t, c.answerClientCall(answer("$ws:2")), "late")
-	assert.Nil(t, c.extra().clientCalls.Load().waiting, "without calls there is no map")
+	ended, _ := calls.begin(1)
+	_, ok = calls.end(ended)
+	assert.False(t, ok)
+	assert.False(t, calls.deliver("$ws:2", "late"), "late")
+	assert.Nil(t, calls.waiting, "without calls there is no map")
 }

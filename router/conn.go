@@ -55,12 +55,12 @@ type Conn struct {
 
 // connExtras are what few connections need.
 type connExtras struct {
-	clientCalls atomic.Pointer[clientCalls] // nil until the first Call
-	values      atomic.Pointer[connValues]  // nil until the first Set
-	recovery    atomic.Pointer[resumable]   // nil until the client asks for positions or a session
-	congested   atomic.Pointer[topic]       // to which the connection has published too much; see publisher.go
-	events      atomic.Int32                // concurrent events that are being handled, and one that waits for them
-	eventEnded  atomic.Pointer[signal]      // nil until an event waits
+	clientCalls atomic.Pointer[clientCalls[*incoming]] // nil until the first Call
+	values      atomic.Pointer[connValues]             // nil until the first Set
+	recovery    atomic.Pointer[resumable]              // nil until the client asks for positions or a session
+	congested   atomic.Pointer[topic]                  // to which the connection has published too much; see publisher.go
+	events      atomic.Int32                           // concurrent events that are being handled, and one that waits for them
+	eventEnded  atomic.Pointer[signal]                 // nil until an event waits
 }
 
 // noExtras is that of all connections that have none. It is only read.

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"math"
 	"sync"
 	"time"
@@ -8,41 +9,25 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// credits counts the items that a client still permits a stream to send.
+// credits counts the items that a client still permits a stream to send. Without credits, which is
+// nil, it permits any number.
 type credits struct {
 	mu      sync.Mutex
 	left    int64
 	granted chan struct{} // closed by the next grant; nil unless a producer waits
 }
 
-// errNoCredit rejects a message that grants credits without a number.
-var errNoCredit = errors.InvalidField("meta.credit", "is missing")
+// newCredits returns the credits with which a stream starts.
+func newCredits(n int64) *credits { return &credits{left: n} }
 
-// errCreditWithoutID rejects a stream that could never be granted more items.
-var errCreditWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.credit requires meta.correlationId"}
-
-// readCredit stores the credits with which a stream starts.
-func (in *incoming) readCredit() *inspectedError {
-	switch {
-	case !in.head.HasCredit:
-		return nil
-	case len(in.head.CorrelationID) == 0:
-		return inspect(errCreditWithoutID, "").at("parse")
-	}
-	in.call.call.credits = &credits{left: in.head.Credit}
-	return nil
-}
-
-// grantCredit handles the client's permission for n more items. The stream may have ended
-// meanwhile, so an unknown ID is ignored; so are calls, and streams that started without credits.
-func (c *Conn) grantCredit(id string, n int64) {
-	if k := c.calls.find(id); k != nil && k.credits != nil {
-		k.credits.grant(n)
-	}
-}
+// errUngranted ends a stream whose client grants no credit in time.
+var errUngranted = &errors.Error{Code: errors.DeadlineExceeded, Message: "client grants no credit"}
 
 // grant adds n credits, at most as many as fit.
 func (k *credits) grant(n int64) {
+	if k == nil {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.left += n; k.left < 0 {
@@ -52,6 +37,30 @@ func (k *credits) grant(n int64) {
 		close(k.granted)
 		k.granted = nil
 	}
+}
+
+// await uses a credit. It waits until there is one, at most for patience: a client could otherwise keep its
+// handlers for ever. It returns ctx.Err() if ctx is done first.
+func (k *credits) await(ctx context.Context, patience time.Duration) error {
+	if k == nil {
+		return nil
+	}
+	granted := k.take()
+	if granted == nil {
+		return nil
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for ; granted != nil; granted = k.take() {
+		select {
+		case <-granted:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			return errUngranted
+		}
+	}
+	return nil
 }
 
 // take uses a credit and returns nil, or returns a channel that is closed when there may be one.
@@ -66,33 +75,4 @@ func (k *credits) take() <-chan struct{} {
 		k.granted = make(chan struct{})
 	}
 	return k.granted
-}
-
-// errUngranted ends a stream whose client grants no credit in Timeouts.Send.
-var errUngranted = &errors.Error{Code: errors.DeadlineExceeded, Message: "client grants no credit"}
-
-// awaitCredit uses one of the client's credits, at once if the client gives none. It returns an error
-// if the context is done first, or if it takes too long: a client could otherwise keep its handlers
-// for ever.
-func (c *Context) awaitCredit() error {
-	k := c.call.credits
-	if k == nil {
-		return nil
-	}
-	granted := k.take()
-	if granted == nil {
-		return nil
-	}
-	timer := time.NewTimer(c.conn.router.opts.Timeouts.Send)
-	defer timer.Stop()
-	for ; granted != nil; granted = k.take() {
-		select {
-		case <-granted:
-		case <-c.Done():
-			return c.endCause()
-		case <-timer.C:
-			return errUngranted
-		}
-	}
-	return nil
 }

@@ -43,8 +43,11 @@ func (c *Context) ProgressWait(update any) error {
 	if c.hasEnded() {
 		return c.endCause()
 	}
-	if err := c.awaitCredit(); err != nil {
-		return err
+	if err := c.call.credits.await(c, c.conn.router.opts.Timeouts.Send); err != nil {
+		if errors.Is(err, errUngranted) {
+			return err
+		}
+		return c.endCause()
 	}
 	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.call.answered)
 	if errors.Is(err, wsconn.ErrCanceled) {

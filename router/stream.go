@@ -57,6 +57,29 @@ func mustBeEncodable(r *Router, item reflect.Type, position string) {
 	}
 }
 
+// errCreditWithoutID rejects a stream that could never be granted more items.
+var errCreditWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.credit requires meta.correlationId"}
+
+// readCredit stores the credits with which a stream starts.
+func (in *incoming) readCredit() *inspectedError {
+	switch {
+	case !in.head.HasCredit:
+		return nil
+	case len(in.head.CorrelationID) == 0:
+		return inspect(errCreditWithoutID, "").at("parse")
+	}
+	in.call.call.credits = newCredits(in.head.Credit)
+	return nil
+}
+
+// grantCredit handles the client's permission for n more items. The stream may have ended
+// meanwhile, so an unknown ID is ignored; so are calls, and streams that started without credits.
+func (c *Conn) grantCredit(id string, n int64) {
+	if k := c.calls.find(id); k != nil {
+		k.credits.grant(n)
+	}
+}
+
 // errNoIterator reports a handler of a stream that has returned nil.
 var errNoIterator = errors.New("router: the iterator of the stream is nil; a stream without items needs one that yields nothing")
 
