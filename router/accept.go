@@ -114,7 +114,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 		return rejection
 	}
 	shard := &r.shards[rand.N(connShards)]
-	c.calls.deadlines = &shard.deadlines
+	c.calls.Deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
 		if c.ws == nil { // also if the ResponseWriter has panicked

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -78,23 +79,23 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.router.opts.Timeouts.Call, errNoAnswer)
 	defer cancel()
-	calls := c.callsToClient()
-	call, open := calls.begin(c.router.opts.Limits.ClientCalls)
+	waiting := c.callsToClient()
+	call, open := waiting.Begin(c.router.opts.Limits.ClientCalls)
 	if call == nil {
 		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.ClientCalls)}
 	}
 	greeted := c.hasGreeted()
-	if err := c.sendCall(ctx, call.id, m, start, greeted); err != nil {
-		if in, ok := calls.end(call); ok {
+	if err := c.sendCall(ctx, call.ID, m, start, greeted); err != nil {
+		if in, ok := waiting.End(call); ok {
 			in.release() // the client has guessed the ID
 		}
 		return nil, err
 	}
-	if in, ok := calls.await(call, ctx.Done(), c.ctx.Done()); ok {
+	if in, ok := waiting.Await(call, ctx.Done(), c.ctx.Done()); ok {
 		return in, nil
 	}
 	if greeted {
-		c.abortClientCall(call.id)
+		c.abortClientCall(call.ID)
 	}
 	return nil, c.endOfWait(ctx)
 }
@@ -113,10 +114,10 @@ func (c *Conn) endOfWait(ctx context.Context) error {
 }
 
 // callsToClient returns the calls to the client.
-func (c *Conn) callsToClient() *clientCalls[*incoming] {
+func (c *Conn) callsToClient() *calls.Outgoing[*incoming] {
 	extra := c.ownExtra()
 	if extra.clientCalls.Load() == nil {
-		extra.clientCalls.CompareAndSwap(nil, new(clientCalls[*incoming]))
+		extra.clientCalls.CompareAndSwap(nil, new(calls.Outgoing[*incoming]))
 	}
 	return extra.clientCalls.Load()
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -31,7 +32,7 @@ type Conn struct {
 	cancel context.CancelCauseFunc
 
 	messages    executor.SerialQueue[*incoming]
-	calls       callIndex               // without an answer
+	calls       calls.Index[Context]    // without an answer
 	reportQueue atomic.Pointer[reports] // nil until the first report
 	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
 	rejected    bool                    // by OnOpen
@@ -55,12 +56,12 @@ type Conn struct {
 
 // connExtras are what few connections need.
 type connExtras struct {
-	clientCalls atomic.Pointer[clientCalls[*incoming]] // nil until the first Call
-	values      atomic.Pointer[connValues]             // nil until the first Set
-	recovery    atomic.Pointer[resumable]              // nil until the client asks for positions or a session
-	congested   atomic.Pointer[topic]                  // to which the connection has published too much; see publisher.go
-	events      atomic.Int32                           // concurrent events that are being handled, and one that waits for them
-	eventEnded  atomic.Pointer[signal]                 // nil until an event waits
+	clientCalls atomic.Pointer[calls.Outgoing[*incoming]] // nil until the first Call
+	values      atomic.Pointer[connValues]                // nil until the first Set
+	recovery    atomic.Pointer[resumable]                 // nil until the client asks for positions or a session
+	congested   atomic.Pointer[topic]                     // to which the connection has published too much; see publisher.go
+	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
+	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
 }
 
 // noExtras is that of all connections that have none. It is only read.

@@ -221,7 +221,7 @@ func (c *Conn) release() {
 			c.closeAfterDrain()
 		}
 	case 0:
-		c.calls.stop()
+		c.calls.Stop()
 		defer c.releaseSlot()
 		defer c.callOnClose()
 		c.leaveTopics()

@@ -54,7 +54,7 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 		c.acknowledgeResume(string(in.head.CorrelationID))
 	}
 	c.recordCompleted(in.control, "")
-	if in.control != protocol.TypeAnswer || !c.extra().clientCalls.Load().deliver(string(in.head.CorrelationID), in) {
+	if in.control != protocol.TypeAnswer || !c.extra().clientCalls.Load().Deliver(string(in.head.CorrelationID), in) {
 		in.release()
 	}
 	c.release()

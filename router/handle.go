@@ -40,18 +40,18 @@ func (c *Conn) handle(in *incoming) {
 // mayStart reports whether a call must still be handled. One that has waited may be due although the
 // timer has not fired yet.
 func (c *Conn) mayStart(ctx *Context, waited bool) bool {
-	timeout := ctx.call.timeout
+	timeout := ctx.call.Timeout
 	switch {
 	case c.ctx.Err() != nil:
-		if c.calls.settle(&ctx.call) {
+		if c.calls.Settle(&ctx.call) {
 			c.recordCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case waited && timeout > 0 && time.Since(ctx.call.receivedAt) >= timeout: // reads only the monotonic clock
+	case waited && timeout > 0 && time.Since(ctx.call.ReceivedAt) >= timeout: // reads only the monotonic clock
 		c.respondCall(ctx, inspect(errDeadline, "").at("deadline"))
 		return false
 	default:
-		return !ctx.call.isAnswered()
+		return !ctx.call.IsAnswered()
 	}
 }
 
@@ -68,7 +68,7 @@ func (c *Conn) finishHandling(route *Route) {
 
 // finishCall releases the concurrency of a call.
 func (c *Conn) finishCall(route *Route) {
-	c.calls.finish()
+	c.calls.Finish()
 	c.router.observe(Event{Kind: EventFinished, Type: route.name})
 }
 
@@ -248,7 +248,7 @@ func (c *Conn) handleCall(ctx *Context) {
 	var failed *inspectedError
 	canceled, returned := false, false
 	defer func() {
-		defer ctx.call.end(endedByReturn)
+		defer ctx.call.End(endedByReturn)
 		if ctx.route.afterAnswer != nil {
 			defer ctx.route.afterAnswer(ctx)
 		}
@@ -263,7 +263,7 @@ func (c *Conn) handleCall(ctx *Context) {
 	if ctx.route.concurrent {
 		c.messages.Yield()
 	}
-	if canceled = ctx.call.isAnswered(); canceled {
+	if canceled = ctx.call.IsAnswered(); canceled {
 		return // the handler of an answered call does not start
 	}
 	ctx.run(&failed)
@@ -276,7 +276,7 @@ var errNoReply = errors.New("router: the call has no reply; middleware must call
 // respondCall queues the reply of a call or its error, unless the call has been answered. The
 // caller wakes the writer. A late reply is dropped, and a late error is only reported.
 func (c *Conn) respondCall(ctx *Context, failed *inspectedError) {
-	first := c.calls.settle(&ctx.call)
+	first := c.calls.Settle(&ctx.call)
 	switch {
 	case failed != nil && first:
 		c.respondFailed(ctx, failed)

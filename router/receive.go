@@ -128,16 +128,16 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 		return
 	}
 	ctx := c.newContext(in, in.head.CorrelationID)
-	ctx.call.of, ctx.call.timeout = ctx, in.timeout()
+	ctx.call.Of, ctx.call.Timeout = ctx, in.timeout()
 	in.call = ctx
-	c.calls.watch(&ctx.call)
+	c.calls.Watch(&ctx.call)
 }
 
 // newContext returns the Context of a message, without the decoded message.
 func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
 	ctx := in.route.newContext()
 	ctx.conn, ctx.route, ctx.size, ctx.identity = c, in.route, in.Size, in.identity
-	ctx.call.id, ctx.call.receivedAt = string(correlationID), in.At
+	ctx.call.ID, ctx.call.ReceivedAt = string(correlationID), in.At
 	return ctx
 }
 
@@ -256,18 +256,23 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 		return nil
 	}
 	ctx := in.call // another goroutine may own in after Enqueue
-	deadline, _ := ctx.Deadline()
+	deadline, _ := ctx.call.Deadline()
 	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
 		return inspect(errDeadline, "").at("deadline")
 	}
-	if ctx.call.isAnswered() {
+	if ctx.call.IsAnswered() {
 		for _, in := range c.takeWaiting(ctx) {
 			c.finishHandling(in.route)
 			in.release()
 		}
 	}
 	return nil
+}
+
+// errDuplicateCall rejects a call whose correlation ID is that of an open call.
+var errDuplicateCall = &errors.Error{
+	Code: errors.InvalidArgument, Message: "a call with this correlationId has no answer yet; every call must have an ID of its own",
 }
 
 // admitCall decides about a call in stage 5. late says that its meta was not known before.
@@ -281,23 +286,23 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 			return failed
 		}
 	}
-	if !c.calls.add(&ctx.call) {
+	if !c.calls.Add(&ctx.call) {
 		in.head.CorrelationID = nil // it belongs to the other call
 		return inspect(errDuplicateCall, "").at("concurrency")
 	}
-	if ctx.call.isAnswered() { // the deadline passed before the call was in the index
-		c.calls.remove(&ctx.call)
+	if ctx.call.IsAnswered() { // the deadline passed before the call was in the index
+		c.calls.Remove(&ctx.call)
 		return inspect(errDeadline, "").at("deadline")
 	}
 	if in.route.stream && c.draining.Load() != notDraining { // drain may have ended the open streams before this one was added
 		return inspect(c.drainError(), "").at("draining")
 	}
 	limit := c.router.opts.Limits.Concurrency
-	if n, ok := c.calls.start(limit); !ok {
+	if n, ok := c.calls.Start(limit); !ok {
 		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: int64(limit)}).at("concurrency")
 	}
 	if failed := c.acknowledge(in); failed != nil {
-		c.calls.finish()
+		c.calls.Finish()
 		return failed
 	}
 	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
@@ -309,10 +314,10 @@ func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
 // false if the deadline has passed already.
 func (c *Conn) readLateMeta(in *incoming) bool {
 	k := &in.call.call
-	if !c.calls.unwatch(k) {
+	if !c.calls.Unwatch(k) {
 		return false
 	}
-	k.id, k.timeout = string(in.head.CorrelationID), in.timeout()
-	c.calls.watch(k)
+	k.ID, k.Timeout = string(in.head.CorrelationID), in.timeout()
+	c.calls.Watch(k)
 	return true
 }

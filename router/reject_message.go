@@ -8,7 +8,7 @@ import (
 // rejectMessage rejects a message: the client receives exactly one answer, or what the
 // LimitAction says.
 func (c *Conn) rejectMessage(in *incoming, failed *inspectedError) {
-	if in.call != nil && !c.calls.settle(&in.call.call) { // the deadline has passed meanwhile
+	if in.call != nil && !c.calls.Settle(&in.call.call) { // the deadline has passed meanwhile
 		c.reportLate(in.route.name, failed)
 		return
 	}
@@ -34,7 +34,7 @@ func (c *Conn) reportLate(typ string, failed *inspectedError) {
 // respondFailed answers a message whose handler or middleware has returned an error, which may
 // be a limit.
 func (c *Conn) respondFailed(ctx *Context, failed *inspectedError) {
-	defer c.respondRejected(ctx.route.name, ctx.route.action, ctx.call.id, failed)
+	defer c.respondRejected(ctx.route.name, ctx.route.action, ctx.call.ID, failed)
 	if failed.exceedsConcurrency() {
 		functions, _ := ctx.Value(undoKey{}).(*undo)
 		c.undo(functions)

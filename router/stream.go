@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
@@ -68,15 +69,15 @@ func (in *incoming) readCredit() *inspectedError {
 	case len(in.head.CorrelationID) == 0:
 		return inspect(errCreditWithoutID, "").at("parse")
 	}
-	in.call.call.credits = newCredits(in.head.Credit)
+	in.call.call.Credits = calls.NewCredits(in.head.Credit)
 	return nil
 }
 
 // grantCredit handles the client's permission for n more items. The stream may have ended
 // meanwhile, so an unknown ID is ignored; so are calls, and streams that started without credits.
 func (c *Conn) grantCredit(id string, n int64) {
-	if k := c.calls.find(id); k != nil {
-		k.credits.grant(n)
+	if k := c.calls.Find(id); k != nil {
+		k.Credits.Grant(n)
 	}
 }
 
@@ -119,9 +120,9 @@ func withoutClosed(err error) error {
 // draining, and drain stores draining before endStreams looks for streams, so one of them sees the
 // other.
 func (c *Conn) endStreams() {
-	for _, k := range c.calls.all() {
-		if k.of.route.stream {
-			go c.cancelCall(k.of, inspect(errDraining, "").at("draining"), endedByDraining)
+	for _, k := range c.calls.All() {
+		if k.Of.route.stream {
+			go c.cancelCall(k.Of, inspect(errDraining, "").at("draining"), endedByDraining)
 		}
 	}
 }

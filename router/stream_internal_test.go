@@ -24,6 +24,7 @@ func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
 		}
 		require.NotNil(t, failed)
 		assert.Equal(t, errors.Unavailable, failed.payload.Code)
-		assert.Zero(t, c.calls.running.Load())
+		running, _ := c.calls.Start(1)
+		assert.Equal(t, int64(1), running, "the rejected stream is not counted")
 	}
 }

@@ -1,4 +1,4 @@
-package router
+package calls
 
 import (
 	"context"
@@ -9,22 +9,22 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// credits counts the items that a client still permits a stream to send. Without credits, which is
+// Credits counts the items that a client still permits a stream to send. Without credits, which is
 // nil, it permits any number.
-type credits struct {
+type Credits struct {
 	mu      sync.Mutex
 	left    int64
 	granted chan struct{} // closed by the next grant; nil unless a producer waits
 }
 
-// newCredits returns the credits with which a stream starts.
-func newCredits(n int64) *credits { return &credits{left: n} }
+// NewCredits returns the credits with which a stream starts.
+func NewCredits(n int64) *Credits { return &Credits{left: n} }
 
-// errUngranted ends a stream whose client grants no credit in time.
-var errUngranted = &errors.Error{Code: errors.DeadlineExceeded, Message: "client grants no credit"}
+// ErrUngranted ends a stream whose client grants no credit in time.
+var ErrUngranted = &errors.Error{Code: errors.DeadlineExceeded, Message: "client grants no credit"}
 
-// grant adds n credits, at most as many as fit.
-func (k *credits) grant(n int64) {
+// Grant adds n credits, at most as many as fit.
+func (k *Credits) Grant(n int64) {
 	if k == nil {
 		return
 	}
@@ -39,9 +39,9 @@ func (k *credits) grant(n int64) {
 	}
 }
 
-// await uses a credit. It waits until there is one, at most for patience: a client could otherwise keep its
+// Await uses a credit. It waits until there is one, at most for patience: a client could otherwise keep its
 // handlers for ever. It returns ctx.Err() if ctx is done first.
-func (k *credits) await(ctx context.Context, patience time.Duration) error {
+func (k *Credits) Await(ctx context.Context, patience time.Duration) error {
 	if k == nil {
 		return nil
 	}
@@ -57,14 +57,14 @@ func (k *credits) await(ctx context.Context, patience time.Duration) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return errUngranted
+			return ErrUngranted
 		}
 	}
 	return nil
 }
 
 // take uses a credit and returns nil, or returns a channel that is closed when there may be one.
-func (k *credits) take() <-chan struct{} {
+func (k *Credits) take() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.left > 0 {

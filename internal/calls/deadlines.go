@@ -1,4 +1,4 @@
-package router
+package calls
 
 import (
 	"time"
@@ -12,39 +12,40 @@ import (
 // calls with the same timeout change the queue once per timeout and not once per call. When it fires,
 // the open calls are searched for those that are due; their number is bounded by Limits.Concurrency.
 
-// callDeadlines are those of the connections of a shard.
-type callDeadlines struct {
-	base    time.Time      // of the times in callIndex
-	expired func(*Context) // answers a call; it may block
-	queue   timerqueue.Queue[*deadlineTimer]
+// Deadlines are those of the calls of many connections.
+type Deadlines[C any] struct {
+	Base    time.Time // of the times in an Index
+	Expired func(*C)  // answers a call; it may block
+
+	queue timerqueue.Queue[*timer[C]]
 }
 
-// A deadlineTimer is the callIndex as an entry of a queue.
-type deadlineTimer callIndex
+// A timer is an Index as an entry of a queue.
+type timer[C any] Index[C]
 
 // Place implements [timerqueue.Entry].
-func (t *deadlineTimer) Place() *int32 { return &t.place }
+func (t *timer[C]) Place() *int32 { return &t.place }
 
 // Fire implements [timerqueue.Entry]. Each answer gets its own goroutine, because it waits for room in
 // the send queue, and application code that it calls may end the goroutine.
-func (t *deadlineTimer) Fire() {
-	for _, k := range (*callIndex)(t).takeExpired() {
-		go t.deadlines.expired(k.of)
+func (t *timer[C]) Fire() {
+	for _, k := range (*Index[C])(t).takeExpired() {
+		go t.Deadlines.Expired(k.Of)
 	}
 }
 
 // due returns the deadline of a call; ok is false if it has none.
-func (x *callIndex) due(k *call) (due time.Duration, ok bool) {
-	deadline, ok := k.deadline()
+func (x *Index[C]) due(k *Call[C]) (due time.Duration, ok bool) {
+	deadline, ok := k.Deadline()
 	if !ok {
 		return 0, false
 	}
-	return max(deadline.Sub(x.deadlines.base), 1), true
+	return max(deadline.Sub(x.Deadlines.Base), 1), true
 }
 
-// watch makes sure that a call before stage 5 is answered at its deadline. The caller is the reading
+// Watch makes sure that a call before stage 5 is answered at its deadline. The caller is the reading
 // goroutine.
-func (x *callIndex) watch(k *call) {
+func (x *Index[C]) Watch(k *Call[C]) {
 	due, ok := x.due(k)
 	if !ok {
 		return
@@ -60,36 +61,36 @@ func (x *callIndex) watch(k *call) {
 	x.scheduleLocked(due)
 }
 
-// unwatch undoes watch, and reports false if the deadline has passed.
-func (x *callIndex) unwatch(k *call) bool {
+// Unwatch undoes Watch, and reports false if the deadline has passed.
+func (x *Index[C]) Unwatch(k *Call[C]) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.received.CompareAndSwap(k, nil) || k.timeout == 0
+	return x.received.CompareAndSwap(k, nil) || k.Timeout == 0
 }
 
 // isScheduled reports whether the entry in the queue is set for a time, or for an earlier one.
-func (x *callIndex) isScheduled(due time.Duration) bool {
+func (x *Index[C]) isScheduled(due time.Duration) bool {
 	soonest := x.soonest.Load()
 	return soonest != 0 && soonest <= int64(due)
 }
 
 // scheduleLocked sets the entry in the queue, unless it is set for an earlier time.
-func (x *callIndex) scheduleLocked(due time.Duration) {
+func (x *Index[C]) scheduleLocked(due time.Duration) {
 	if x.isScheduled(due) {
 		return
 	}
 	x.soonest.Store(int64(due))
-	x.deadlines.queue.Set((*deadlineTimer)(x), due-time.Since(x.deadlines.base))
+	x.Deadlines.queue.Set((*timer[C])(x), due-time.Since(x.Deadlines.Base))
 }
 
 // takeExpired returns the calls whose deadline has passed, and sets the entry in the queue for the next
 // one. It returns a call again if that has not been answered since.
-func (x *callIndex) takeExpired() (expired []*call) {
+func (x *Index[C]) takeExpired() (expired []*Call[C]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.soonest.Store(0)
-	now, next := time.Since(x.deadlines.base), time.Duration(0)
-	look := func(k *call) (passed bool) {
+	now, next := time.Since(x.Deadlines.Base), time.Duration(0)
+	look := func(k *Call[C]) (passed bool) {
 		due, ok := x.due(k)
 		if ok && due > now && (next == 0 || due < next) {
 			next = due
@@ -111,9 +112,9 @@ func (x *callIndex) takeExpired() (expired []*call) {
 	return expired
 }
 
-// stop frees the entry in the queue. No call is open any more.
-func (x *callIndex) stop() {
+// Stop frees the entry in the queue. No call is open any more.
+func (x *Index[C]) Stop() {
 	if x.soonest.Load() != 0 {
-		x.deadlines.queue.Stop((*deadlineTimer)(x))
+		x.Deadlines.queue.Stop((*timer[C])(x))
 	}
 }
