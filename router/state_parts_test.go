@@ -52,6 +52,7 @@ func (b *board) read() {
 // TestStateParts_ChangesReachJoiners sets and removes keys while clients that read in bursts receive the
 // state in parts, on two nodes.
 func TestStateParts_ChangesReachJoiners(t *testing.T) {
+	t.Parallel()
 	for seed := range testscale.Pick[uint64](2, 20) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinInParts(t, seed) })
 	}
