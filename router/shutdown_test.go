@@ -93,6 +93,7 @@ func TestShutdown_PacesCloses(t *testing.T) {
 }
 
 func TestShutdown_TenThousandUnresponsiveConnectionsEndAtDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conns := testscale.Pick(1000, 10_000)
 		var ended atomic.Int64

@@ -123,7 +123,7 @@ func TestStateParts_EndWithTheSubscription(t *testing.T) {
 			opts.Authenticate = byUserToken
 			r := newStateRouter(nil, 1, opts)
 			log := newQuoteLog()
-			log.fill(t, r, 100)
+			log.fill(t, r, 400)
 			b := &board{t: t, log: log, client: routertest.Dial(t, r, routertest.Token("ann"))}
 			b.client.Pause()
 			b.subscribe()
@@ -141,7 +141,7 @@ func TestStateParts_EndWithTheSubscription(t *testing.T) {
 					assert.NotEqual(t, "$ws:state", frame.Type)
 				}
 			}
-			assert.Less(t, parts, 50)
+			assert.Less(t, parts, 200)
 			log.publish(t, r, "go", 1)
 			synctest.Wait()
 			assert.Zero(t, b.client.Pending())
