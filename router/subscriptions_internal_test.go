@@ -77,6 +77,7 @@ func heapBytes() uint64 {
 // TestSubscriptions_MatchModel subscribes and unsubscribes at random, and compares the subscriptions
 // with a set of names.
 func TestSubscriptions_MatchModel(t *testing.T) {
+	t.Parallel()
 	counted, uncounted := &topicPattern{opts: TopicOptions{MaxPerConn: 1000}}, &topicPattern{}
 	topics := make([]*topic, 300)
 	for i := range topics {
