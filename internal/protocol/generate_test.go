@@ -245,7 +245,7 @@ var origins = map[string]string{"client": "from clients", "server": "from the se
 func comment(text string) string {
 	var b strings.Builder
 	length := 0
-	for _, word := range strings.Fields(strings.ReplaceAll(text, "`", "")) {
+	for word := range strings.FieldsSeq(strings.ReplaceAll(text, "`", "")) {
 		switch {
 		case length == 0:
 			b.WriteString("// " + word)

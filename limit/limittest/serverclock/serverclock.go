@@ -88,7 +88,7 @@ func build(dir string) (library string, err error) {
 const compiler = "cc"
 
 // compile returns the compiled source. Compiling takes longer than many of the tests.
-var compile = sync.OnceValues(func() ([]byte, error) { //nolint:gochecknoglobals // the source does not change
+var compile = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "serverclock")
 	if err != nil {
 		return nil, err
