@@ -87,7 +87,7 @@ func leave[K comparable](sessions *map[K][]absentSession, key K, added absentSes
 func (r *Router) endAbsent(a absentSession) {
 	defer r.savingSessions.Done()
 	if a.id == "" {
-		r.grace.leave(a.connID, func(*topic) bool { return true })
+		r.topics.leaveAll(a.connID)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)

@@ -46,9 +46,9 @@ func (noopNode) Close(context.Context) error { return nil }
 // handler before Connect returns, so the topics must have been initialized.
 func (r *Router) connectBroker() {
 	handler := broker.Handler{
-		Receive:         r.topics.receive,
+		Receive:         r.receivePacket,
 		Subscribed:      func(string) {},
-		MessagesLost:    r.topics.messagesLost,
+		MessagesLost:    r.messagesLost,
 		PresenceChanged: r.topics.presenceChanged,
 		NodeLeft:        r.nodeLeft,
 	}
@@ -58,23 +58,26 @@ func (r *Router) connectBroker() {
 		r.node = noopNode{}
 		r.initAsks()
 		r.histories = localHistories{Node: new(history.Hub).Connect(histories)}
-		r.reader = history.NewReader(r.histories)
+		r.connectTopics()
 		return
 	case broker.HistoryBroker:
 		node := b.ConnectHistory(handler, histories)
 		mustBeNode("ConnectHistory", "HistoryNode", node == nil)
 		r.node = recoveringNode{r, node}
 		r.histories = recoveringHistories{recoveringNode{r, node}, node}
-		r.reader = history.NewReader(r.histories)
 	default:
 		node := b.Connect(handler)
 		mustBeNode("Connect", "Node", node == nil)
 		r.node = recoveringNode{r, node}
 	}
+	r.connectTopics()
 	r.initAsks()
 	r.node.Subscribe(usersTopic)
 	r.node.Subscribe(r.nodeTopic)
 }
+
+// connectTopics passes the node to the topics.
+func (r *Router) connectTopics() { r.topics.connect(r.node, r.histories) }
 
 func mustBeNode(method, want string, isNil bool) {
 	if isNil {
@@ -164,7 +167,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
-	r.topics.held.nodeLeft(node)
+	r.topics.nodeLeft(node)
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 

@@ -15,15 +15,12 @@ import (
 // A Conn is one WebSocket connection. It is safe for concurrent use and may be retained after
 // it is closed; sending to it then fails.
 type Conn struct {
+	subscriber
+
 	// Set before the connection is opened and read-only afterwards.
 	router *Router
-	ws     *wsconn.Conn
-	format envelope.Format // of payloads; a publication reads only ws and format
-
-	revocations atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it. Here it needs no space
-
-	id string
-	ip netip.Addr
+	id     string
+	ip     netip.Addr
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
 
@@ -40,21 +37,16 @@ type Conn struct {
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	shard       uint8                   // index in Router.shards; read-only
-	expects     atomic.Uint32           // which frames of the protocol the client knows: see hasGreeted
 	draining    atomic.Uint32           // a drainReason: rejects new messages, and closes when only the reader is active
 
-	deadlinePlace int32 // in the deadlineQueue, which guards it
+	deadlinePlace int32         // in the deadlineQueue, which guards it
+	revocations   atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it
 
 	rate    rateBucket // Limits.MessagesPerConn
 	address *address   // read-only; nil if the client's address is unknown
 	extras  atomic.Pointer[connExtras]
 
-	// When the router accepted the connection, in nanoseconds since Router.created, or later if it accepted
-	// others at the same time: so numbers are in the order of the connections. Read-only.
-	number uint64
-
-	mu     sync.Mutex     // also held to change identity
-	topics *subscriptions // nil until the first
+	mu sync.Mutex // also held to change identity and subscriber.topics
 }
 
 // connExtras are what few connections need.
@@ -167,7 +159,7 @@ func (c *Conn) Subscribe(topic string) error {
 func (c *Conn) Subscribed(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.topics.find(topic) != nil
+	return c.topicLocked(topic) != nil
 }
 
 // Unsubscribe ends the subscription to topic and the connection's presence in it.

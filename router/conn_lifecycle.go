@@ -182,13 +182,13 @@ func (c *Conn) unregister() {
 // them.
 func (c *Conn) leaveTopics() {
 	c.mu.Lock()
-	topics := c.topics.all()
-	c.topics, c.left = nil, true
+	topics := c.takeTopicsLocked()
+	c.left = true
 	c.mu.Unlock()
 	r := c.router
 	for _, t := range topics {
 		if !r.stayPresent(c, t) {
-			r.topics.remove(t, c)
+			r.topics.remove(t, &c.subscriber, !c.goesOn(t.name))
 		}
 	}
 	r.away.endIfUnused(c)

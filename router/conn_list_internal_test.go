@@ -9,17 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numbered returns n connections in the order of their numbers.
-func numbered(n int) []*Conn {
-	conns := make([]*Conn, n)
+// numbered returns n subscribers in the order of their numbers.
+func numbered(n int) []*subscriber {
+	conns := make([]*subscriber, n)
 	for i := range conns {
-		conns[i] = &Conn{number: uint64(i) + 1}
+		conns[i] = &subscriber{number: uint64(i) + 1}
 	}
 	return conns
 }
 
 // checkConnList compares a list with the numbers that it must contain, and checks its blocks.
-func checkConnList(t *testing.T, l *connList[*Conn], want map[uint64]bool) {
+func checkConnList(t *testing.T, l *connList[*subscriber], want map[uint64]bool) {
 	t.Helper()
 	var got []uint64
 	for c := range l.all() {
@@ -41,7 +41,7 @@ func TestConnList_KeepsOrderOfConnections(t *testing.T) {
 	conns := numbered(n)
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		var l connList[*Conn]
+		var l connList[*subscriber]
 		want := map[uint64]bool{}
 		for step := range 20_000 {
 			c := conns[random.IntN(n)]
@@ -76,7 +76,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 	for _, c := range conns {
 		want[c.number] = true
 	}
-	descending, outwards := slices.Clone(conns), []*Conn{}
+	descending, outwards := slices.Clone(conns), []*subscriber{}
 	slices.Reverse(descending)
 	for i := range n / 2 {
 		outwards = append(outwards, conns[n/2+i], conns[n/2-1-i])
@@ -85,7 +85,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 	const edge = maxBlockEntries
 	inwards := slices.Concat(conns[:edge], conns[n-edge:], descending[edge:n-edge])
 	for name, tt := range map[string]struct {
-		order     []*Conn
+		order     []*subscriber
 		maxBlocks int
 	}{
 		"ascending":  {conns, 6},
@@ -94,7 +94,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 		"inwards":    {inwards, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var l connList[*Conn]
+			var l connList[*subscriber]
 			for _, c := range tt.order {
 				l.put(c)
 			}
@@ -107,7 +107,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 // TestConnList_ShrinksAfterMostHaveLeft checks that the memory of a list is in proportion to its entries.
 func TestConnList_ShrinksAfterMostHaveLeft(t *testing.T) {
 	conns := numbered(40 * maxBlockEntries)
-	var l connList[*Conn]
+	var l connList[*subscriber]
 	for _, c := range conns {
 		l.put(c)
 	}
@@ -127,7 +127,7 @@ func TestConnList_ShrinksAfterMostHaveLeft(t *testing.T) {
 	assert.LessOrEqual(t, entries, 4*len(want))
 	assert.LessOrEqual(t, len(l.blocks), 1+4*len(want)/maxBlockEntries)
 
-	var one connList[*Conn]
+	var one connList[*subscriber]
 	for _, c := range conns[:maxBlockEntries] {
 		one.put(c)
 	}

@@ -150,8 +150,8 @@ func (r *Router) describeLocked() Description {
 		call := r.declared.calls[name]
 		d.Calls = append(d.Calls, DescribedCall{DescribedMessage{name, call.request.typ}, DescribedMessage{call.replyTyp, call.reply}})
 	}
-	for _, p := range r.topics.patterns {
-		d.Topics = append(d.Topics, p.describe())
+	for p, o := range r.topicOptions {
+		d.Topics = append(d.Topics, o.describe(p))
 	}
 	slices.SortFunc(d.Topics, func(a, b DescribedTopic) int { return strings.Compare(a.Pattern, b.Pattern) })
 	return d
@@ -182,9 +182,9 @@ func (rt *Route) describe() DescribedRoute {
 	}
 }
 
-func (p *topicPattern) describe() DescribedTopic {
-	t := DescribedTopic{Pattern: p.text, Subscribe: p.opts.Authorize != nil, History: p.opts.History, Presence: p.opts.Presence}
-	for _, m := range p.opts.Messages {
+func (o TopicOptions) describe(p *topicPattern) DescribedTopic {
+	t := DescribedTopic{Pattern: p.text, Subscribe: o.Authorize != nil, History: o.History, Presence: o.Presence}
+	for _, m := range o.Messages {
 		name, _ := mustBeMessage(reflect.TypeOf(m), p.position)
 		t.Messages = append(t.Messages, name)
 	}

@@ -141,7 +141,7 @@ func isUpgrade(req *http.Request) bool {
 
 // hintSubscription reports a topic to which no client can subscribe.
 func (r *Router) hintSubscription(p *topicPattern, topic string) {
-	if p == undeclared {
+	if p.text == "" {
 		r.hint(hint{"subscription rejected: no pattern matches the topic", topic}, "topic",
 			fmt.Sprintf("router.Topic(r, %q, &router.TopicOptions{Authorize: …}), or a pattern that matches it, such as \"room/{id}\"", topic))
 		return

@@ -1,12 +1,10 @@
 package router
 
 import (
-	"context"
-
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -15,11 +13,11 @@ import (
 
 // A follower is a subscriber that receives positions. The topic's lock guards it.
 type follower struct {
-	conn *Conn
-	held *heldFrames // nil once the answer to its request is queued
+	conn    *subscriber
+	holding *holding    // of the connection
+	held    *heldFrames // nil once the answer to its request is queued
 
-	// rest is what is still to be sent of the state, nil if there is nothing. When held is sent, a
-	// goroutine of its own begins to send it (sendState).
+	// rest is what is still to be sent of the state, nil if there is nothing: see stateSender.
 	rest *history.StateRest
 }
 
@@ -43,7 +41,7 @@ type topicHistory struct {
 func (h *topicHistory) isJoining(f *follower) bool { return h.joining.find(f.conn) == f }
 
 // remove removes what is kept for a connection.
-func (h *topicHistory) remove(c *Conn) {
+func (h *topicHistory) remove(c *subscriber) {
 	h.joining.remove(c)
 	if f := h.followers.find(c); f != nil {
 		f.dropHeld()
@@ -51,161 +49,11 @@ func (h *topicHistory) remove(c *Conn) {
 	}
 }
 
-// A Recovery says how a subscriber of a topic with a History continues; see
-// [Context.SubscribeSince].
-type Recovery struct {
-	// Position is that behind which the subscriber receives every publication, in order: first
-	// those that it has missed, if Recovered is true, and then new ones.
-	Position broker.Position
-
-	// Recovered is false if the history does not reach back to the subscriber's position, or too
-	// much was missed. The client must then load its state.
-	Recovered bool
-
-	// Ended is set if the epoch of the subscriber's position has ended: publications of that epoch
-	// with higher offsets than Ended.Offset, if there were any, are lost, also if the subscriber has
-	// received them.
-	Ended *broker.Position
-
-	// State is how many publications the client receives first, with the current state; see
-	// [Context.SubscribeState].
-	State int
-
-	// More is true if other publications of the state follow later, between new ones.
-	More bool
-
-	hasState bool // the client receives the state, perhaps of no key
-	read     int  // publications that were read for it
-}
-
-// addRecovery adds a Recovery to the answer to a client.
-func addRecovery(reply *protocol.Subscribed, r Recovery) {
-	reply.Position = &protocol.Position{Epoch: r.Position.Epoch, Offset: r.Position.Offset}
-	reply.Recovery = &protocol.Recovery{Recovered: r.Recovered, More: r.More}
-	if r.hasState {
-		reply.State = &r.State
-	}
-	if r.Ended != nil {
-		reply.Ended = &protocol.Position{Epoch: r.Ended.Epoch, Offset: r.Ended.Offset}
-	}
-}
-
-// SubscribeSince subscribes the connection to a topic with a History, from a position on that the
-// client has presented: the zero Position begins now. The client receives what it has missed, and
-// then every publication, with the topic and the offset in meta if it has greeted, has asked for
-// positions, or has presented one; see the protocol, section 10. It receives nothing before SubscribeSince has checked the position. While the store cannot be read,
-// SubscribeSince waits until the context is done, so it should be called by calls, which have a
-// deadline.
-//
-// SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
-// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
-// unsubscribes meanwhile.
-func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
-	return c.subscribeWithHistory(topic, joinRequest{since: since})
-}
-
-// subscribeWithHistory is SubscribeSince, or SubscribeState.
-func (c *Context) subscribeWithHistory(topic string, req joinRequest) (Recovery, error) {
-	if err := checkTopic(topic); err != nil {
-		return Recovery{}, err
-	}
-	if err := c.conn.router.topics.mustHaveHistory(topic); err != nil {
-		return Recovery{}, err
-	}
-	if err := c.conn.sessionAdmits(topic); err != nil {
-		return Recovery{}, err
-	}
-	recovery, err := c.conn.subscribeSince(c, topic, req)
-	if err == nil {
-		c.conn.addRecoveredTopic(topic, recovery, req.state)
-	}
-	c.conn.router.topics.sendHeld(topic, c.conn)
-	return recovery, err
-}
-
-// mustHaveHistory returns an error if the topic has no History.
-func (ts *topics) mustHaveHistory(topic string) error {
-	if ts.retains(topic) {
-		return nil
-	}
-	return errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
-}
-
-// A joinRequest says how a client joins a topic with a History.
-type joinRequest struct {
-	since broker.Position // the client has received everything up to it; it begins now if it is zero
-	state bool            // it receives the current state if it begins now, or cannot receive what it has missed
-	grant *topicGrant     // what it may receive; nil is everything
-
-	// missed reads what the client has missed, together with that of other topics; nil for this topic alone.
-	missed *history.CatchupTopic
-}
-
-// subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
-// topics.sendHeld is called.
-func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest) (Recovery, error) {
-	if req.since != (broker.Position{}) {
-		c.expectPositions()
-	}
-	t, f, added, err := c.addFollower(topic)
-	if err != nil {
-		return Recovery{}, err
-	}
-	if req.missed == nil && req.since.Epoch != "" {
-		req.missed = c.newCatchup().Topic(t.pattern.maxMissed(c))
-		defer req.missed.Close()
-	}
-	var result Recovery
-	active := false
-	if req.state {
-		result, active, err = t.joinState(ctx, f, req)
-	} else {
-		err = t.history.sequencer.Join(ctx, req.since, req.missed, func(j history.Joined) { result, active = t.activate(f, req.grant.withhold(j)) })
-	}
-	switch {
-	case err == nil && active:
-		return result, nil
-	case err == nil:
-		return Recovery{}, errUnsubscribed
-	case added:
-		c.unsubscribeClient(topic)
-	default:
-		t.removeJoining(f)
-	}
-	if errors.Is(err, history.ErrClosed) {
-		return Recovery{}, errUnsubscribed
-	}
-	return Recovery{}, err
-}
-
-// unrecoveredWork is how many publications a client is charged for that cannot receive what it has missed.
-const unrecoveredWork = 256
-
-// maxMissed returns how many publications of a topic c may miss at most to receive them when it returns.
-func (p *topicPattern) maxMissed(c *Conn) int {
-	return min(p.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
-}
-
-// errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
-var errUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connection has unsubscribed meanwhile"}
-
-// addFollower subscribes the connection, and registers it as a follower to be. A connection that is
-// not subscribed yet receives nothing before it is activated.
-func (c *Conn) addFollower(topic string) (t *topic, f *follower, added bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	subscribed := c.topics.find(topic) != nil
-	if t, err = c.addSubscriptionLocked(topic, true); err != nil {
-		return nil, nil, false, err
-	}
-	return t, t.addJoining(c), !subscribed, nil
-}
-
 // addJoining registers a subscriber as a follower to be, and returns the follower.
-func (t *topic) addJoining(c *Conn) *follower {
+func (t *topic) addJoining(c *subscriber, h *holding) *follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := &follower{conn: c, held: new(heldFrames)}
+	f := &follower{conn: c, holding: h, held: new(heldFrames)}
 	t.history.joining.put(f)
 	return f
 }
@@ -218,25 +66,51 @@ func (t *topic) removeJoining(f *follower) {
 	}
 }
 
+// unrecoveredWork is how many publications a client is charged for that cannot receive what it has missed.
+const unrecoveredWork = 256
+
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
 // its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
-func (t *topic) activate(f *follower, j history.Joined) (recovery Recovery, ok bool) {
+func (ts *topics) activate(t *topic, f *follower, j history.Joined) (result joinResult, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.history.isJoining(f) {
-		return Recovery{}, false
+		return joinResult{}, false
 	}
 	t.promoteLocked(f)
 	read := len(j.Publications)
 	if !j.Recovered { // the store was asked for more than the client receives
-		read = min(t.pattern.maxMissed(f.conn), unrecoveredWork)
+		read = min(ts.maxMissed(t.pattern), unrecoveredWork)
 	}
-	if !j.Recovered || !t.encodeMissed(f, nil, j.Publications) {
-		return Recovery{Position: j.Position, read: read}, true
+	if !j.Recovered || !ts.encodeMissed(t, f, nil, j.Publications) {
+		return joinResult{Position: j.Position, Read: read}, true
 	}
 	from := j.Position
 	from.Offset -= uint64(len(j.Publications))
-	return Recovery{Position: from, Recovered: true, Ended: j.Ended, read: read}, true
+	return joinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
+}
+
+// followFromNow makes a subscriber a follower when the position of the topic is known. announce returns the frame
+// that says so, which is sent first. It is called under the locks of the sequencer and of the topic.
+func (ts *topics) followFromNow(t *topic, c *subscriber, h *holding, announce func(at broker.Position) *wsconn.Frame) {
+	f := t.addJoining(c, h)
+	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
+}
+
+func (ts *topics) activateFromNow(t *topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.history.isJoining(f) {
+		return
+	}
+	if before := t.history.followers.find(f.conn); before != nil {
+		t.history.joining.remove(f.conn)
+		f = before // what it holds, and what it has still to receive of a state, are sent
+	} else {
+		t.promoteLocked(f)
+		f.held = nil // there is no answer to wait for
+	}
+	ts.sendLocked(f, announce(at))
 }
 
 // promoteLocked makes a connection that is joining a follower, whose frames are held.
@@ -250,43 +124,43 @@ func (t *topic) promoteLocked(f *follower) {
 
 // encodeMissed encodes the publications that a follower has missed, to be sent after some frames. It
 // reports false, and keeps none, if they are too many or too long for its send queue.
-func (t *topic) encodeMissed(f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
-	c, bytes := f.conn, 0
+func (ts *topics) encodeMissed(t *topic, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
+	bytes := 0
 	for _, p := range missed {
-		frame := t.positionedFrame(c, p)
+		frame := ts.missedFrame(t, f.conn, p)
 		if frame == nil {
 			continue
 		}
 		frames = append(frames, frame)
-		if bytes += len(frame.Text()); bytes > c.router.opts.Limits.QueueBytes/2 {
-			break // follower.holdMissed rejects them
+		if bytes += len(frame.Text()); bytes > ts.queueBytes/2 {
+			break // holdMissed rejects them
 		}
 	}
-	return f.holdMissed(frames)
+	return ts.holdMissed(f, frames)
 }
 
-// positionedFrame encodes a stored publication for one connection: as a position only, if the
+// missedFrame encodes a stored publication for one connection: as a position only, if the
 // publication lacks the connection's format, or as nothing, if its client does not expect that.
-func (t *topic) positionedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
-	if frame := t.storedFrame(c, p); frame != nil {
+func (ts *topics) missedFrame(t *topic, c *subscriber, p broker.Publication) *wsconn.Frame {
+	if frame := ts.storedFrame(t, c, p); frame != nil {
 		return frame
 	}
 	if !c.expectsPositions() {
 		return nil
 	}
-	return t.positionFrame(c, protocol.Moved{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &protocol.Lost{From: p.Position.Offset, To: p.Position.Offset}})
+	return ts.positionFrame(t, c, protocol.Moved{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &protocol.Lost{From: p.Position.Offset, To: p.Position.Offset}})
 }
 
 // storedFrame encodes a stored publication for one connection. It returns nil if the publication lacks
 // the connection's format.
-func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
+func (ts *topics) storedFrame(t *topic, c *subscriber, p broker.Publication) *wsconn.Frame {
 	_, packet := cutExcept(p.Packet)
-	message, _, ok := c.router.formats.ParsePacket(packet, 1<<c.format, p.At)
+	message, _, ok := ts.formats.ParsePacket(packet, 1<<c.format, p.At)
 	if !ok {
 		return nil
 	}
 	defer message.Free()
-	frame := t.positionedFrameOf(&message, c, p.Position.Offset)
+	frame := t.positionedFrame(&message, c, p.Position.Offset)
 	if frame != nil {
 		frame.Retain()
 	}
@@ -295,44 +169,46 @@ func (t *topic) storedFrame(c *Conn, p broker.Publication) *wsconn.Frame {
 
 // positionFrame encodes a position for a connection. It cannot fail: it contains only strings and
 // numbers, and is JSON in every format.
-func (t *topic) positionFrame(c *Conn, m protocol.Moved) *wsconn.Frame {
-	m.Topic = clientTopic(t.name)
-	return encodeProtocol(c.codec(), m)
+func (ts *topics) positionFrame(t *topic, c *subscriber, m protocol.Moved) *wsconn.Frame {
+	m.Topic = topicname.ForClient(t.name)
+	return ts.encode(c.format, m)
 }
 
 // sendLocked queues a frame for a follower, which must not lose it: if it does not fit, the
 // connection is closed, and the client recovers when it returns. It needs the topic's lock.
-func (f *follower) sendLocked(frame *wsconn.Frame) bool {
+func (ts *topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
 	if f.held == nil {
-		return f.conn.send(frame) == nil
+		return f.conn.queue(frame)
 	}
-	if !f.holdNext(frame) {
+	if !ts.holdNext(f, frame) {
 		f.dropHeld()
-		f.conn.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "client reads too slowly"))
+		f.conn.ws.CloseSlow()
 		return false
 	}
 	return true
 }
 
-// sendHeld sends what has been held for a follower whose answer has been queued.
-func (ts *topics) sendHeld(name string, c *Conn) {
+// sendHeld sends what has been held for a follower whose answer has been queued. It returns what sends the
+// rest of the state, or nil if there is none.
+func (ts *topics) sendHeld(name string, c *subscriber) *stateSender {
 	t := ts.lock(name)
 	if t == nil {
-		return
+		return nil
 	}
 	defer t.mu.Unlock()
 	if t.history == nil {
-		return
+		return nil
 	}
 	f := t.history.followers.find(c)
 	if f == nil || f.held == nil {
-		return
+		return nil
 	}
 	f.sendHeld()
 	f.held = nil
-	if f.rest != nil {
-		go c.sendState(t, f.rest)
+	if f.rest == nil {
+		return nil
 	}
+	return &stateSender{topics: ts, conn: c, holding: f.holding, topic: t, rest: f.rest}
 }
 
 // lose reports a loss to followers and to the application.
@@ -345,6 +221,6 @@ func (ts *topics) lose(t *topic, l history.Loss) {
 	default:
 		m.Lost = &protocol.Lost{From: l.From, To: l.To}
 	}
-	t.movePosition(m)
-	ts.messagesLost(t.name, lostMessages(l))
+	ts.movePosition(t, m)
+	ts.lost(t.name, l.Messages())
 }

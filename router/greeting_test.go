@@ -211,21 +211,3 @@ func TestGreeting_AnnounceLimitsIsCalledOncePerType(t *testing.T) {
 		}
 	})
 }
-
-// TestGreeting_AgreesOnTheLowerVersion greets with versions of the protocol.
-func TestGreeting_AgreesOnTheLowerVersion(t *testing.T) {
-	for payload, want := range map[string]string{
-		`{}`:                   `{"connId"`,
-		`{"version":1}`:        `{"version":1,"connId"`,
-		`{"version":7}`:        `{"version":1,"connId"`,
-		`{"version":-1}`:       `{"code":"INVALID_ARGUMENT"`,
-		`{"version":"latest"}`: `{"code":"INVALID_ARGUMENT"`,
-		`{"version":1.5}`:      `{"code":"INVALID_ARGUMENT"`,
-	} {
-		runSynctest(t, payload, func(t *testing.T) {
-			c := routertest.Dial(t, router.New(nil))
-			c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":` + payload + `}`)
-			assert.Contains(t, c.Next().Text, `"payload":`+want)
-		})
-	}
-}

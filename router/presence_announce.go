@@ -1,9 +1,6 @@
 package router
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/binary"
 	"math"
 	"strconv"
 	"strings"
@@ -11,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // This file announces the members of this node to the others.
@@ -23,17 +21,22 @@ type memberData struct {
 	Ended    bool   `json:"ended,omitzero"` // it leaves for good: the client has closed its connection, for example
 }
 
-func encodeMember(m Member, ended bool) string {
+func encodeMember(m protocol.Member, ended bool) string {
 	data, _ := envelope.MarshalJSON(memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
 	return string(data)
 }
 
 // An announcedMember is a member as its node announces it.
 type announcedMember struct {
-	Member
+	protocol.Member
 
 	stays time.Duration // how long it stays if its node ends
 	ended bool
+}
+
+// staysMs returns how long the member stays, in milliseconds.
+func (a announcedMember) staysMs() int32 {
+	return int32(min(a.stays.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
 }
 
 // announcedID returns the ID under which a member is announced. It contains how long the member
@@ -53,7 +56,7 @@ func parseMember(m broker.Member) (a announcedMember, ok bool) {
 		return announcedMember{}, false
 	}
 	connID, staysMs, stays := strings.Cut(m.ID, " ")
-	a = announcedMember{Member: Member{connID, data.TenantID, data.UserID, data.Info}, ended: data.Ended}
+	a = announcedMember{Member: protocol.Member{ConnID: connID, TenantID: data.TenantID, UserID: data.UserID, Info: data.Info}, ended: data.Ended}
 	if stays {
 		ms, err := strconv.ParseInt(staysMs, 10, 32)
 		if err != nil || ms < 0 {
@@ -69,7 +72,7 @@ const notAnnounced = -1
 
 // announceLocked announces a member of this node. It must be called with t.mu held.
 func (ts *topics) announceLocked(t *topic, m *member, staysMs int32) {
-	session, before := ts.router.node, m.staysMs
+	session, before := ts.node, m.staysMs
 	m.staysMs = staysMs
 	session.Join(t.name, announcedID(m.ConnID, staysMs), encodeMember(m.Member, false))
 	if before != notAnnounced && before != staysMs {
@@ -80,36 +83,10 @@ func (ts *topics) announceLocked(t *topic, m *member, staysMs int32) {
 // withdrawLocked ends the announcement of a member. Unless it is final, other nodes wait for
 // another node that announces the member. It must be called with t.mu held.
 func (ts *topics) withdrawLocked(t *topic, m *member, final bool) {
-	session, id := ts.router.node, announcedID(m.ConnID, m.staysMs)
+	session, id := ts.node, announcedID(m.ConnID, m.staysMs)
 	if final && m.staysMs > 0 {
 		session.Join(t.name, id, encodeMember(m.Member, true))
 	}
 	m.staysMs = notAnnounced
 	session.Leave(t.name, id)
-}
-
-// member returns the connection as a member of a topic, and how long that stays if the node ends.
-func (c *Conn) member(t *topic, info string) (m Member, staysMs int32) {
-	identity, grace := c.Identity(), t.pattern.opts.PresenceGrace
-	m = Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
-	var stays time.Duration
-	if s := c.session(); s != nil {
-		m.ConnID = s.memberID
-		if !s.isOver() {
-			stays = c.router.opts.Resume.Within
-		}
-	}
-	if grace > 0 && identity.UserID != "" {
-		m.ConnID, stays = userMemberID(identity.user()), max(stays, grace)
-	}
-	return m, int32(min(stays.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
-}
-
-// userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a
-// character that no ID of a connection has.
-func userMemberID(user userKey) string {
-	hash := sha256.New()
-	_, _ = hash.Write(binary.AppendUvarint(nil, uint64(len(user.tenantID))))
-	_, _ = hash.Write([]byte(user.tenantID + user.userID))
-	return "user-" + base32.StdEncoding.EncodeToString(hash.Sum(nil)[:15])
 }

@@ -3,13 +3,15 @@ package router
 import (
 	"container/list"
 	"sync"
+
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
-// This file keeps the calls of Options.OnPresence that wait. Connections may come and go faster than the
-// hook returns: if many calls wait, a change that undoes the latest waiting one of its member removes it
+// This file keeps the changes of presence that wait for the application. Connections may come and go faster than it
+// takes them: if many wait, a change that undoes the latest waiting one of its member removes it
 // instead, so no more wait than there are members.
 
-// maxExactPresence is how many calls wait before changes are merged.
+// maxExactPresence is how many changes wait before they are merged.
 const maxExactPresence = 1024
 
 // presenceEvents are the changes that wait.
@@ -17,23 +19,30 @@ type presenceEvents struct {
 	mu        sync.Mutex // may be acquired under topic.mu; nothing is called under it
 	waiting   list.List  // of *waitingPresence
 	latest    map[topicMember]*list.Element
-	scheduled bool // r.events has a call of reportPresence
+	scheduled bool // presenceWaits has been called, and next has not returned false since then
 }
 
 type topicMember struct {
 	topic, connID string
 }
 
-// A waitingPresence is a change for which the hook has not been called.
+// A presenceEvent is a member that has joined a topic or left it.
+type presenceEvent struct {
+	Topic  string
+	Member protocol.Member
+	Joined bool
+}
+
+// A waitingPresence is a change that next has not returned.
 type waitingPresence struct {
-	PresenceEvent
+	presenceEvent
 
 	of       topicMember
 	previous *list.Element // of the same member; nil if there was none
 	reported bool          // it does not wait any more
 }
 
-// add adds a change, and reports whether reportPresence must be scheduled.
+// add adds a change, and reports whether presenceWaits must be called.
 func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,8 +53,8 @@ func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
 		q.setLatest(of, previous.Value.(*waitingPresence).previous)
 		return false
 	}
-	event := PresenceEvent{Topic: topic, Member: c.member, Joined: c.joined}
-	q.setLatest(of, q.waiting.PushBack(&waitingPresence{PresenceEvent: event, of: of, previous: previous}))
+	event := presenceEvent{Topic: topic, Member: c.member, Joined: c.joined}
+	q.setLatest(of, q.waiting.PushBack(&waitingPresence{presenceEvent: event, of: of, previous: previous}))
 	schedule = !q.scheduled
 	q.scheduled = true
 	return schedule
@@ -70,28 +79,22 @@ func (q *presenceEvents) setLatest(of topicMember, e *list.Element) {
 }
 
 // next removes the first change. It reports whether there is one.
-func (q *presenceEvents) next() (event PresenceEvent, ok bool) {
+func (q *presenceEvents) next() (event presenceEvent, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.waiting.Front()
 	if e == nil {
 		q.scheduled = false
-		return PresenceEvent{}, false
+		return presenceEvent{}, false
 	}
 	w := q.waiting.Remove(e).(*waitingPresence)
 	w.reported, w.previous = true, nil
 	if q.latest[w.of] == e {
 		delete(q.latest, w.of)
 	}
-	return w.PresenceEvent, true
+	return w.presenceEvent, true
 }
 
-// reportPresence calls Options.OnPresence once, and goes on behind what waits in r.events.
-func (r *Router) reportPresence() {
-	event, ok := r.presenceEvents.next()
-	if !ok {
-		return
-	}
-	defer r.events.Add(r.reportPresence) // even if the hook calls runtime.Goexit
-	r.hook("OnPresence", func() { r.opts.OnPresence(event) })
-}
+// nextPresence removes the first change that waits for the application. It reports false if none waits:
+// presenceWaits is called again when there is one.
+func (ts *topics) nextPresence() (event presenceEvent, ok bool) { return ts.events.next() }

@@ -6,14 +6,13 @@ import (
 
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // A presenceFeed sends the changes of a topic's presence to the clients that asked for them. It
 // collects the changes of presenceDelay in a message. It is guarded by the topic's lock.
 type presenceFeed struct {
-	watchers  map[*Conn]*watcher
+	watchers  map[*subscriber]*watcher
 	changes   []presenceChange // that some watchers have not received
 	first     uint64           // number of changes[0]; changes are numbered in order
 	scheduled bool             // a timer will call sendPresence
@@ -21,15 +20,15 @@ type presenceFeed struct {
 
 // A presenceChange is a member that has joined a topic or left it.
 type presenceChange struct {
-	member Member
+	member protocol.Member
 	joined bool
 }
 
 // A watcher is a client that asked for presence.
 type watcher struct {
-	rest []Member // of the members when the client asked, those that it has not received
-	next uint64   // number of the first change that it has not received
-	held bool     // the answer to the client is not queued yet, and nothing must precede it
+	rest []protocol.Member // of the members when the client asked, those that it has not received
+	next uint64            // number of the first change that it has not received
+	held bool              // the answer to the client is not queued yet, and nothing must precede it
 }
 
 const (
@@ -53,12 +52,12 @@ func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
 // watch registers a subscriber for the changes that follow. It returns the members, or the first
 // maxPresenceBatch of them; the others are sent as joined. Nothing is sent before release is called.
 // Watching again starts again.
-func (t *topic) watch(c *Conn) []Member {
+func (t *topic) watch(c *subscriber) []protocol.Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.needPresenceLocked()
 	if p.feed == nil {
-		p.feed = &presenceFeed{watchers: map[*Conn]*watcher{}}
+		p.feed = &presenceFeed{watchers: map[*subscriber]*watcher{}}
 	}
 	all := p.all()
 	n := min(len(all), maxPresenceBatch)
@@ -67,14 +66,14 @@ func (t *topic) watch(c *Conn) []Member {
 }
 
 // unwatch undoes watch.
-func (t *topic) unwatch(c *Conn) {
+func (t *topic) unwatch(c *subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.presence.unwatchLocked(c)
 }
 
 // unwatchLocked removes a watcher. It needs the topic's lock.
-func (p *presence) unwatchLocked(c *Conn) {
+func (p *presence) unwatchLocked(c *subscriber) {
 	if p == nil || p.feed == nil {
 		return
 	}
@@ -84,7 +83,7 @@ func (p *presence) unwatchLocked(c *Conn) {
 }
 
 // startFeed starts to send to a watcher, whose answer has been queued.
-func (ts *topics) startFeed(name string, c *Conn) {
+func (ts *topics) startFeed(name string, c *subscriber) {
 	t := ts.lock(name)
 	if t == nil {
 		return
@@ -145,8 +144,8 @@ func (ts *topics) sendPresence(t *topic) {
 	}()
 	batches := map[batchKey]presenceBatch{}
 	for c, w := range f.watchers {
-		if frame := t.nextBatch(c, w, batches); frame != nil {
-			_ = c.send(frame) // closed connections are skipped
+		if frame := ts.nextBatch(t, c, w, batches); frame != nil {
+			c.queue(frame) // closed connections are skipped
 		}
 	}
 	for _, b := range batches {
@@ -171,7 +170,7 @@ type presenceBatch struct {
 
 // nextBatch returns the next frame for a watcher, or nil, and counts it as sent. Frames for
 // several watchers are shared in batches.
-func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatch) *wsconn.Frame {
+func (ts *topics) nextBatch(t *topic, c *subscriber, w *watcher, batches map[batchKey]presenceBatch) *wsconn.Frame {
 	f := t.presence.feed
 	switch {
 	case w.held:
@@ -180,14 +179,14 @@ func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatc
 		n := min(len(w.rest), maxPresenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
-		return encodeProtocol(c.codec(), protocol.PresenceChanged{Topic: t.name, Joined: protocolMembers(members), Left: []protocol.Member{}})
+		return ts.encode(c.format, protocol.PresenceChanged{Topic: t.name, Joined: members, Left: []protocol.Member{}})
 	case w.next == f.end():
 		return nil
 	}
-	key := batchKey{w.next, c.binary()}
+	key := batchKey{w.next, c.format != envelope.JSON}
 	b, ok := batches[key]
 	if !ok {
-		b = t.encodeBatch(c.codec(), w.next)
+		b = ts.encodeBatch(t, c.format, w.next)
 		batches[key] = b
 	}
 	w.next = b.next
@@ -235,13 +234,13 @@ func (e presenceEffect) size() (n int) {
 }
 
 // encodeBatch encodes the effect of the changes from a number on, as many as fit into a message.
-func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
-	f := t.presence.feed
+func (ts *topics) encodeBatch(t *topic, f envelope.Format, number uint64) presenceBatch {
+	feed := t.presence.feed
 	effects := map[string]presenceEffect{} // by Member.ConnID
 	var connIDs []string                   // in the order of the first changes
-	members, end := 0, min(f.end(), number+maxBatchChanges)
+	members, end := 0, min(feed.end(), number+maxBatchChanges)
 	for ; number < end; number++ {
-		change := f.changes[number-f.first]
+		change := feed.changes[number-feed.first]
 		connID := change.member.ConnID
 		effect, known := effects[connID]
 		if known {
@@ -262,33 +261,14 @@ func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 	for _, connID := range connIDs {
 		e := effects[connID]
 		if e.left() {
-			m.Left = append(m.Left, protocol.Member(e.first.member))
+			m.Left = append(m.Left, e.first.member)
 		}
 		if e.joined() {
-			m.Joined = append(m.Joined, protocol.Member(e.last.member))
+			m.Joined = append(m.Joined, e.last.member)
 		}
 	}
 	if len(m.Joined)+len(m.Left) == 0 {
 		return presenceBatch{nil, number}
 	}
-	return presenceBatch{encodeProtocol(codec, m), number}
-}
-
-// protocolMembers returns members as the protocol has them.
-func protocolMembers(members []Member) []protocol.Member {
-	if members == nil {
-		return nil
-	}
-	converted := make([]protocol.Member, len(members))
-	for i, m := range members {
-		converted[i] = protocol.Member(m)
-	}
-	return converted
-}
-
-// encodeProtocol encodes a message of the protocol, which cannot fail: it contains only strings and
-// numbers, and is JSON in every format.
-func encodeProtocol(codec Codec, m protocol.Message) *wsconn.Frame {
-	frame, _ := envelope.Encode(codec, m, wire.OutgoingHead{At: time.Now()})
-	return frame
+	return presenceBatch{ts.encode(f, m), number}
 }

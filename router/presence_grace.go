@@ -8,76 +8,65 @@ import (
 // This file keeps users present whose connections have been closed on this node, for the time of
 // TopicOptions.PresenceGrace. Sessions do the same, in away.go.
 
+// A topicUser is a user whose members are in topics.
+type topicUser struct{ TenantID, UserID string }
+
 // graceMembers are the connections without sessions that have been closed and are still present.
 type graceMembers struct {
 	mu     sync.Mutex // may be acquired under topic.mu; nothing is called under it
 	byConn map[string]*graceConn
 }
 
-// A graceConn is a closed connection, and the timers after which it leaves its topics. It
+// A graceConn is a closed connection of a user, and the timers after which it leaves its topics. It
 // subscribes to them, and receives nothing. graceMembers.mu guards it.
 type graceConn struct {
-	conn   *Conn
+	conn   *subscriber
+	user   topicUser
 	timers map[*topic]*time.Timer
 }
 
-// stayPresent lets the member of a closed connection stay in a topic until the client comes back.
-// It reports false if it leaves now.
-func (r *Router) stayPresent(c *Conn, t *topic) bool {
-	return r.topics.setAway(t, c) && (r.away.stay(c, t) || r.grace.stay(c, t))
-}
-
-// stay waits for a user to come back, if the way in which the connection was closed and the topic
-// permit that.
-func (g *graceMembers) stay(c *Conn, t *topic) bool {
-	grace := t.pattern.opts.PresenceGrace
-	if grace == 0 || c.Identity().UserID == "" || c.ctx.Err() == nil || c.goesOn(t.name) {
-		return false
-	}
-	if code, _ := c.ws.Status(); endsSession(StatusCode(code)) || StatusCode(code) == StatusGoingAway {
-		return false
-	}
-	if g.add(c, t, grace) {
-		c.router.leaveGrace(c)
-	}
-	return true
-}
-
-// add sets the timer of a topic. It reports whether the topic is the first one of the connection.
-func (g *graceMembers) add(c *Conn, t *topic, grace time.Duration) (first bool) {
+// stay lets the member of a closed connection stay in a topic for the time of its PresenceGrace. It reports
+// whether the topic is the first one of the connection.
+func (ts *topics) stay(t *topic, c *subscriber, connID string, user topicUser) (first bool) {
+	g := &ts.grace
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.byConn == nil {
 		g.byConn = map[string]*graceConn{}
 	}
-	e := g.byConn[c.id]
+	e := g.byConn[connID]
 	if e == nil {
-		first, e = true, &graceConn{c, map[*topic]*time.Timer{}}
-		g.byConn[c.id] = e
+		first, e = true, &graceConn{c, user, map[*topic]*time.Timer{}}
+		g.byConn[connID] = e
 	}
-	e.timers[t] = time.AfterFunc(grace, func() { g.leave(c.id, func(other *topic) bool { return other == t }) })
+	e.timers[t] = time.AfterFunc(t.pattern.PresenceGrace, func() {
+		ts.leave(connID, func(other *topic) bool { return other == t })
+	})
 	return first
 }
 
 // hasten makes a connection leave a topic soon, in which it is not present any more. It may be
 // called with topic.mu held.
-func (g *graceMembers) hasten(c *Conn, t *topic) {
+func (g *graceMembers) hasten(connID string, t *topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := g.byConn[c.id]; e != nil && e.timers[t] != nil && e.timers[t].Stop() {
+	if e := g.byConn[connID]; e != nil && e.timers[t] != nil && e.timers[t].Stop() {
 		e.timers[t].Reset(0)
 	}
 }
 
 // leave makes a connection leave topics, if it is still in them.
-func (g *graceMembers) leave(connID string, matches func(*topic) bool) {
-	c, topics := g.remove(connID, matches)
+func (ts *topics) leave(connID string, matches func(*topic) bool) {
+	c, topics := ts.grace.remove(connID, matches)
 	for _, t := range topics {
-		c.router.topics.remove(t, c)
+		ts.remove(t, c, true)
 	}
 }
 
-func (g *graceMembers) remove(connID string, matches func(*topic) bool) (c *Conn, topics []*topic) {
+// leaveAll makes a connection leave the topics in which it has stayed.
+func (ts *topics) leaveAll(connID string) { ts.leave(connID, func(*topic) bool { return true }) }
+
+func (g *graceMembers) remove(connID string, matches func(*topic) bool) (c *subscriber, topics []*topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.byConn[connID]
@@ -97,27 +86,33 @@ func (g *graceMembers) remove(connID string, matches func(*topic) bool) (c *Conn
 	return e.conn, topics
 }
 
-// end ends the presence of a user in topics.
-func (g *graceMembers) end(user userKey, matches func(topic string) bool) {
-	for _, connID := range g.ofUser(user) {
-		g.leave(connID, func(t *topic) bool { return matches(t.name) })
+// endAbsence ends the presence of a user in topics whose clients are away, wherever they were connected.
+func (ts *topics) endAbsence(user topicUser, matches func(topic string) bool) {
+	for _, connID := range ts.grace.ofUser(user) {
+		ts.leave(connID, func(t *topic) bool { return matches(t.name) })
+	}
+	for _, h := range ts.held.of(user) {
+		if matches(h.topic.name) {
+			ts.endHeld(h)
+		}
 	}
 }
 
 // ofUser returns the IDs of the connections of a user.
-func (g *graceMembers) ofUser(user userKey) (connIDs []string) {
+func (g *graceMembers) ofUser(user topicUser) (connIDs []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for id, e := range g.byConn {
-		if e.conn.Identity().user() == user {
+		if e.user == user {
 			connIDs = append(connIDs, id)
 		}
 	}
 	return connIDs
 }
 
-// stop ends the waiting. Other nodes let the members stay.
-func (g *graceMembers) stop() {
+// stopGrace ends the waiting. Other nodes let the members stay.
+func (ts *topics) stopGrace() {
+	g := &ts.grace
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.byConn {
@@ -128,26 +123,8 @@ func (g *graceMembers) stop() {
 	g.byConn = nil
 }
 
-// endAbsence ends the presence of a user in topics whose clients are away, wherever they were
-// connected.
-func (r *Router) endAbsence(user userKey, matches func(topic string) bool) {
-	r.grace.end(user, matches)
-	r.topics.endHeldOf(user, matches)
-}
-
-// leaveForGood ends the presence of a connection that is about to be closed, where its user would
-// otherwise stay for the time of PresenceGrace.
-func (c *Conn) leaveForGood() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range c.topics.all() {
-		if t.pattern.opts.PresenceGrace > 0 {
-			c.router.topics.endPresence(t, c)
-		}
-	}
-}
-
-func (ts *topics) endPresence(t *topic, c *Conn) {
+// endPresence ends the presence of a connection that remains subscribed.
+func (ts *topics) endPresence(t *topic, c *subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ts.removeLocalMemberLocked(t, c, true)

@@ -29,7 +29,7 @@ type heldMembers struct {
 type heldMember struct {
 	topic  *topic
 	member *member
-	user   userKey
+	user   topicUser
 	node   string        // that has announced it; "" is this node
 	stays  time.Duration // if that node has ended
 	timer  *time.Timer
@@ -37,7 +37,7 @@ type heldMember struct {
 
 // holdLocked lets a member without connections stay. It must be called with t.mu held.
 func (ts *topics) holdLocked(t *topic, m *member, node string, stays time.Duration) {
-	h := &heldMember{topic: t, member: m, user: userKey{m.TenantID, m.UserID}, node: node, stays: stays}
+	h := &heldMember{topic: t, member: m, user: topicUser{m.TenantID, m.UserID}, node: node, stays: stays}
 	ts.held.add(h, func() { ts.endHeld(h) })
 	t.presence.hold(h)
 }
@@ -92,6 +92,9 @@ func (hs *heldMembers) remove(h *heldMember) {
 	delete(hs.all, h)
 }
 
+// nodeLeft holds the members of a node that has ended until their clients cannot come back.
+func (ts *topics) nodeLeft(node string) { ts.held.nodeLeft(node) }
+
 // nodeLeft holds the members of a node that has ended until their clients cannot come back. It may
 // be called before or after their changes are reported.
 func (hs *heldMembers) nodeLeft(node string) {
@@ -120,17 +123,8 @@ func (hs *heldMembers) nodeReturned(node string) {
 	delete(hs.gone, node)
 }
 
-// endHeldOf ends the presence of a user's members that are held.
-func (ts *topics) endHeldOf(user userKey, matches func(topic string) bool) {
-	for _, h := range ts.held.of(user) {
-		if matches(h.topic.name) {
-			ts.endHeld(h)
-		}
-	}
-}
-
 // of returns the members of a user.
-func (hs *heldMembers) of(user userKey) (members []*heldMember) {
+func (hs *heldMembers) of(user topicUser) (members []*heldMember) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for h := range hs.all {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // A registry holds the open connections and counts those that are open or being opened. A
@@ -32,6 +33,12 @@ type registry struct {
 
 // A userKey identifies a user. In the maps of a registry, its userID is not empty.
 type userKey struct{ tenantID, userID string }
+
+// log returns the name of the user's log.
+func (u userKey) log() string { return topicname.UserLog(u.tenantID, u.userID) }
+
+// ofTopics returns the user as topics know it.
+func (u userKey) ofTopics() topicUser { return topicUser{u.tenantID, u.userID} }
 
 func (g *registry) init(limits Limits) {
 	g.limits = limits

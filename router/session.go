@@ -82,8 +82,8 @@ func (c *Conn) openSession(ctx context.Context) *protocol.SessionGrant {
 func (c *Conn) announceSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.topics.all() {
-		c.router.topics.rejoinLocked(t, c, "")
+	for _, t := range c.topicsLocked() {
+		c.rejoinLocked(t, "")
 	}
 }
 
@@ -119,7 +119,7 @@ func (c *Conn) adoptSessionLocked(s *session) {
 	s.record.ConnID = c.id
 	s.record.setIdentity(c.Identity())
 	before := c.session()
-	s.takeTopics(c.topics.all(), before)
+	s.takeTopics(c.topicsLocked(), before)
 	c.resumableState().session.Store(s)
 	if before != nil {
 		c.router.owners.remove(before)
@@ -272,7 +272,7 @@ func (s *session) takeTopics(subscribed []*topic, before *session) {
 		if _, own := recovery.ownTopics[t.name]; own {
 			continue
 		}
-		if grant := t.topicGrant(s.conn); s.admits(t.name, grant) == nil {
+		if grant := s.conn.grantedTopic(t); s.admits(t.name, grant) == nil {
 			s.unannounced[t.name] = struct{}{}
 			s.record.Topics[t.name] = grant
 		}

@@ -13,9 +13,9 @@ func SessionGeneration(c *Conn) uint64 {
 
 // AbsentConns returns the number of closed connections with which users stay present.
 func (r *Router) AbsentConns() int {
-	r.grace.mu.Lock()
-	defer r.grace.mu.Unlock()
-	return len(r.grace.byConn)
+	r.topics.grace.mu.Lock()
+	defer r.topics.grace.mu.Unlock()
+	return len(r.topics.grace.byConn)
 }
 
 // AwaySessions returns the number of sessions that have been left on this node.

@@ -16,16 +16,16 @@ import (
 const maxFrameHeader = 10
 
 // statePartBytes bounds the part of a state that is read at once: two fit into half of the send queue.
-func (c *Conn) statePartBytes() int {
-	return min(broker.DefaultStateBytes, c.router.opts.Limits.QueueBytes/4)
-}
+func (ts *topics) statePartBytes() int { return min(broker.DefaultStateBytes, ts.queueBytes/4) }
 
 // A stateSender sends what is left of a state. Its goroutine ends when it has, when the client has
 // unsubscribed, has asked again or is disconnected, or with an error that ends the subscription.
 type stateSender struct {
-	conn  *Conn
-	topic *topic
-	rest  *history.StateRest
+	topics  *topics
+	conn    *subscriber
+	holding *holding // of the connection
+	topic   *topic
+	rest    *history.StateRest
 
 	frames  map[uint64]*wsconn.Frame // of the part, by offset
 	longest int                      // bytes of a frame
@@ -33,40 +33,39 @@ type stateSender struct {
 	ended   bool                     // the client has the state, or does not want it any more
 }
 
-// sendState sends what is left of a state, on a goroutine of its own.
-func (c *Conn) sendState(t *topic, rest *history.StateRest) {
-	s := &stateSender{conn: c, topic: t, rest: rest}
-	defer rest.Close()
+// run sends what is left of a state, until ctx ends with the connection. After an error, the subscription must
+// end, unless the client does not want the state any more. The error is wsconn.ErrTimeout if the client makes no
+// room.
+func (s *stateSender) run(ctx context.Context) error {
+	defer s.rest.Close()
 	var err error
 	for err == nil && !s.ended {
-		err = s.sendPart()
+		err = s.sendPart(ctx)
 	}
-	if err == nil || errors.Is(err, history.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || c.ctx.Err() != nil {
-		return
+	if err == nil || errors.Is(err, history.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || ctx.Err() != nil {
+		return nil
 	}
-	if failed := inspect(err, "").at("state"); s.endSubscription(failed) {
-		c.reportLate(protocol.TypeSubscribe, failed)
-	}
+	return err
 }
 
 // sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of them,
 // whatever the number of its topics.
-func (s *stateSender) sendPart() error {
-	turn, done := s.conn.resumableState().stateTurn, s.conn.ctx.Done()
+func (s *stateSender) sendPart(ctx context.Context) error {
+	turn, done := s.holding.turn, ctx.Done()
 	select {
 	case turn <- struct{}{}:
 	case <-done:
-		return s.conn.ctx.Err()
+		return ctx.Err()
 	}
 	defer func() { <-turn }()
 	defer s.release()
-	if err := s.read(); err != nil {
+	if err := s.read(ctx); err != nil {
 		return err
 	}
 	for {
 		var err error
 		if waited := s.conn.ws.InTurn(done, s.hasRoom, func() { err = s.rest.Send(s.queue) }); waited != nil {
-			err = s.turnError(waited)
+			err = waited
 		}
 		if err != nil || s.ended || s.unsent == 0 && !s.rest.IsLast() {
 			return err
@@ -75,8 +74,8 @@ func (s *stateSender) sendPart() error {
 }
 
 // read reads and encodes a part.
-func (s *stateSender) read() error {
-	ctx, cancel := context.WithTimeoutCause(s.conn.ctx, s.conn.router.opts.Timeouts.Call, errStateUnread)
+func (s *stateSender) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.topics.readTimeout, errStateUnread)
 	defer cancel()
 	part, err := s.rest.Read(ctx)
 	if err != nil {
@@ -84,15 +83,15 @@ func (s *stateSender) read() error {
 	}
 	s.frames, s.longest = make(map[uint64]*wsconn.Frame, len(part)), 0
 	for _, p := range part {
-		frame := s.topic.storedFrame(s.conn, p)
+		frame := s.topics.storedFrame(s.topic, s.conn, p)
 		if frame == nil {
 			return s.topic.stateLacksFormat(p.Position)
 		}
 		s.frames[p.Position.Offset] = frame
 		s.longest = max(s.longest, len(frame.Text())+maxFrameHeader)
 	}
-	if limit := s.conn.router.opts.Limits.QueueBytes; s.longest > limit {
-		return &LimitExceeded{Kind: LimitQueue, Observed: int64(s.longest), Limit: int64(limit), RetryAfter: errors.Never}
+	if s.longest > s.topics.queueBytes {
+		return s.topics.queueExceeded(s.longest)
 	}
 	return nil
 }
@@ -103,25 +102,16 @@ var errStateUnread = &errors.Error{
 	Err: errors.New("router: the broker has not returned a part of a state within Timeouts.Call"),
 }
 
-// turnError returns the public error of waiting for room.
-func (s *stateSender) turnError(err error) error {
-	if errors.Is(err, wsconn.ErrTimeout) {
-		return errUnread
-	}
-	return err
-}
-
 // hasRoom reports whether any frame of the part fits into the queue, together with what followers hold, which
 // is queued when their answers are.
 func (s *stateSender) hasRoom(messages, bytes int) bool {
-	held := s.conn.resumableState()
-	return s.fits(messages+int(held.heldMessages.Load())+1, bytes+int(held.heldBytes.Load())+s.longest, 1)
+	heldMessages, heldBytes := s.holding.add(0, 0)
+	return s.fits(messages+heldMessages+1, bytes+heldBytes+s.longest, 1)
 }
 
 // fits reports whether messages fill at most a fraction of the send queue.
 func (s *stateSender) fits(messages, bytes, fraction int) bool {
-	limits := &s.conn.router.opts.Limits
-	return messages <= limits.QueueMessages/fraction && bytes <= limits.QueueBytes/fraction
+	return messages <= s.topics.queueMessages/fraction && bytes <= s.topics.queueBytes/fraction
 }
 
 // queue queues what fits into half of the send queue, and at least one publication if that fits at all. The
@@ -152,14 +142,14 @@ func (s *stateSender) queue(part []broker.Publication) (sent int) {
 
 // queueFrame queues a frame if it fits into a fraction of the send queue, with what followers hold.
 func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
-	size, held := len(frame.Text())+maxFrameHeader, s.conn.resumableState()
-	messages, bytes := held.hold(1, size)
-	defer held.hold(-1, -size)
+	size := len(frame.Text()) + maxFrameHeader
+	messages, bytes := s.holding.add(1, size)
+	defer s.holding.add(-1, -size)
 	queue := s.conn.ws.QueueStats()
 	if !s.fits(queue.Messages+messages, queue.Bytes+bytes, fraction) {
 		return false
 	}
-	_ = s.conn.send(frame) // fails only if the connection is closed
+	s.conn.queue(frame) // fails only if the connection is closed
 	return true
 }
 
@@ -176,7 +166,7 @@ func (s *stateSender) endLocked() {
 	f.rest = nil
 	s.ended = true
 	if s.conn.expectsPositions() {
-		f.sendLocked(encodeProtocol(s.conn.codec(), protocol.StateComplete{Topic: s.topic.name}))
+		s.topics.sendLocked(f, s.topics.encode(s.conn.format, protocol.StateComplete{Topic: s.topic.name}))
 	}
 }
 
@@ -188,17 +178,9 @@ func (s *stateSender) release() {
 	s.frames = nil
 }
 
-// endSubscription ends the subscription. It reports false if the client has unsubscribed or has asked again.
-func (s *stateSender) endSubscription(failed *inspectedError) bool {
-	c, t := s.conn, s.topic
-	c.mu.Lock()
-	defer c.mu.Unlock() // so that no other subscription begins meanwhile
-	t.mu.Lock()
-	wanted := s.isWantedLocked() && t.history.joining.find(c) == nil
-	t.mu.Unlock()
-	if wanted {
-		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name, Error: &failed.payload})) // fails only if the connection is closed
-		c.unsubscribeLocked(t.name)
-	}
-	return wanted
+// isWanted reports whether the client has neither unsubscribed nor asked again, nor does so now.
+func (s *stateSender) isWanted() bool {
+	s.topic.mu.Lock()
+	defer s.topic.mu.Unlock()
+	return s.isWantedLocked() && s.topic.history.joining.find(s.conn) == nil
 }

@@ -3,6 +3,8 @@ package router
 import (
 	"slices"
 	"strings"
+
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // The subscriptions are the topics of a connection. A nil *subscriptions has none. Conn.mu guards it.
@@ -36,7 +38,7 @@ func (s *subscriptions) named() []*topic {
 
 // userLog returns the log of the connection's user, or nil if it has none.
 func (s *subscriptions) userLog() *topic {
-	if topics := s.all(); len(topics) > 0 && isUserLog(topics[0].name) {
+	if topics := s.all(); len(topics) > 0 && topicname.IsUserLog(topics[0].name) {
 		return topics[0]
 	}
 	return nil
@@ -73,7 +75,7 @@ func (s *subscriptions) remove(t *topic) {
 
 // count adds to the number of subscriptions to topics of a pattern.
 func (s *subscriptions) count(p *topicPattern, n int) {
-	if p.opts.MaxPerConn == 0 {
+	if p.MaxPerConn == 0 {
 		return
 	}
 	counter := s.counter(p)

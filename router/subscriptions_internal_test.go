@@ -37,30 +37,33 @@ func TestConn_SubscriptionMemory(t *testing.T) {
 
 // subscriptionBytes returns how much memory the subscriptions of a connection need, without the names
 // of the topics.
-func subscriptionBytes(t *testing.T, topics int, own bool) int {
+func subscriptionBytes(t *testing.T, topicsPerConn int, own bool) int {
 	const n = 9000
-	r := New(nil)
-	r.build()
-	conns, names := numbered(n), make([]string, n*topics)
+	var ts topics
+	ts.init(topicConfig{maxTopics: topicsPerConn})
+	ts.connect(noopNode{}, nil)
+	conns, names := numbered(n), make([]string, n*topicsPerConn)
 	for i := range names {
-		if names[i] = "topic/" + strconv.Itoa(i%topics); own {
+		if names[i] = "topic/" + strconv.Itoa(i%topicsPerConn); own {
 			names[i] = "topic/" + strconv.Itoa(i)
 		}
 	}
 	before := heapBytes()
 	for i, c := range conns {
-		c.router = r
-		for _, name := range names[i*topics : (i+1)*topics] {
-			require.NoError(t, c.Subscribe(name))
+		for _, name := range names[i*topicsPerConn : (i+1)*topicsPerConn] {
+			_, err := ts.subscribeLocked(name, c, false)
+			require.NoError(t, err)
 		}
 	}
 	bytes := int(heapBytes()-before) / n
 	t.Logf("%d bytes per connection", bytes)
 	for _, c := range conns {
-		c.leaveTopics()
+		for _, topic := range c.topicsLocked() {
+			ts.remove(topic, c, true)
+		}
 	}
-	for i := range r.topics.shards {
-		require.Empty(t, r.topics.shards[i].topics)
+	for i := range ts.shards {
+		require.Empty(t, ts.shards[i].topics)
 	}
 	runtime.KeepAlive(names)
 	return bytes
@@ -77,7 +80,7 @@ func heapBytes() uint64 {
 // TestSubscriptions_MatchModel subscribes and unsubscribes at random, and compares the subscriptions
 // with a set of names.
 func TestSubscriptions_MatchModel(t *testing.T) {
-	counted, uncounted := &topicPattern{opts: TopicOptions{MaxPerConn: 1000}}, &topicPattern{}
+	counted, uncounted := &topicPattern{patternOptions: patternOptions{MaxPerConn: 1000}}, &topicPattern{}
 	topics := make([]*topic, 300)
 	for i := range topics {
 		topics[i] = &topic{name: "topic/" + strconv.Itoa(i), pattern: uncounted}
@@ -117,21 +120,18 @@ func TestSubscriptions_MatchModel(t *testing.T) {
 // TestTopic_WalksConnectionsInOrderOfAcceptance subscribes connections in another order than that in
 // which they were accepted.
 func TestTopic_WalksConnectionsInOrderOfAcceptance(t *testing.T) {
-	r := New(nil)
-	r.build()
-	var conns []*Conn
-	for i := range 2 * maxBlockEntries {
-		c := &Conn{router: r, id: strconv.Itoa(i)}
-		r.conns.add(c)
-		conns = append(conns, c)
-	}
+	var ts topics
+	ts.init(topicConfig{maxTopics: 1})
+	ts.connect(noopNode{}, nil)
+	conns := numbered(2 * maxBlockEntries)
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(conns)) {
-		require.NoError(t, conns[i].Subscribe("all"))
+		_, err := ts.subscribeLocked("all", conns[i], false)
+		require.NoError(t, err)
 	}
-	all := r.topics.find("all")
+	all := ts.find("all")
 	assert.True(t, slices.Equal(conns, slices.Collect(all.subscribersLocked())))
 	for _, c := range conns[1:] {
-		c.Unsubscribe("all")
+		ts.remove(all, c, true)
 	}
 	assert.True(t, slices.Equal(conns[:1], slices.Collect(all.subscribersLocked())))
 }

@@ -55,6 +55,11 @@ func newPattern(t *testing.T, text string) *topicPattern {
 	return &topicPattern{text: text, segments: segments}
 }
 
+// declare declares a pattern without options.
+func declare(ts *topics, p *topicPattern) *topicPattern {
+	return ts.declare(p.text, p.position, p.segments, p.patternOptions)
+}
+
 // registered reports whether f does not panic.
 func registered(f func()) (ok bool) {
 	defer func() { ok = recover() == nil }()
@@ -90,7 +95,7 @@ func TestTopicPattern_AgreesWithServeMux(t *testing.T) {
 			text := randomPattern(rnd)
 			p := newPattern(t, text)
 			want := registered(func() { mux.HandleFunc("GET /"+text, func(http.ResponseWriter, *http.Request) {}) })
-			require.Equal(t, want, registered(func() { ts.declare(p) }), "%q after %v", text, ts.patterns)
+			require.Equal(t, want, registered(func() { declare(ts, p) }), "%q after %v", text, ts.patterns)
 			if !want {
 				conflicts++
 			}
@@ -125,16 +130,16 @@ func TestTopicPattern_ConflictNamesCommonTopic(t *testing.T) {
 	for range 20000 {
 		p, other := newPattern(t, randomPattern(rnd)), newPattern(t, randomPattern(rnd))
 		ts := &topics{}
-		ts.declare(p)
-		if registered(func() { ts.declare(other) }) {
+		declare(ts, p)
+		if registered(func() { declare(ts, other) }) {
 			continue
 		}
 		conflicts++
 		name := p.segments.CommonName(other.segments)
 		for _, pattern := range []*topicPattern{p, other} {
 			alone := &topics{}
-			alone.declare(pattern)
-			require.Same(t, pattern, alone.patternOf(name), "%q of %q and %q", name, p.text, other.text)
+			declared := declare(alone, pattern)
+			require.Same(t, declared, alone.patternOf(name), "%q of %q and %q", name, p.text, other.text)
 		}
 	}
 	assert.Greater(t, conflicts, 500)
@@ -143,7 +148,7 @@ func TestTopicPattern_ConflictNamesCommonTopic(t *testing.T) {
 func TestTopicPattern_MatchesNamesThatServeMuxCleans(t *testing.T) {
 	ts := &topics{}
 	for _, text := range []string{"a/{one}", "a/{one}/end", "files/{rest...}"} {
-		ts.declare(newPattern(t, text))
+		declare(ts, newPattern(t, text))
 	}
 	for name, want := range map[string]string{
 		"a/..": "a/{one}", "a/%2F": "a/{one}", "a/{one}": "a/{one}", "a//end": "", "a/": "", "a": "", "/a/b": "", "": "",
@@ -160,7 +165,7 @@ func TestTopicPattern_MatchesNamesThatServeMuxCleans(t *testing.T) {
 func TestTopicPattern_HostileNameIsCheap(t *testing.T) {
 	ts := &topics{}
 	for i := range 40 {
-		ts.declare(newPattern(t, strings.Repeat("a/", i)+"{x}"+strings.Repeat("/a", 40)+"/"+strings.Repeat("b", i+1)))
+		declare(ts, newPattern(t, strings.Repeat("a/", i)+"{x}"+strings.Repeat("/a", 40)+"/"+strings.Repeat("b", i+1)))
 	}
 	assert.Same(t, undeclared, ts.patternOf(strings.Repeat("a/", 80)+"a"))
 }
@@ -172,7 +177,7 @@ func hundredPatterns() *topics {
 		for _, form := range []string{"kind%d", "kind%d/{id}", "kind%d/{id}/members", "kind%d/{id}/files/{path...}"} {
 			text := fmt.Sprintf(form, i)
 			segments, _ := topicname.Parse(text)
-			ts.declare(&topicPattern{text: text, segments: segments})
+			ts.declare(text, "", segments, patternOptions{})
 		}
 	}
 	return ts

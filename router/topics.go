@@ -1,25 +1,27 @@
 package router
 
 import (
-	"context"
 	"hash/maphash"
 	"iter"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/topicname"
-	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // topics holds the topics that connections of this node subscribe to. A topic is in one of the
 // shards by the hash of its name.
 type topics struct {
-	router *Router
+	topicConfig
+
+	// Of this node; set by connect.
+	node      broker.Node
+	histories broker.HistoryNode // nil if the broker keeps none
+	reader    *history.Reader    // of histories
+
 	seed   maphash.Seed
 	shards [topicShards]topicShard
 
@@ -30,7 +32,9 @@ type topics struct {
 	userLogs   *topicPattern // of the logs of users; nil without Options.UserHistory
 	maxGrace   time.Duration // the longest PresenceGrace
 
-	held heldMembers
+	held   heldMembers
+	grace  graceMembers
+	events presenceEvents
 }
 
 const topicShards = 64
@@ -52,24 +56,24 @@ type topic struct {
 	dropped       bool          // removed from the shard; guarded by mu
 
 	mu       sync.Mutex
-	members  connList[*Conn] // the subscribers that do not receive positions
-	presence *presence       // nil until a connection joins or a client asks for it
+	members  connList[*subscriber] // the subscribers that do not receive positions
+	presence *presence             // nil until a connection joins or a client asks for it
 }
 
-func (ts *topics) init(r *Router) {
-	ts.router = r
+func (ts *topics) init(config topicConfig) {
+	ts.topicConfig = config
 	ts.seed = maphash.MakeSeed()
 	for i := range ts.shards {
 		ts.shards[i].topics = map[string]*topic{}
 	}
 }
 
-// checkTopic returns an error if the name of a topic is invalid.
-func checkTopic(name string) error {
-	if rule := topicname.BrokenRule(name); rule != "" {
-		return errors.Errorf(errors.InvalidArgument, "a topic's name %s", rule)
+// connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps none.
+func (ts *topics) connect(node broker.Node, histories broker.HistoryNode) {
+	ts.node, ts.histories = node, histories
+	if histories != nil {
+		ts.reader = history.NewReader(histories)
 	}
-	return nil
 }
 
 // shard returns the index of the shard of a topic.
@@ -77,9 +81,46 @@ func (ts *topics) shard(name string) uint8 {
 	return uint8(maphash.String(ts.seed, name) % topicShards)
 }
 
+// subscribeLocked subscribes a connection to a topic unless it is subscribed already, and returns the
+// topic. If silent is set, a new subscription receives nothing before it is activated. It needs Conn.mu.
+func (ts *topics) subscribeLocked(name string, c *subscriber, silent bool) (*topic, error) {
+	if t := c.topicLocked(name); t != nil {
+		return t, nil
+	}
+	if err := topicname.Check(name); err != nil {
+		return nil, err
+	}
+	if n := len(c.subscriptions.named()) + 1; n > ts.maxTopics {
+		return nil, ts.topicsExceeded(n, ts.maxTopics)
+	}
+	p := ts.patternOf(name)
+	if n, limit := c.subscriptions.countOf(p)+1, p.MaxPerConn; limit != 0 && n > limit {
+		return nil, ts.topicsExceeded(n, limit)
+	}
+	return ts.addLocked(name, p, c, silent), nil
+}
+
+// subscribeUserLogLocked subscribes a connection to the log of its user, unless it is subscribed to one already,
+// and returns that. It needs Conn.mu.
+func (ts *topics) subscribeUserLogLocked(name string, c *subscriber) *topic {
+	if t := c.userLogLocked(); t != nil {
+		return t
+	}
+	return ts.addLocked(name, ts.userLogs, c, false)
+}
+
+// unsubscribeLocked ends a subscription if there is one. Unless it is final, another connection may have the
+// member of c. It needs Conn.mu.
+func (ts *topics) unsubscribeLocked(name string, c *subscriber, final bool) {
+	if t := c.topicLocked(name); t != nil {
+		c.subscriptions.remove(t)
+		ts.remove(t, c, final)
+	}
+}
+
 // addLocked subscribes c, which must not be subscribed, to a topic that p matches. If silent is
-// set, c receives nothing before it is activated. It needs c.mu.
-func (ts *topics) addLocked(name string, p *topicPattern, c *Conn, silent bool) *topic {
+// set, c receives nothing before it is activated. It needs Conn.mu.
+func (ts *topics) addLocked(name string, p *topicPattern, c *subscriber, silent bool) *topic {
 	shard := ts.shard(name)
 	s := &ts.shards[shard]
 	s.mu.Lock()
@@ -101,23 +142,24 @@ func (ts *topics) addLocked(name string, p *topicPattern, c *Conn, silent bool) 
 		t.members.put(c)
 	}
 	s.topics[name] = t
-	if !isUserLog(name) { // on which everything is stored
-		ts.router.node.Subscribe(name)
+	if !topicname.IsUserLog(name) { // on which everything is stored
+		ts.node.Subscribe(name)
 	}
 	ts.startSequencer(t)
 	return t
 }
 
-// remove unsubscribes c from a topic that has been removed from c.topics. Only the goroutine that has
-// removed it there may call remove, so t is not dropped before.
-func (ts *topics) remove(t *topic, c *Conn) {
+// remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine that has
+// removed it there may call remove, so t is not dropped before. Unless it is final, another connection may
+// have the member of c.
+func (ts *topics) remove(t *topic, c *subscriber, final bool) {
 	s := &ts.shards[t.shard]
 	s.mu.Lock()
 	if t.subscriptions--; t.subscriptions > 0 {
 		s.mu.Unlock()
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		ts.unsubscribeLocked(t, c)
+		ts.removeSubscriberLocked(t, c, final)
 		return
 	}
 	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
@@ -125,29 +167,29 @@ func (ts *topics) remove(t *topic, c *Conn) {
 	if t.history != nil {
 		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
-	defer ts.drop(t, c) // even if the broker calls runtime.Goexit
-	if !isUserLog(t.name) {
-		ts.router.node.Unsubscribe(t.name)
+	defer ts.drop(t, c, final) // even if the broker calls runtime.Goexit
+	if !topicname.IsUserLog(t.name) {
+		ts.node.Unsubscribe(t.name)
 	}
 }
 
 // drop ends a topic whose last subscriber c has unsubscribed.
-func (ts *topics) drop(t *topic, c *Conn) {
+func (ts *topics) drop(t *topic, c *subscriber, final bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropped = true
-	ts.unsubscribeLocked(t, c)
+	ts.removeSubscriberLocked(t, c, final)
 	ts.untrackLocked(t)
 }
 
-// unsubscribeLocked needs t.mu.
-func (ts *topics) unsubscribeLocked(t *topic, c *Conn) {
+// removeSubscriberLocked needs t.mu.
+func (ts *topics) removeSubscriberLocked(t *topic, c *subscriber, final bool) {
 	t.silenceLocked(c)
-	ts.removeLocalMemberLocked(t, c, !c.goesOn(t.name))
+	ts.removeLocalMemberLocked(t, c, final)
 }
 
 // silenceLocked ends all that a connection receives from a topic.
-func (t *topic) silenceLocked(c *Conn) {
+func (t *topic) silenceLocked(c *subscriber) {
 	t.members.remove(c)
 	if t.history != nil {
 		t.history.remove(c)
@@ -178,41 +220,20 @@ func (ts *topics) lock(name string) *topic {
 	return t
 }
 
-// publish queues a message for every subscriber except one, which may be nil, and passes it to
-// the broker if it is for all nodes.
-func (ts *topics) publish(ctx context.Context, name string, except *Conn, m Message, allNodes bool) error {
-	if err := checkTopic(name); err != nil {
-		return err
-	}
-	if ts.hasHistory && allNodes {
-		if ts.retains(name) {
-			ctx, cancel := context.WithTimeout(ctx, ts.router.opts.Timeouts.Call)
-			defer cancel()
-			_, err := ts.publishStored(ctx, name, except, m, PublishOptions{})
-			return err
-		}
-	}
-	p, err := ts.router.encodeAll(m, ts.formatsToPublish(name, allNodes))
-	if p.IsEmpty() {
-		return err
-	}
-	defer p.Free()
-	receivers := 0
+// deliver queues a message that is not stored for every subscriber of a topic except one, which may be nil, and
+// returns for how many.
+func (ts *topics) deliver(name string, p *envelope.Publication, except *subscriber) (receivers int) {
 	if t := ts.find(name); t != nil {
-		receivers = t.deliver(&p, except, broker.Position{})
+		return ts.deliverTo(t, p, except, broker.Position{})
 	}
-	ts.router.observe(Event{Kind: EventPublished, Count: receivers})
-	if allNodes && ts.router.opts.Broker != nil {
-		return failure.Join(err, ts.router.node.Publish(name, ts.router.formats.Packet(&p)))
-	}
-	return err
+	return 0
 }
 
-// deliver queues a message for every subscriber except one, and returns for how many. at is the
+// deliverTo queues a message for every subscriber except one, and returns for how many. at is the
 // position of a stored message. It holds the topic's lock, so that all subscribers receive messages
 // in the same order; nothing under it blocks.
-func (t *topic) deliver(p *envelope.Publication, except *Conn, at broker.Position) (receivers int) {
-	p.SetPolicy(wsconn.SlowConsumerPolicy(t.pattern.opts.SlowConsumer))
+func (ts *topics) deliverTo(t *topic, p *envelope.Publication, except *subscriber, at broker.Position) (receivers int) {
+	p.SetPolicy(t.pattern.SlowConsumer)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conns := range t.members.chunks() {
@@ -222,14 +243,14 @@ func (t *topic) deliver(p *envelope.Publication, except *Conn, at broker.Positio
 		return receivers
 	}
 	for followers := range t.history.followers.chunks() {
-		receivers += t.deliverToFollowersLocked(p, followers, except, at)
+		receivers += ts.deliverToFollowersLocked(t, p, followers, except, at)
 	}
 	return receivers
 }
 
-// subscribersLocked iterates over the connections that receive messages.
-func (t *topic) subscribersLocked() iter.Seq[*Conn] {
-	return func(yield func(*Conn) bool) {
+// subscribersLocked iterates over those that receive messages.
+func (t *topic) subscribersLocked() iter.Seq[*subscriber] {
+	return func(yield func(*subscriber) bool) {
 		for c := range t.members.all() {
 			if !yield(c) {
 				return
@@ -246,19 +267,30 @@ func (t *topic) subscribersLocked() iter.Seq[*Conn] {
 	}
 }
 
-// receive handles a packet that another node has published on a topic. The broker calls it.
-func (ts *topics) receive(name, from string, packet []byte) {
-	switch {
-	case len(packet) == 0:
-	case name == ts.router.nodeTopic:
-		ts.router.asks.Receive(from, packet)
-	case name == usersTopic && packet[0] == ask.UserAsk:
-		ts.router.asks.ReceiveUserAsk(from, packet)
-	case name == usersTopic:
-		ts.router.receiveUserPacket(packet)
-	default:
-		ts.receiveMessage(name, packet)
+// congestionSample is how many subscribers of each kind are looked at.
+const congestionSample = 32
+
+// isCongested reports whether most subscribers have more to read than they should; a few that do not read
+// slow down nobody but themselves. It looks at a sample of them.
+func (t *topic) isCongested() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all, high := 0, 0
+	look := func(c *subscriber) {
+		all++
+		if c.ws.High() {
+			high++
+		}
 	}
+	for c := range t.members.sample(congestionSample) {
+		look(c)
+	}
+	if t.history != nil {
+		for f := range t.history.followers.sample(congestionSample) {
+			look(f.conn)
+		}
+	}
+	return 2*high > all
 }
 
 // receiveMessage delivers a message from another node.
@@ -269,36 +301,17 @@ func (ts *topics) receiveMessage(name string, packet []byte) {
 }
 
 // deliverPacket delivers a message to the subscribers except one, which may be nil.
-func (ts *topics) deliverPacket(t *topic, packet []byte, except *Conn, at broker.Position) {
+func (ts *topics) deliverPacket(t *topic, packet []byte, except *subscriber, at broker.Position) {
 	used := ts.formatsOf(t)
 	now := time.Now()
-	p, published, ok := ts.router.formats.ParsePacket(packet, used, now)
+	p, published, ok := ts.formats.ParsePacket(packet, used, now)
 	if !ok {
 		return
 	}
 	defer p.Free()
-	receivers := t.deliver(&p, except, at)
-	ts.router.observe(Event{Kind: EventDelivered, Count: receivers, Duration: max(now.Sub(published), 0)})
+	receivers := ts.deliverTo(t, &p, except, at)
+	ts.delivered(receivers, max(now.Sub(published), 0))
 	if p.Lacks(used) {
-		ts.messagesLost(t.name, 1)
+		ts.lost(t.name, 1)
 	}
-}
-
-// messagesLost is called when packets of a topic were lost. 0 is an unknown number.
-func (ts *topics) messagesLost(name string, packets int) {
-	switch {
-	case name == usersTopic && ts.router.access != nil:
-		return // what must not be lost is stored
-	case name == usersTopic, name == accessTopic, isUserLog(name):
-		name = ""
-	case name == ts.router.nodeTopic:
-		return // it carries no messages; an ask or an answer that is lost ends with its time
-	}
-	ts.router.observe(Event{Kind: EventMessagesLost, Count: packets})
-	if ts.router.opts.OnMessagesLost == nil {
-		return
-	}
-	ts.router.events.Add(func() {
-		ts.router.hook("OnMessagesLost", func() { ts.router.opts.OnMessagesLost(name, packets) })
-	})
 }

@@ -6,7 +6,6 @@ import "github.com/penstock-go/penstock/internal/protocol"
 
 // A Welcome is the server's answer to the greeting; see docs/protocol.md.
 type Welcome struct {
-	Version               int64            `json:"version"` // of the protocol; 0 if the client has sent none
 	ConnID                string           `json:"connId"`
 	PingIntervalMs        int64            `json:"pingIntervalMs"`
 	PongTimeoutMs         int64            `json:"pongTimeoutMs"`

@@ -1,0 +1,121 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/wire"
+)
+
+// This file connects topics with a History to their sequencers.
+
+// retains reports whether a topic has a History.
+func (ts *topics) retains(topic string) bool {
+	return ts.hasHistory && ts.patternOf(topic).hasHistory()
+}
+
+// store stores a publication, and delivers it on this node at once if it is the next one here.
+func (ts *topics) store(ctx context.Context, a broker.Append) (broker.Position, error) {
+	stored, err := ts.histories.Append(ctx, a)
+	if err != nil {
+		return broker.Position{}, err
+	}
+	if t := ts.find(a.Topic); t != nil && !stored.Duplicate {
+		t.history.sequencer.Stored(broker.Publication{
+			Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
+		})
+	}
+	return stored.Position, nil
+}
+
+// startSequencer makes a topic with a history receive its publications. It is called for the first
+// subscriber on this node.
+func (ts *topics) startSequencer(t *topic) {
+	if !t.pattern.hasHistory() {
+		return
+	}
+	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, t.name, t.pattern.Retention, history.Sink{
+		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
+		Lost:    func(l history.Loss) { ts.lose(t, l) },
+	})}
+}
+
+// deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of
+// positions, under its lock.
+func (ts *topics) deliverStored(t *topic, p broker.Publication) {
+	id, packet := cutExcept(p.Packet)
+	var except *subscriber
+	if id != "" {
+		except = ts.byID(id)
+	}
+	ts.deliverPacket(t, packet, except, p.Position)
+}
+
+// packetExcept is the kind of a packet with a connection ID, and the packet of a message that this connection
+// does not receive. Package router has the other kinds.
+const packetExcept = 5
+
+// packetWithout returns a packet that contains the packet of a message which a connection does not receive.
+func packetWithout(connID string, message []byte) []byte {
+	return append(wire.AppendString([]byte{packetExcept}, connID), message...)
+}
+
+// cutExcept returns the ID of the connection that does not receive a message, or "", and the packet
+// of the message.
+func cutExcept(packet []byte) (id string, message []byte) {
+	if len(packet) == 0 || packet[0] != packetExcept {
+		return "", packet
+	}
+	id, message, _ = wire.CutString(packet[1:])
+	return id, message
+}
+
+// published handles a publication that the broker passes on.
+func (ts *topics) published(name string, p broker.Publication) {
+	if t := ts.find(name); t != nil && t.history != nil {
+		t.history.sequencer.Publish(p)
+	}
+}
+
+// following is called when the broker passes on every publication from now on.
+func (ts *topics) following(name string) {
+	if t := ts.find(name); t != nil && t.history != nil {
+		t.history.sequencer.Following()
+	}
+}
+
+// follow delivers the publications of a history to sink instead of subscribers. topic must be unknown.
+func (ts *topics) follow(name string, r broker.Retention, sink history.Sink) *history.Sequencer {
+	shard := ts.shard(name)
+	t := &topic{name: name, pattern: undeclared, shard: shard, subscriptions: 1}
+	s := &ts.shards[shard]
+	s.mu.Lock() // the broker calls following only after history is set
+	defer s.mu.Unlock()
+	s.topics[name] = t
+	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, name, r, sink)}
+	return t.history.sequencer
+}
+
+// catchUp waits until the subscribers of a topic with a History have received what is stored.
+func (ts *topics) catchUp(ctx context.Context, name string) error {
+	if t := ts.find(name); t != nil {
+		return t.history.sequencer.CatchUp(ctx)
+	}
+	return nil
+}
+
+// missedAtMost returns how many publications of a topic a client that joins it may have to receive.
+func (ts *topics) missedAtMost(name string, p *topicPattern, since broker.Position) int {
+	limit := ts.maxMissed(p)
+	t := ts.find(name)
+	if t == nil || t.history == nil {
+		return limit
+	}
+	last, known := t.history.sequencer.Position()
+	if !known || last.Epoch != since.Epoch {
+		return limit
+	}
+	return int(min(uint64(limit), max(last.Offset, since.Offset)-since.Offset))
+}
