@@ -5,7 +5,7 @@ package router
 // stayPresent lets the member of a closed connection stay in a topic until the client comes back.
 // It reports false if it leaves now.
 func (r *Router) stayPresent(c *Conn, t *topic) bool {
-	return r.topics.setAway(t, &c.subscriber, c.id, c.goesOn(t.name)) && (r.away.stay(c, t) || c.stayInGrace(t))
+	return r.topics.setAway(t, &c.sub, c.id, c.goesOn(t.name)) && (r.away.stay(c, t) || c.stayInGrace(t))
 }
 
 // stayInGrace waits for a user to come back, if the way in which the connection was closed and the topic
@@ -14,10 +14,10 @@ func (c *Conn) stayInGrace(t *topic) bool {
 	if t.pattern.PresenceGrace == 0 || c.Identity().UserID == "" || c.ctx.Err() == nil || c.goesOn(t.name) {
 		return false
 	}
-	if code, _ := c.ws.Status(); endsSession(StatusCode(code)) || StatusCode(code) == StatusGoingAway {
+	if code, _ := c.sub.ws.Status(); endsSession(StatusCode(code)) || StatusCode(code) == StatusGoingAway {
 		return false
 	}
-	if c.router.topics.stay(t, &c.subscriber, c.id, c.Identity().user().ofTopics()) {
+	if c.router.topics.stay(t, &c.sub, c.id, c.Identity().user().ofTopics()) {
 		c.router.leaveGrace(c)
 	}
 	return true
@@ -34,9 +34,9 @@ func (r *Router) endAbsence(user userKey, matches func(topic string) bool) {
 func (c *Conn) leaveForGood() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.topicsLocked() {
+	for _, t := range c.sub.topicsLocked() {
 		if t.pattern.PresenceGrace > 0 {
-			c.router.topics.endPresence(t, &c.subscriber)
+			c.router.topics.endPresence(t, &c.sub)
 		}
 	}
 }

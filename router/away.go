@@ -110,7 +110,7 @@ func (a *awaySessions) endIfUnused(c *Conn) {
 func (e *awaySession) leave() {
 	c := e.session.conn
 	for _, t := range e.topics {
-		c.router.topics.remove(t, &c.subscriber, !c.goesOn(t.name))
+		c.router.topics.remove(t, &c.sub, !c.goesOn(t.name))
 	}
 }
 
@@ -118,7 +118,7 @@ func (e *awaySession) leave() {
 func (a *awaySessions) revoke(user userKey, topics topicname.Matcher) {
 	for _, c := range a.ofUser(user) {
 		for _, t := range a.removeTopics(c.id, topics) {
-			c.router.topics.remove(t, &c.subscriber, !c.goesOn(t.name))
+			c.router.topics.remove(t, &c.sub, !c.goesOn(t.name))
 		}
 	}
 }

@@ -67,13 +67,13 @@ func (r *Router) Presence(topic string) []Member {
 
 // joinLocked makes the connection present in a topic to which it subscribes, or sets its info if that is empty.
 func (c *Conn) joinLocked(t *topic, info string) {
-	c.router.topics.joinLocked(t, &c.subscriber, c.member(t, info))
+	c.router.topics.joinLocked(t, &c.sub, c.member(t, info))
 }
 
 // rejoinLocked replaces the member of the connection if it is present in a topic, because its identity or its
 // session has changed. It sets the info unless that is empty.
 func (c *Conn) rejoinLocked(t *topic, info string) {
-	c.router.topics.rejoinLocked(t, &c.subscriber, c.member(t, info))
+	c.router.topics.rejoinLocked(t, &c.sub, c.member(t, info))
 }
 
 // member returns the connection as a member of a topic.

@@ -42,7 +42,7 @@ func (c *Conn) asSubscriber() *subscriber {
 	if c == nil {
 		return nil
 	}
-	return &c.subscriber
+	return &c.sub
 }
 
 // receivePacket handles a packet that another node has published on a topic. The broker calls it.

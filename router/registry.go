@@ -184,7 +184,7 @@ func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastNumber = max(g.lastNumber+1, uint64(time.Since(c.router.created)))
-	c.number = g.lastNumber
+	c.sub.number = g.lastNumber
 	g.conns[c.id] = c
 	if user := c.Identity().user(); user.userID != "" {
 		g.byUser[user] = append(g.byUser[user], c)

@@ -40,7 +40,7 @@ func validateResume(m protocol.Resume, maxTopics int) error {
 func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.Resumed, err error) {
 	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
 	c := ctx.conn
-	c.greet()
+	c.sub.greet()
 	c.checkExpiry() // as in greet
 	if err := validateResume(m, r.opts.Limits.Topics); err != nil {
 		return protocol.Resumed{}, err
@@ -275,7 +275,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	if s.isSuperseded() {
 		return errConcurrentResume
 	}
-	for _, t := range c.topicsLocked() { // as the member of the session
+	for _, t := range c.sub.topicsLocked() { // as the member of the session
 		c.rejoinLocked(t, claim.record.Topics[t.name].Info)
 	}
 	return nil
@@ -290,7 +290,7 @@ func (k *sessionClaim) lacking(c *Conn) (topics []string, ok bool) {
 		return nil, false
 	}
 	for _, topic := range slices.Concat(k.record.topicNames(), k.ended) {
-		if c.topicLocked(topic) == nil {
+		if c.sub.topicLocked(topic) == nil {
 			topics = append(topics, topic)
 		}
 	}

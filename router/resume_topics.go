@@ -165,7 +165,7 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 func (s *session) joinAll(ctx *Context, topics []*topicToResume) {
 	joining, cancel := joinContext(ctx)
 	defer cancel()
-	catchup := s.conn.router.topics.newCatchup(&s.conn.subscriber, &s.conn.resumableState().holding)
+	catchup := s.conn.router.topics.newCatchup(&s.conn.sub, &s.conn.resumableState().holding)
 	topics = slices.DeleteFunc(slices.Clone(topics), func(t *topicToResume) bool { return t.result.Error != nil })
 	for _, t := range topics {
 		if t.pattern.hasHistory() && t.Epoch != "" {
@@ -244,7 +244,7 @@ func (s *session) subscribeLater(topic string) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.topicLocked(topic) == nil {
+	if c.sub.topicLocked(topic) == nil {
 		return false
 	}
 	s.unannounced[topic] = struct{}{}

@@ -87,11 +87,11 @@ func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.
 func (c *Conn) revokeLocked(topics topicname.Matcher) {
 	// Subscriptions that are being made compare the number before and after.
 	c.revocations.Add(1)
-	for _, t := range slices.Clone(c.topicsLocked()) {
+	for _, t := range slices.Clone(c.sub.topicsLocked()) {
 		if !topics.Matches(t.name) {
 			continue
 		}
-		if c.hasGreeted() {
+		if c.sub.hasGreeted() {
 			_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name})) // fails only if the connection is closed
 		}
 		c.unsubscribeLocked(t.name)

@@ -82,7 +82,7 @@ func (c *Conn) openSession(ctx context.Context) *protocol.SessionGrant {
 func (c *Conn) announceSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.topicsLocked() {
+	for _, t := range c.sub.topicsLocked() {
 		c.rejoinLocked(t, "")
 	}
 }
@@ -119,13 +119,13 @@ func (c *Conn) adoptSessionLocked(s *session) {
 	s.record.ConnID = c.id
 	s.record.setIdentity(c.Identity())
 	before := c.session()
-	s.takeTopics(c.topicsLocked(), before)
+	s.takeTopics(c.sub.topicsLocked(), before)
 	c.resumableState().session.Store(s)
 	if before != nil {
 		c.router.owners.remove(before)
 	}
 	if c.ctx.Err() != nil { // endSession may have run before
-		code, _ := c.ws.Status()
+		code, _ := c.sub.ws.Status()
 		s.end(StatusCode(code))
 	}
 }
@@ -200,7 +200,7 @@ func (c *Conn) endSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		code, _ := c.ws.Status()
+		code, _ := c.sub.ws.Status()
 		s.end(StatusCode(code))
 	}
 }

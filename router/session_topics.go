@@ -16,7 +16,7 @@ import (
 // subscribe is Conn.Subscribe, or Conn.Join.
 func (s *session) subscribe(topic string, t topicGrant) error {
 	c := s.conn
-	subscribed := c.topicLocked(topic) != nil
+	subscribed := c.sub.topicLocked(topic) != nil
 	if err := s.admits(topic, t); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *session) topics() map[string]topicGrant {
 func (c *Conn) markOwn(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session() != nil || c.topicLocked(topic) == nil {
+	if c.session() != nil || c.sub.topicLocked(topic) == nil {
 		return
 	}
 	r := c.resumableState()
@@ -131,7 +131,7 @@ func (c *Conn) unmarkOwn(topic string) {
 
 // grantedTopic returns what a handler has granted that has subscribed the connection to a topic.
 func (c *Conn) grantedTopic(t *topic) topicGrant {
-	m, joined := t.member(&c.subscriber)
+	m, joined := t.member(&c.sub)
 	return topicGrant{Joined: joined && !t.pattern.Presence || m.Info != "", Info: m.Info}
 }
 
@@ -151,7 +151,7 @@ func (s *session) announce(t *topic) {
 
 // followFromNow makes a subscriber of a topic with a History a follower.
 func (c *Conn) followFromNow(t *topic) {
-	c.router.topics.followFromNow(t, &c.subscriber, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
+	c.router.topics.followFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
 		if s := c.session(); s != nil {
 			s.setPosition(t.name, at)
 		}
@@ -176,7 +176,7 @@ func (c *Conn) announceTopics(except []string) {
 		delete(s.unannounced, topic)
 	}
 	for topic := range s.unannounced {
-		s.announce(c.topicLocked(topic))
+		s.announce(c.sub.topicLocked(topic))
 	}
 	s.unannounced = nil
 }
@@ -184,7 +184,7 @@ func (c *Conn) announceTopics(except []string) {
 // announceEnd notifies the client that a handler ends a subscription.
 func (s *session) announceEnd(topic string) {
 	c := s.conn
-	if c.topicLocked(topic) != nil && s.announced {
+	if c.sub.topicLocked(topic) != nil && s.announced {
 		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: topicname.ForClient(topic)})) // fails only if the connection is closed
 	}
 }
@@ -199,7 +199,7 @@ func (c *Conn) addRecoveredTopic(topic string, recovery joinResult, state bool) 
 	defer c.mu.Unlock()
 	c.unmarkOwn(topic)
 	s := c.session()
-	if s == nil || c.topicLocked(topic) == nil {
+	if s == nil || c.sub.topicLocked(topic) == nil {
 		return
 	}
 	s.addTopic(topic, topicGrant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})

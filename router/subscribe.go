@@ -24,7 +24,7 @@ func (r *Router) registerTopicRoutes() {
 
 // startTopic sends what is held until the client has the answer to its request for a topic.
 func (c *Conn) startTopic(name string) {
-	c.router.topics.startFeed(name, &c.subscriber)
+	c.router.topics.startFeed(name, &c.sub)
 	c.sendHeld(name)
 }
 
@@ -73,7 +73,7 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m proto
 	reply := protocol.Subscribed{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)
 	if p.hasHistory() && (m.Positions || m.State || m.Epoch != "") {
-		c.expectPositions()
+		c.sub.expectPositions()
 		req.since, req.state = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
 		result, err := c.subscribeSince(ctx, m.Topic, req)
 		if err != nil {
@@ -114,7 +114,7 @@ func (c *Conn) unsubscribeLocked(topic string) {
 		s.removeTopic(topic)
 	}
 	c.unmarkOwn(topic)
-	c.router.topics.unsubscribeLocked(topic, &c.subscriber, !c.goesOn(topic))
+	c.router.topics.unsubscribeLocked(topic, &c.sub, !c.goesOn(topic))
 }
 
 // subscribeClient is Subscribe, unless the connection is already subscribed with positions. If presence is set, the connection also receives the changes of
@@ -123,7 +123,7 @@ func (c *Conn) unsubscribeLocked(topic string) {
 func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]protocol.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if positions && c.topicLocked(topic) == nil {
+	if positions && c.sub.topicLocked(topic) == nil {
 		return nil, errUnsubscribed
 	}
 	t, err := c.subscribeLocked(topic)
@@ -131,9 +131,9 @@ func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]protoc
 		return nil, err
 	}
 	if presence {
-		return t.watch(&c.subscriber), nil
+		return t.watch(&c.sub), nil
 	}
-	t.unwatch(&c.subscriber)
+	t.unwatch(&c.sub)
 	return nil, nil
 }
 
@@ -152,7 +152,7 @@ func (c *Conn) addSubscriptionLocked(name string, silent bool) (*topic, error) {
 	if c.left {
 		return nil, errClosed
 	}
-	return c.router.topics.subscribeLocked(name, &c.subscriber, silent)
+	return c.router.topics.subscribeLocked(name, &c.sub, silent)
 }
 
 // topicsExceeded reports n subscriptions of one connection, where limit are allowed.

@@ -93,7 +93,7 @@ func (r *Router) mustHaveHistory(topic string) error {
 // sendHeld is called.
 func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest) (joinResult, error) {
 	if req.since != (broker.Position{}) {
-		c.expectPositions()
+		c.sub.expectPositions()
 	}
 	j, err := c.beginJoin(topic)
 	if err != nil {
@@ -113,12 +113,12 @@ func (c *Conn) beginJoin(topic string) (*joining, error) {
 	if c.left {
 		return nil, errClosed
 	}
-	return c.router.topics.beginJoinLocked(topic, &c.subscriber, &c.resumableState().holding)
+	return c.router.topics.beginJoinLocked(topic, &c.sub, &c.resumableState().holding)
 }
 
 // sendHeld sends what has been held for the connection in a topic, when the answer has been queued.
 func (c *Conn) sendHeld(topic string) {
-	if s := c.router.topics.sendHeld(topic, &c.subscriber); s != nil {
+	if s := c.router.topics.sendHeld(topic, &c.sub); s != nil {
 		go c.sendState(s)
 	}
 }

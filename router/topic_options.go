@@ -76,7 +76,7 @@ func (n TopicMatch) Value(wildcard string) string {
 	if n.pattern == nil {
 		return ""
 	}
-	return n.pattern.segments.Value(n.name, wildcard)
+	return n.pattern.value(n.name, wildcard)
 }
 
 // Topic declares the topics whose names match a pattern. Clients can subscribe to declared topics

@@ -43,6 +43,9 @@ func (p *topicPattern) mustNotConflict(other *topicPattern) {
 	}
 }
 
+// value returns the part of a name that a wildcard of the pattern matches, or "" if there is no such wildcard.
+func (p *topicPattern) value(name, wildcard string) string { return p.segments.Value(name, wildcard) }
+
 // hasHistory reports whether the topics have a History.
 func (p *topicPattern) hasHistory() bool { return p.Retention.Messages > 0 }
 

@@ -71,7 +71,7 @@ func (c *Conn) joinUserLogLocked() *topic {
 	if user.userID == "" || c.left {
 		return nil
 	}
-	return c.router.topics.subscribeUserLogLocked(user.log(), &c.subscriber)
+	return c.router.topics.subscribeUserLogLocked(user.log(), &c.sub)
 }
 
 // changeUserLogLocked makes a connection whose user has changed leave the log of the previous one,
@@ -81,7 +81,7 @@ func (c *Conn) changeUserLogLocked() {
 		return
 	}
 	s := c.session()
-	if t := c.userLogLocked(); t != nil {
+	if t := c.sub.userLogLocked(); t != nil {
 		if s != nil {
 			s.announceEnd(t.name)
 		}
