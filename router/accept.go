@@ -31,7 +31,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer func() { // even if Authenticate calls runtime.Goexit or the ResponseWriter panics
-		if c.sub.ws == nil {
+		if c.sub.WS == nil {
 			r.conns.releaseAddress(c.address)
 		}
 		if rejection != nil {
@@ -117,13 +117,13 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	shard := &r.shards[c.shard]
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
-		if c.sub.ws == nil { // also if the ResponseWriter has panicked
+		if c.sub.WS == nil { // also if the ResponseWriter has panicked
 			c.cancel(nil)
 			r.conns.releaseUser(c.Identity())
 		}
 	}()
 	var subprotocol string
-	c.sub.format, subprotocol = r.selectFormat(req)
+	c.sub.Format, subprotocol = r.selectFormat(req)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	switch {
 	case err == nil:
@@ -136,7 +136,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	default:
 		return rejectedBy(reasonHandshake, err)
 	}
-	c.sub.ws, c.id = ws, r.newConnID()
+	c.sub.WS, c.id = ws, r.newConnID()
 	c.messages.Owner, c.messages.Config = (*messageQueue)(c), &shard.messages
 	shard.pool.Retain()
 	c.active.Store(1)

@@ -43,7 +43,7 @@ const lastMessageWait = time.Second
 func openAccessLog(r *Router) *accessLog {
 	a := &accessLog{router: r}
 	a.log = accesslog.New(accesslog.Handler{Entry: a.apply, Unknown: a.closeUnknown})
-	a.follows = r.topics.follow(accessTopic, accessHistory.retention(), history.Sink{
+	a.follows = r.topics.Follow(accessTopic, accessHistory.retention(), history.Sink{
 		Deliver: func(p broker.Publication) { a.log.HandOver(p.Packet) }, Lost: a.lose,
 	})
 	a.follows.WhenAttached(func(broker.Position) { a.log.Attached() })
@@ -90,7 +90,7 @@ func (a *accessLog) store(ctx context.Context, packet []byte) error {
 	entry := broker.Append{
 		Topic: accessTopic, Retention: accessHistory.retention(), Durability: a.router.opts.UserHistory.Durability, Packet: a.log.Entry(packet),
 	}
-	if _, err := a.router.topics.store(ctx, entry); err != nil {
+	if _, err := a.router.topics.Store(ctx, entry); err != nil {
 		return failure.Join(err, a.router.publishToNodes(func() []byte { return packet }))
 	}
 	// For nodes without the log, while the option is introduced.
@@ -153,7 +153,7 @@ func (a *accessLog) disconnect(user userKey, number uint32, end CloseError) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lastMessageWait)
 		defer cancel()
-		_ = r.topics.catchUp(ctx, user.log()) // otherwise, the client does not receive them
+		_ = r.topics.CatchUp(ctx, user.log()) // otherwise, the client does not receive them
 		for _, c := range conns {
 			c.discardSession()
 			c.leaveForGood()

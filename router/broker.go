@@ -49,10 +49,10 @@ func (r *Router) connectBroker() {
 		Receive:         r.receivePacket,
 		Subscribed:      func(string) {},
 		MessagesLost:    r.messagesLost,
-		PresenceChanged: r.topics.presenceChanged,
+		PresenceChanged: r.topics.PresenceChanged,
 		NodeLeft:        r.nodeLeft,
 	}
-	histories := broker.HistoryHandler{Published: r.topics.published, Following: r.topics.following}
+	histories := broker.HistoryHandler{Published: r.topics.Published, Following: r.topics.Following}
 	switch b := r.opts.Broker.(type) {
 	case nil:
 		r.node = noopNode{}
@@ -77,7 +77,7 @@ func (r *Router) connectBroker() {
 }
 
 // connectTopics passes the node to the topics.
-func (r *Router) connectTopics() { r.topics.connect(r.node, r.histories) }
+func (r *Router) connectTopics() { r.topics.Connect(r.node, r.histories) }
 
 func mustBeNode(method, want string, isNil bool) {
 	if isNil {
@@ -167,7 +167,7 @@ func (g recoveringHistories) recoverAs(name string, code errors.Code, err *error
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
-	r.topics.nodeLeft(node)
+	r.topics.NodeLeft(node)
 	r.events.Add(func() { r.logNodeLeft(node) })
 }
 

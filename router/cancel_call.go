@@ -20,7 +20,7 @@ func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
 		return
 	}
 	ctx.call.end(why)
-	defer c.sub.ws.Wake()
+	defer c.sub.WS.Wake()
 	c.respondFailed(ctx, failed)
 }
 

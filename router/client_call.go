@@ -98,7 +98,7 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	if err != nil {
 		return nil, err
 	}
-	greeted := c.sub.hasGreeted()
+	greeted := c.sub.HasGreeted()
 	if err := c.sendCall(ctx, call, m, start, greeted); err != nil {
 		if in := c.endClientCall(call); in != nil {
 			in.release() // the client has guessed the ID

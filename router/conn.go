@@ -9,13 +9,14 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // A Conn is one WebSocket connection. It is safe for concurrent use and may be retained after
 // it is closed; sending to it then fails.
 type Conn struct {
-	sub subscriber // first: fan-out reads nothing else
+	sub topic.Subscriber // first: fan-out reads nothing else
 
 	// Set before the connection is opened and read-only afterwards.
 	router *Router
@@ -54,7 +55,7 @@ type connExtras struct {
 	clientCalls atomic.Pointer[clientCalls] // nil until the first Call
 	values      atomic.Pointer[connValues]  // nil until the first Set
 	recovery    atomic.Pointer[resumable]   // nil until the client asks for positions or a session
-	congested   atomic.Pointer[topic]       // to which the connection has published too much; see publisher.go
+	congested   atomic.Pointer[topic.Topic] // to which the connection has published too much; see publisher.go
 	events      atomic.Int32                // concurrent events that are being handled, and one that waits for them
 	eventEnded  atomic.Pointer[signal]      // nil until an event waits
 }
@@ -93,7 +94,7 @@ func (c *Conn) Context() context.Context { return c.ctx }
 
 // closeCause returns the cause with which the connection's context is canceled.
 func (c *Conn) closeCause() error {
-	code, reason := c.sub.ws.Status()
+	code, reason := c.sub.WS.Status()
 	return &closedError{CloseError{StatusCode(code), reason}}
 }
 
@@ -106,7 +107,7 @@ func (e *closedError) Unwrap() error { return &e.CloseError }
 
 // Subprotocol returns the negotiated subprotocol, which may be that of a [Codec], or "" if there is
 // none.
-func (c *Conn) Subprotocol() string { return c.sub.ws.Subprotocol() }
+func (c *Conn) Subprotocol() string { return c.sub.WS.Subprotocol() }
 
 // Send queues a message for the client and returns without waiting for the client to receive
 // it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
@@ -132,7 +133,7 @@ func (c *Conn) Close(code StatusCode, reason string) {
 	if endsSession(code) {
 		c.discardSession()
 	}
-	c.sub.ws.Close(int(code), reason)
+	c.sub.WS.Close(int(code), reason)
 }
 
 // Subscribe subscribes the connection to topic until it unsubscribes or is closed. Messages
@@ -159,7 +160,7 @@ func (c *Conn) Subscribe(topic string) error {
 func (c *Conn) Subscribed(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.sub.topicLocked(topic) != nil
+	return c.sub.TopicLocked(topic) != nil
 }
 
 // Unsubscribe ends the subscription to topic and the connection's presence in it.
@@ -180,8 +181,8 @@ var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client 
 
 // send queues a frame and wakes the writer. It takes ownership of one reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
-	err := queueError(c.sub.ws.Queue(frame))
-	c.sub.ws.Wake()
+	err := queueError(c.sub.WS.Queue(frame))
+	c.sub.WS.Wake()
 	return err
 }
 
@@ -189,7 +190,7 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 // so a slow client is slowed down instead of disconnected. The answer is encoded when there is room,
 // perhaps again if the room is then used by another one. The caller wakes the writer.
 func (c *Conn) queueAnswer(encode func() *wsconn.Frame) {
-	_ = c.sub.ws.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }) // fails only if the connection is closed
+	_ = c.sub.WS.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }) // fails only if the connection is closed
 }
 
 // queueError returns the public error for an error of the transport's queue.

@@ -92,9 +92,9 @@ func (q *messageQueue) RunJob(in *incoming) {
 // AfterJob writes the answers, on another goroutine if the next handler must run.
 func (q *messageQueue) AfterJob(next bool) {
 	if next {
-		q.sub.ws.Wake()
+		q.sub.WS.Wake()
 	} else {
-		q.sub.ws.Flush()
+		q.sub.WS.Flush()
 	}
 }
 
@@ -109,14 +109,14 @@ func (q *messageQueue) Ended() <-chan struct{} { return q.ctx.Done() }
 // meanwhile, unless Route.OwnGoroutine says otherwise. It returns true if the transport must call it again; see wsconn.Handler.
 func (c *Conn) serve() (paused bool) {
 	for {
-		switch c.sub.ws.Park() {
+		switch c.sub.WS.Park() {
 		case wsconn.Parked:
 			return false
 		case wsconn.Paused:
 			return true
 		}
-		c.sub.ws.AwaitLowWater()
-		c.inline = c.sub.ws.CanLend()
+		c.sub.WS.AwaitLowWater()
+		c.inline = c.sub.WS.CanLend()
 		msg, err := c.read()
 		if err != nil {
 			c.unregister()
@@ -134,11 +134,11 @@ func (c *Conn) serve() (paused bool) {
 			if c.messages.TryStart() {
 				c.messages.Start()
 			}
-		case !c.sub.ws.Lend():
+		case !c.sub.WS.Lend():
 			c.messages.Unclaim(in)
 		default:
 			c.messages.RunClaimed(in)
-			if !c.sub.ws.Reclaim() {
+			if !c.sub.WS.Reclaim() {
 				return false
 			}
 		}
@@ -161,7 +161,7 @@ func (c *Conn) discard() {
 // read reads a message. A message without a Buffer means that only control frames have
 // arrived.
 func (c *Conn) read() (wsconn.Message, error) {
-	msg, err := c.sub.ws.Read(c.maxBytesOf)
+	msg, err := c.sub.WS.Read(c.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
 		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
 	}
@@ -172,7 +172,7 @@ func (c *Conn) read() (wsconn.Message, error) {
 // removes the connection from the registry, so that its identity does not change any more.
 func (c *Conn) unregister() {
 	c.cancel(c.closeCause())
-	c.sub.ws.Release()
+	c.sub.WS.Release()
 	c.router.conns.remove(c)
 	c.stopExpiry()
 	c.endSession()
@@ -182,13 +182,13 @@ func (c *Conn) unregister() {
 // them.
 func (c *Conn) leaveTopics() {
 	c.mu.Lock()
-	topics := c.sub.takeTopicsLocked()
+	topics := c.sub.TakeTopicsLocked()
 	c.left = true
 	c.mu.Unlock()
 	r := c.router
 	for _, t := range topics {
 		if !r.stayPresent(c, t) {
-			r.topics.remove(t, &c.sub, !c.goesOn(t.name))
+			r.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
 		}
 	}
 	r.away.endIfUnused(c)
@@ -199,7 +199,7 @@ func (c *Conn) callOnClose() {
 	if c.rejected || c.router.opts.OnClose == nil {
 		return
 	}
-	code, reason := c.sub.ws.Status()
+	code, reason := c.sub.WS.Status()
 	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
@@ -236,7 +236,7 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.address)
 	defer c.router.conns.releaseUser(c.Identity())
 	defer c.messages.Config.Pool.Release()
-	code, _ := c.sub.ws.Status()
+	code, _ := c.sub.WS.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.logClosed(c, StatusCode(code))
 }

@@ -45,7 +45,7 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 	switch in.control {
 	case protocol.TypeHeartbeat:
 		c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeHeartbeatAck(c.binary(), in.At) })
-		c.sub.ws.Wake()
+		c.sub.WS.Wake()
 	case protocol.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
 	case protocol.TypeCredit:
@@ -76,6 +76,6 @@ func (c *Conn) acknowledge(in *incoming) *inspectedError {
 	c.queueAnswer(func() *wsconn.Frame {
 		return envelope.EncodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))
 	})
-	c.sub.ws.Wake()
+	c.sub.WS.Wake()
 	return nil
 }

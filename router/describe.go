@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/closecodes"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // A Description is what both ends of a connection must agree on. [Router.Describe] returns it; package
@@ -182,10 +183,10 @@ func (rt *Route) describe() DescribedRoute {
 	}
 }
 
-func (o TopicOptions) describe(p *topicPattern) DescribedTopic {
-	t := DescribedTopic{Pattern: p.text, Subscribe: o.Authorize != nil, History: o.History, Presence: o.Presence}
+func (o TopicOptions) describe(p *topic.Pattern) DescribedTopic {
+	t := DescribedTopic{Pattern: p.Text, Subscribe: o.Authorize != nil, History: o.History, Presence: o.Presence}
 	for _, m := range o.Messages {
-		name, _ := mustBeMessage(reflect.TypeOf(m), p.position)
+		name, _ := mustBeMessage(reflect.TypeOf(m), p.Position)
 		t.Messages = append(t.Messages, name)
 	}
 	slices.Sort(t.Messages)

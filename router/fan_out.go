@@ -18,7 +18,7 @@ func (r *Router) encodeAll(m Message, in envelope.FormatSet) (envelope.Publicati
 // sendAll sends a publication to many connections. Connections that are closed are skipped.
 func sendAll(p *envelope.Publication, conns []*Conn) {
 	for _, c := range conns {
-		if frame := p.Frame(c.sub.format); frame != nil {
+		if frame := p.Frame(c.sub.Format); frame != nil {
 			frame.Retain()
 			_ = c.send(frame) // fails only if the connection is closed, or a policy drops the message
 		}
@@ -32,7 +32,7 @@ func (r *Router) formatsOf(conns []*Conn) envelope.FormatSet {
 	}
 	var used envelope.FormatSet
 	for _, c := range conns {
-		used.Add(c.sub.format)
+		used.Add(c.sub.Format)
 	}
 	return used
 }
@@ -42,5 +42,5 @@ func (r *Router) formatsToPublishOn(topic string, allNodes bool) envelope.Format
 	if r.formats.All() == envelope.OnlyJSON {
 		return envelope.OnlyJSON
 	}
-	return r.formats.ToPublish(r.topics.formatsOn(topic), allNodes && r.opts.Broker != nil)
+	return r.formats.ToPublish(r.topics.FormatsOn(topic), allNodes && r.opts.Broker != nil)
 }

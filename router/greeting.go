@@ -16,7 +16,7 @@ import (
 // changed, and its limits with it.
 func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 	c, opts := ctx.conn, &ctx.conn.router.opts
-	c.sub.greet()
+	c.sub.Greet()
 	c.checkExpiry() // the client may be due for a warning
 	w := protocol.Welcome{
 		ConnID:          c.id,

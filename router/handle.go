@@ -300,7 +300,7 @@ func (c *Conn) respondReply(ctx *Context) {
 			c.recordCompleted(ctx.route.name, "")
 		}
 	}()
-	_ = c.sub.ws.QueueAnswer(func() (reply *wsconn.Frame, err error) {
+	_ = c.sub.WS.QueueAnswer(func() (reply *wsconn.Frame, err error) {
 		c.router.guard(&failed, "reply", ctx.route, func() error {
 			reply, err = encodeReply(ctx)
 			return err

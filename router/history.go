@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -93,10 +94,10 @@ func (r *Router) publishStored(ctx context.Context, name string, except *Conn, m
 	packet := r.formats.Packet(&message)
 	message.Free()
 	if except != nil {
-		packet = packetWithout(except.id, packet)
+		packet = topic.Except(except.id, packet)
 	}
-	h := r.topicOptions[r.topics.patternOf(name)].History
-	at, err := r.topics.store(ctx, broker.Append{
+	h := r.topicOptions[r.topics.PatternOf(name)].History
+	at, err := r.topics.Store(ctx, broker.Append{
 		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
 		IdempotencyKey: opts.IdempotencyKey, StateKey: key, Removed: opts.Removed,
 	})
@@ -134,7 +135,7 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 	if err := r.mustHaveHistory(topic); err != nil {
 		return nil, current, err
 	}
-	q.Topic, q.Retention = topic, r.topics.patternOf(topic).Retention
+	q.Topic, q.Retention = topic, r.topics.PatternOf(topic).Retention
 	page, err := r.histories.Read(ctx, q)
 	if err != nil {
 		return nil, current, err
@@ -157,7 +158,7 @@ func (r *Router) parseAllStored(publications []broker.Publication) (messages []S
 
 // parseStored returns a stored message in JSON.
 func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
-	_, packet := cutExcept(p.Packet)
+	_, packet := topic.CutExcept(p.Packet)
 	message, _, ok := r.formats.ParsePacket(packet, envelope.OnlyJSON, p.At)
 	frame := message.Frame(envelope.JSON)
 	if !ok || frame == nil {

@@ -97,7 +97,7 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sub.ws.Closing() {
+	if c.sub.WS.Closing() {
 		return errClosed
 	}
 	old := c.identity.Load()
@@ -113,7 +113,7 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 		s.setIdentity(id)
 	}
 	if old.value().user() != id.user() {
-		for _, t := range c.sub.topicsLocked() {
+		for _, t := range c.sub.TopicsLocked() {
 			c.rejoinLocked(t, "")
 		}
 		c.changeUserLogLocked()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // This file makes connections members of topics.
@@ -59,26 +60,26 @@ func (c *Conn) Join(topic, info string) error {
 // a connection of this node has joined the topic and this node still has subscribers.
 func (r *Router) Presence(topic string) []Member {
 	var all []Member
-	for _, m := range r.topics.members(topic) {
+	for _, m := range r.topics.Members(topic) {
 		all = append(all, Member(m))
 	}
 	return all
 }
 
 // joinLocked makes the connection present in a topic to which it subscribes, or sets its info if that is empty.
-func (c *Conn) joinLocked(t *topic, info string) {
-	c.router.topics.joinLocked(t, &c.sub, c.member(t, info))
+func (c *Conn) joinLocked(t *topic.Topic, info string) {
+	c.router.topics.JoinLocked(t, &c.sub, c.member(t, info))
 }
 
 // rejoinLocked replaces the member of the connection if it is present in a topic, because its identity or its
 // session has changed. It sets the info unless that is empty.
-func (c *Conn) rejoinLocked(t *topic, info string) {
-	c.router.topics.rejoinLocked(t, &c.sub, c.member(t, info))
+func (c *Conn) rejoinLocked(t *topic.Topic, info string) {
+	c.router.topics.RejoinLocked(t, &c.sub, c.member(t, info))
 }
 
 // member returns the connection as a member of a topic.
-func (c *Conn) member(t *topic, info string) announcedMember {
-	identity, grace := c.Identity(), t.pattern.PresenceGrace
+func (c *Conn) member(t *topic.Topic, info string) topic.Announced {
+	identity, grace := c.Identity(), t.Pattern.PresenceGrace
 	m := protocol.Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
 	var stays time.Duration
 	if s := c.session(); s != nil {
@@ -90,7 +91,7 @@ func (c *Conn) member(t *topic, info string) announcedMember {
 	if grace > 0 && identity.UserID != "" {
 		m.ConnID, stays = userMemberID(identity.user()), max(stays, grace)
 	}
-	return announcedMember{Member: m, stays: stays}
+	return topic.Announced{Member: m, Stays: stays}
 }
 
 // userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a

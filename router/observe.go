@@ -150,7 +150,7 @@ type Stats struct {
 func (r *Router) Stats() Stats {
 	var stats Stats
 	for c := range r.Conns() {
-		messages, bytes := c.sub.ws.Pending()
+		messages, bytes := c.sub.WS.Pending()
 		stats.Conns++
 		stats.QueuedMessages += messages
 		stats.QueuedBytes += bytes

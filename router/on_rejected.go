@@ -46,7 +46,7 @@ func (c *Conn) reportRejected(typ string, failed *inspectedError) {
 	rejection := failed.rejection(c, typ)
 	rejection.Identity, rejection.IP, rejection.Reason = c.Identity(), c.ip, failed.stage
 	if c.router.rejections.sample(&rejection) {
-		c.sub.ws.Wake() // the hook must not delay the answer
+		c.sub.WS.Wake() // the hook must not delay the answer
 		c.router.callOnRejected(rejection)
 	}
 }

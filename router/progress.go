@@ -19,8 +19,8 @@ func (c *Context) Progress(update any) error {
 	if err != nil {
 		return err
 	}
-	err = c.conn.sub.ws.QueueUnless(&c.call.answered, frame)
-	c.conn.sub.ws.Wake()
+	err = c.conn.sub.WS.QueueUnless(&c.call.answered, frame)
+	c.conn.sub.WS.Wake()
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return nil // the call has been answered
 	}

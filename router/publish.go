@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -18,7 +19,7 @@ func (r *Router) publish(ctx context.Context, name string, except *Conn, m Messa
 	if err := topicname.Check(name); err != nil {
 		return err
 	}
-	if allNodes && r.topics.retains(name) {
+	if allNodes && r.topics.Retains(name) {
 		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeouts.Call)
 		defer cancel()
 		_, err := r.publishStored(ctx, name, except, m, PublishOptions{})
@@ -29,7 +30,7 @@ func (r *Router) publish(ctx context.Context, name string, except *Conn, m Messa
 		return err
 	}
 	defer p.Free()
-	receivers := r.topics.deliver(name, &p, except.asSubscriber())
+	receivers := r.topics.Deliver(name, &p, except.asSubscriber())
 	r.observe(Event{Kind: EventPublished, Count: receivers})
 	if allNodes && r.opts.Broker != nil {
 		return failure.Join(err, r.node.Publish(name, r.formats.Packet(&p)))
@@ -38,7 +39,7 @@ func (r *Router) publish(ctx context.Context, name string, except *Conn, m Messa
 }
 
 // asSubscriber returns the connection as its topics know it: nil if c is nil.
-func (c *Conn) asSubscriber() *subscriber {
+func (c *Conn) asSubscriber() *topic.Subscriber {
 	if c == nil {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (r *Router) receivePacket(name, from string, packet []byte) {
 	case name == usersTopic:
 		r.receiveUserPacket(packet)
 	default:
-		r.topics.receiveMessage(name, packet)
+		r.topics.ReceiveMessage(name, packet)
 	}
 }
 
@@ -80,24 +81,24 @@ func (r *Router) messagesLost(name string, packets int) {
 }
 
 // topicConfig returns what topics need of the router.
-func (r *Router) topicConfig() topicConfig {
+func (r *Router) topicConfig() topic.Config {
 	limits := &r.opts.Limits
-	config := topicConfig{
-		formats:        &r.formats,
-		maxTopics:      limits.Topics,
-		queueMessages:  limits.QueueMessages,
-		queueBytes:     limits.QueueBytes,
-		readTimeout:    r.opts.Timeouts.Call,
-		byID:           func(connID string) *subscriber { return r.conns.byID(connID).asSubscriber() },
-		topicsExceeded: topicsExceeded,
-		queueExceeded:  r.queueExceeded,
-		delivered: func(receivers int, took time.Duration) {
+	config := topic.Config{
+		Formats:        &r.formats,
+		MaxTopics:      limits.Topics,
+		QueueMessages:  limits.QueueMessages,
+		QueueBytes:     limits.QueueBytes,
+		ReadTimeout:    r.opts.Timeouts.Call,
+		ByID:           func(connID string) *topic.Subscriber { return r.conns.byID(connID).asSubscriber() },
+		TopicsExceeded: topicsExceeded,
+		QueueExceeded:  r.queueExceeded,
+		Delivered: func(receivers int, took time.Duration) {
 			r.observe(Event{Kind: EventDelivered, Count: receivers, Duration: took})
 		},
-		lost: r.messagesLost,
+		Lost: r.messagesLost,
 	}
 	if r.opts.OnPresence != nil {
-		config.presenceWaits = func() { r.events.Add(r.reportPresence) }
+		config.PresenceWaits = func() { r.events.Add(r.reportPresence) }
 	}
 	return config
 }

@@ -14,7 +14,7 @@ const (
 // the topic on this node have more than half of their send queue to read, the next message of the
 // connection is handled later.
 func (c *Conn) slowPublisher(topic string) {
-	if t := c.router.topics.find(topic); t != nil && t.isCongested() {
+	if t := c.router.topics.Find(topic); t != nil && t.IsCongested() {
 		c.ownExtra().congested.Store(t)
 	}
 }
@@ -29,7 +29,7 @@ func (c *Conn) awaitSubscribers() {
 	t := extra.congested.Swap(nil)
 	ticker := time.NewTicker(publisherCheck)
 	defer ticker.Stop()
-	for end := time.Now().Add(maxPublisherWait); t.isCongested() && time.Now().Before(end); {
+	for end := time.Now().Add(maxPublisherWait); t.IsCongested() && time.Now().Before(end); {
 		select {
 		case <-ticker.C:
 		case <-c.ctx.Done():

@@ -43,7 +43,7 @@ func (in *incoming) release() {
 // only a little more than that of the message.
 func (c *Conn) maxBytesOf(prefix []byte) int64 {
 	parse := wire.ParseHeadPrefix
-	if c.binary() && c.sub.ws.ReadingBinary() {
+	if c.binary() && c.sub.WS.ReadingBinary() {
 		parse = wire.ParseBinaryHeadPrefix
 	}
 	head, _ := parse(prefix)
@@ -82,11 +82,11 @@ func (c *Conn) receive(msg wsconn.Message) {
 func (c *Conn) rejectReceived(in *incoming, failed *inspectedError) {
 	exits := true
 	defer func() {
-		c.sub.ws.Wake()
+		c.sub.WS.Wake()
 		in.release()
 		c.release()
 		if exits {
-			c.sub.ws.ServeElsewhere()
+			c.sub.WS.ServeElsewhere()
 		}
 	}()
 	c.rejectMessage(in, failed)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -38,7 +39,7 @@ type userKey struct{ tenantID, userID string }
 func (u userKey) log() string { return topicname.UserLog(u.tenantID, u.userID) }
 
 // ofTopics returns the user as topics know it.
-func (u userKey) ofTopics() topicUser { return topicUser{u.tenantID, u.userID} }
+func (u userKey) ofTopics() topic.User { return topic.User{TenantID: u.tenantID, UserID: u.userID} }
 
 func (g *registry) init(limits Limits) {
 	g.limits = limits
@@ -184,7 +185,7 @@ func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastNumber = max(g.lastNumber+1, uint64(time.Since(c.router.created)))
-	c.sub.number = g.lastNumber
+	c.sub.Number = g.lastNumber
 	g.conns[c.id] = c
 	if user := c.Identity().user(); user.userID != "" {
 		g.byUser[user] = append(g.byUser[user], c)

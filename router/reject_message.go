@@ -50,7 +50,7 @@ func (c *Conn) respondRejected(typ string, action LimitAction, correlationID str
 		return
 	}
 	defer c.recordLimitExceeded(typ, failed.limit)
-	defer c.sub.ws.Wake() // before the report, which may have to wait
+	defer c.sub.WS.Wake() // before the report, which may have to wait
 	defer c.recordCompleted(typ, failed.payload.Code)
 	c.applyLimitAction(action, typ, correlationID, failed)
 }

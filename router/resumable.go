@@ -1,6 +1,10 @@
 package router
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/penstock-go/penstock/internal/topic"
+)
 
 // A resumable is what a connection needs because its client recovers what it has missed.
 type resumable struct {
@@ -10,7 +14,7 @@ type resumable struct {
 	// session. No handler has granted them.
 	ownTopics map[string]struct{}
 
-	holding holding // of all topics
+	holding topic.Holding // of all topics
 
 	// Topics for which something is held until the answer to $ws:resume is queued. The serial route owns it.
 	joined []string
@@ -22,7 +26,7 @@ func (c *Conn) resumableState() *resumable {
 		return r
 	}
 	created := new(resumable)
-	created.holding.init()
+	created.holding.Init()
 	extra := c.ownExtra()
 	extra.recovery.CompareAndSwap(nil, created)
 	return extra.recovery.Load()

@@ -40,7 +40,7 @@ func validateResume(m protocol.Resume, maxTopics int) error {
 func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.Resumed, err error) {
 	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
 	c := ctx.conn
-	c.sub.greet()
+	c.sub.Greet()
 	c.checkExpiry() // as in greet
 	if err := validateResume(m, r.opts.Limits.Topics); err != nil {
 		return protocol.Resumed{}, err
@@ -275,8 +275,8 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	if s.isSuperseded() {
 		return errConcurrentResume
 	}
-	for _, t := range c.sub.topicsLocked() { // as the member of the session
-		c.rejoinLocked(t, claim.record.Topics[t.name].Info)
+	for _, t := range c.sub.TopicsLocked() { // as the member of the session
+		c.rejoinLocked(t, claim.record.Topics[t.Name].Info)
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (k *sessionClaim) lacking(c *Conn) (topics []string, ok bool) {
 		return nil, false
 	}
 	for _, topic := range slices.Concat(k.record.topicNames(), k.ended) {
-		if c.sub.topicLocked(topic) == nil {
+		if c.sub.TopicLocked(topic) == nil {
 			topics = append(topics, topic)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -19,7 +20,7 @@ import (
 type topicToResume struct {
 	protocol.Subscribe
 
-	pattern *topicPattern
+	pattern *topic.Pattern
 	record  *topicGrant      // nil if it is not in the record
 	after   *broker.Position // the client may receive only what follows; nil is everything
 	missed  *history.CatchupTopic
@@ -93,7 +94,7 @@ func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionC
 			return
 		}
 		known[m.Topic] = true
-		t := &topicToResume{Subscribe: m, pattern: s.conn.router.topics.patternOf(m.Topic)}
+		t := &topicToResume{Subscribe: m, pattern: s.conn.router.topics.PatternOf(m.Topic)}
 		t.result.Topic = m.Topic
 		if inRecord, ok := rec.Topics[m.Topic]; ok {
 			t.record = &inRecord
@@ -165,11 +166,11 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 func (s *session) joinAll(ctx *Context, topics []*topicToResume) {
 	joining, cancel := joinContext(ctx)
 	defer cancel()
-	catchup := s.conn.router.topics.newCatchup(&s.conn.sub, &s.conn.resumableState().holding)
+	catchup := s.conn.router.topics.NewCatchup(&s.conn.sub, &s.conn.resumableState().holding)
 	topics = slices.DeleteFunc(slices.Clone(topics), func(t *topicToResume) bool { return t.result.Error != nil })
 	for _, t := range topics {
-		if t.pattern.hasHistory() && t.Epoch != "" {
-			t.missed = catchup.Topic(s.conn.router.topics.maxMissed(t.pattern))
+		if t.pattern.HasHistory() && t.Epoch != "" {
+			t.missed = catchup.Topic(s.conn.router.topics.MaxMissed(t.pattern))
 		}
 	}
 	var wg sync.WaitGroup
@@ -200,7 +201,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 	if err := s.restore(t); err != nil {
 		return err
 	}
-	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.Subscribe, joinRequest{after: t.after, missed: t.missed})
+	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.Subscribe, topic.JoinRequest{After: t.after, Missed: t.missed})
 	switch {
 	case err == nil:
 		t.result.Subscribed = reply
@@ -230,7 +231,7 @@ func (s *session) restore(t *topicToResume) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	subscribed, err := c.addSubscriptionLocked(t.Topic, t.pattern.hasHistory())
+	subscribed, err := c.addSubscriptionLocked(t.Topic, t.pattern.HasHistory())
 	if err == nil && t.record.Joined {
 		c.joinLocked(subscribed, t.record.Info)
 	}
@@ -244,7 +245,7 @@ func (s *session) subscribeLater(topic string) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sub.topicLocked(topic) == nil {
+	if c.sub.TopicLocked(topic) == nil {
 		return false
 	}
 	s.unannounced[topic] = struct{}{}

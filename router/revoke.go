@@ -87,14 +87,14 @@ func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.
 func (c *Conn) revokeLocked(topics topicname.Matcher) {
 	// Subscriptions that are being made compare the number before and after.
 	c.revocations.Add(1)
-	for _, t := range slices.Clone(c.sub.topicsLocked()) {
-		if !topics.Matches(t.name) {
+	for _, t := range slices.Clone(c.sub.TopicsLocked()) {
+		if !topics.Matches(t.Name) {
 			continue
 		}
-		if c.sub.hasGreeted() {
-			_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name})) // fails only if the connection is closed
+		if c.sub.HasGreeted() {
+			_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.Name})) // fails only if the connection is closed
 		}
-		c.unsubscribeLocked(t.name)
+		c.unsubscribeLocked(t.Name)
 	}
 	if s := c.session(); s != nil {
 		s.removeTopics(topics)

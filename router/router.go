@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sampling"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -40,11 +41,11 @@ type Router struct {
 	declared       declarations
 
 	conns        registry
-	topics       topics
-	topicOptions map[*topicPattern]TopicOptions // of declared topics; read-only once the router serves
-	node         broker.Node                    // publishes to other nodes
-	asks         ask.Node                       // of this node to others, and of others to this one
-	nodeTopic    string                         // carries the packets of asks to this node
+	topics       topic.Topics
+	topicOptions map[*topic.Pattern]TopicOptions // of declared topics; read-only once the router serves
+	node         broker.Node                     // publishes to other nodes
+	asks         ask.Node                        // of this node to others, and of others to this one
+	nodeTopic    string                          // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
 	histories broker.HistoryNode
 	events    executor.FuncQueue // hook calls that concern no single connection, in order
@@ -88,7 +89,7 @@ const connShards = 16
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
 // panics if an option is invalid.
 func New(opts *Options) *Router {
-	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, topicOptions: map[*topicPattern]TopicOptions{}, created: time.Now()}
+	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, topicOptions: map[*topic.Pattern]TopicOptions{}, created: time.Now()}
 	r.formats = newFormats(r.opts.Codecs, r.opts.Subprotocols)
 	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
@@ -102,7 +103,7 @@ func New(opts *Options) *Router {
 			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}
 	}
-	r.topics.init(r.topicConfig())
+	r.topics.Init(r.topicConfig())
 	r.rejections.init()
 	r.initLog()
 	r.registerProtocolRoutes()

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -16,17 +17,17 @@ import (
 // subscribe is Conn.Subscribe, or Conn.Join.
 func (s *session) subscribe(topic string, t topicGrant) error {
 	c := s.conn
-	subscribed := c.sub.topicLocked(topic) != nil
+	subscribed := c.sub.TopicLocked(topic) != nil
 	if err := s.admits(topic, t); err != nil {
 		return err
 	}
-	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
+	silent := s.announced && !subscribed && c.router.topics.Retains(topic) // until announce makes it a follower
 	added, err := c.addSubscriptionLocked(topic, silent)
 	if err != nil {
 		return err
 	}
 	s.addTopic(topic, t)
-	if t.Joined || added.pattern.Presence {
+	if t.Joined || added.Pattern.Presence {
 		c.joinLocked(added, t.Info)
 	}
 	if !subscribed {
@@ -112,7 +113,7 @@ func (s *session) topics() map[string]topicGrant {
 func (c *Conn) markOwn(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session() != nil || c.sub.topicLocked(topic) == nil {
+	if c.session() != nil || c.sub.TopicLocked(topic) == nil {
 		return
 	}
 	r := c.resumableState()
@@ -130,32 +131,32 @@ func (c *Conn) unmarkOwn(topic string) {
 }
 
 // grantedTopic returns what a handler has granted that has subscribed the connection to a topic.
-func (c *Conn) grantedTopic(t *topic) topicGrant {
-	m, joined := t.member(&c.sub)
-	return topicGrant{Joined: joined && !t.pattern.Presence || m.Info != "", Info: m.Info}
+func (c *Conn) grantedTopic(t *topic.Topic) topicGrant {
+	m, joined := t.Member(&c.sub)
+	return topicGrant{Joined: joined && !t.Pattern.Presence || m.Info != "", Info: m.Info}
 }
 
 // announce notifies the client of a new subscription. On a topic with a History, the client becomes a
 // follower, as soon as the position is known. Before the client has received the answer with its
 // token, only the latter happens, when announceTopics is called.
-func (s *session) announce(t *topic) {
+func (s *session) announce(t *topic.Topic) {
 	switch c := s.conn; {
 	case !s.announced:
-		s.unannounced[t.name] = struct{}{}
-	case t.history != nil:
+		s.unannounced[t.Name] = struct{}{}
+	case t.History != nil:
 		c.followFromNow(t)
 	default:
-		_ = c.send(encodeProtocol(c.codec(), protocol.Subscribed{Topic: t.name})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), protocol.Subscribed{Topic: t.Name})) // fails only if the connection is closed
 	}
 }
 
 // followFromNow makes a subscriber of a topic with a History a follower.
-func (c *Conn) followFromNow(t *topic) {
-	c.router.topics.followFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
+func (c *Conn) followFromNow(t *topic.Topic) {
+	c.router.topics.FollowFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
 		if s := c.session(); s != nil {
-			s.setPosition(t.name, at)
+			s.setPosition(t.Name, at)
 		}
-		return encodeProtocol(c.codec(), protocol.Subscribed{Topic: topicname.ForClient(t.name), Position: (*protocol.Position)(&at)})
+		return encodeProtocol(c.codec(), protocol.Subscribed{Topic: topicname.ForClient(t.Name), Position: (*protocol.Position)(&at)})
 	})
 }
 
@@ -176,7 +177,7 @@ func (c *Conn) announceTopics(except []string) {
 		delete(s.unannounced, topic)
 	}
 	for topic := range s.unannounced {
-		s.announce(c.sub.topicLocked(topic))
+		s.announce(c.sub.TopicLocked(topic))
 	}
 	s.unannounced = nil
 }
@@ -184,14 +185,14 @@ func (c *Conn) announceTopics(except []string) {
 // announceEnd notifies the client that a handler ends a subscription.
 func (s *session) announceEnd(topic string) {
 	c := s.conn
-	if c.sub.topicLocked(topic) != nil && s.announced {
+	if c.sub.TopicLocked(topic) != nil && s.announced {
 		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: topicname.ForClient(topic)})) // fails only if the connection is closed
 	}
 }
 
 // addRecoveredTopic adds a topic that SubscribeSince or, with state set, SubscribeState has subscribed, and
 // notifies the client before it receives what it has missed. It acquires Conn.mu.
-func (c *Conn) addRecoveredTopic(topic string, recovery joinResult, state bool) {
+func (c *Conn) addRecoveredTopic(topic string, recovery topic.JoinResult, state bool) {
 	if c.extra().recovery.Load() == nil {
 		return
 	}
@@ -199,7 +200,7 @@ func (c *Conn) addRecoveredTopic(topic string, recovery joinResult, state bool) 
 	defer c.mu.Unlock()
 	c.unmarkOwn(topic)
 	s := c.session()
-	if s == nil || c.sub.topicLocked(topic) == nil {
+	if s == nil || c.sub.TopicLocked(topic) == nil {
 		return
 	}
 	s.addTopic(topic, topicGrant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})

@@ -41,7 +41,7 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	if err := r.mustHaveHistory(topic); err != nil {
 		return nil, broker.Position{}, err
 	}
-	state, at, err := history.ReadState(ctx, r.histories, topic, r.topics.patternOf(topic).Retention)
+	state, at, err := history.ReadState(ctx, r.histories, topic, r.topics.PatternOf(topic).Retention)
 	if err != nil {
 		return nil, broker.Position{}, err
 	}
@@ -63,5 +63,5 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 // SubscribeState also returns UNAVAILABLE if the topic changes too much while its state is read. The
 // connection is then subscribed only if it was before.
 func (c *Context) SubscribeState(topic string) (Recovery, error) {
-	return c.subscribeWithHistory(topic, joinRequest{state: true})
+	return c.subscribeWithHistory(topic, broker.Position{}, true)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -24,7 +25,7 @@ func (r *Router) registerTopicRoutes() {
 
 // startTopic sends what is held until the client has the answer to its request for a topic.
 func (c *Conn) startTopic(name string) {
-	c.router.topics.startFeed(name, &c.sub)
+	c.router.topics.StartFeed(name, &c.sub)
 	c.sendHeld(name)
 }
 
@@ -33,13 +34,13 @@ func (r *Router) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.S
 	if err := topicname.Check(m.Topic); err != nil {
 		return protocol.Subscribed{}, err
 	}
-	p, c := r.topics.patternOf(m.Topic), ctx.conn
+	p, c := r.topics.PatternOf(m.Topic), ctx.conn
 	for {
 		before := c.revocations.Load()
 		if err := ctx.authorizeTopic(p, m.Topic); err != nil {
 			return protocol.Subscribed{}, err
 		}
-		reply, err := c.subscribeAuthorized(ctx, p, m, joinRequest{})
+		reply, err := c.subscribeAuthorized(ctx, p, m, topic.JoinRequest{})
 		if err != nil || c.revocations.Load() == before {
 			return reply, err
 		}
@@ -48,13 +49,13 @@ func (r *Router) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.S
 }
 
 // authorizeTopic returns an error unless the client may subscribe to a topic of a pattern.
-func (c *Context) authorizeTopic(p *topicPattern, topic string) error {
+func (c *Context) authorizeTopic(p *topic.Pattern, topic string) error {
 	r := c.conn.router
 	authorize := r.topicOptions[p].Authorize
 	if r.opts.Development && authorize == nil {
 		r.hintSubscription(p, topic)
 	}
-	if p.text == "" {
+	if p.Text == "" {
 		return errors.Errorf(errors.NotFound, "topic %q does not exist", topic)
 	}
 	if authorize == nil {
@@ -69,12 +70,12 @@ func (c *Context) authorizeTopic(p *topicPattern, topic string) error {
 // subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
 // client asks for positions, with the grant of req and what reads its missed publications. Nothing about
 // the topic is sent before startTopic is called.
-func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m protocol.Subscribe, req joinRequest) (protocol.Subscribed, error) {
+func (c *Conn) subscribeAuthorized(ctx context.Context, p *topic.Pattern, m protocol.Subscribe, req topic.JoinRequest) (protocol.Subscribed, error) {
 	reply := protocol.Subscribed{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)
-	if p.hasHistory() && (m.Positions || m.State || m.Epoch != "") {
-		c.sub.expectPositions()
-		req.since, req.state = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
+	if p.HasHistory() && (m.Positions || m.State || m.Epoch != "") {
+		c.sub.ExpectPositions()
+		req.Since, req.State = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
 		result, err := c.subscribeSince(ctx, m.Topic, req)
 		if err != nil {
 			return protocol.Subscribed{}, err
@@ -114,33 +115,33 @@ func (c *Conn) unsubscribeLocked(topic string) {
 		s.removeTopic(topic)
 	}
 	c.unmarkOwn(topic)
-	c.router.topics.unsubscribeLocked(topic, &c.sub, !c.goesOn(topic))
+	c.router.topics.UnsubscribeLocked(topic, &c.sub, !c.goesOn(topic))
 }
 
 // subscribeClient is Subscribe, unless the connection is already subscribed with positions. If presence is set, the connection also receives the changes of
 // the presence from then on, and subscribeClient returns the members; otherwise, it stops receiving
 // them.
-func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]protocol.Member, error) {
+func (c *Conn) subscribeClient(name string, presence, positions bool) ([]protocol.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if positions && c.sub.topicLocked(topic) == nil {
-		return nil, errUnsubscribed
+	if positions && c.sub.TopicLocked(name) == nil {
+		return nil, topic.ErrUnsubscribed
 	}
-	t, err := c.subscribeLocked(topic)
+	t, err := c.subscribeLocked(name)
 	if err != nil {
 		return nil, err
 	}
 	if presence {
-		return t.watch(&c.sub), nil
+		return t.Watch(&c.sub), nil
 	}
-	t.unwatch(&c.sub)
+	t.Unwatch(&c.sub)
 	return nil, nil
 }
 
 // subscribeLocked adds a subscription, and joins if the topic's pattern says so.
-func (c *Conn) subscribeLocked(name string) (*topic, error) {
+func (c *Conn) subscribeLocked(name string) (*topic.Topic, error) {
 	t, err := c.addSubscriptionLocked(name, false)
-	if err == nil && t.pattern.Presence {
+	if err == nil && t.Pattern.Presence {
 		c.joinLocked(t, "")
 	}
 	return t, err
@@ -148,11 +149,11 @@ func (c *Conn) subscribeLocked(name string) (*topic, error) {
 
 // addSubscriptionLocked subscribes c to a topic unless it is subscribed already, and returns the
 // topic. If silent is set, a new subscription receives nothing before it is activated.
-func (c *Conn) addSubscriptionLocked(name string, silent bool) (*topic, error) {
+func (c *Conn) addSubscriptionLocked(name string, silent bool) (*topic.Topic, error) {
 	if c.left {
 		return nil, errClosed
 	}
-	return c.router.topics.subscribeLocked(name, &c.sub, silent)
+	return c.router.topics.SubscribeLocked(name, &c.sub, silent)
 }
 
 // topicsExceeded reports n subscriptions of one connection, where limit are allowed.

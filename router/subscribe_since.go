@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -37,7 +38,7 @@ type Recovery struct {
 }
 
 // addRecovery adds the result to the answer to a client.
-func addRecovery(reply *protocol.Subscribed, r joinResult) {
+func addRecovery(reply *protocol.Subscribed, r topic.JoinResult) {
 	reply.Position = &protocol.Position{Epoch: r.Position.Epoch, Offset: r.Position.Offset}
 	reply.Recovery = &protocol.Recovery{Recovered: r.Recovered, More: r.More}
 	if r.HasState {
@@ -59,31 +60,31 @@ func addRecovery(reply *protocol.Subscribed, r joinResult) {
 // FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
 // unsubscribes meanwhile.
 func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
-	return c.subscribeWithHistory(topic, joinRequest{since: since})
+	return c.subscribeWithHistory(topic, since, false)
 }
 
 // subscribeWithHistory is SubscribeSince, or SubscribeState.
-func (c *Context) subscribeWithHistory(topic string, req joinRequest) (Recovery, error) {
-	if err := topicname.Check(topic); err != nil {
+func (c *Context) subscribeWithHistory(name string, since broker.Position, state bool) (Recovery, error) {
+	if err := topicname.Check(name); err != nil {
 		return Recovery{}, err
 	}
-	if err := c.conn.router.mustHaveHistory(topic); err != nil {
+	if err := c.conn.router.mustHaveHistory(name); err != nil {
 		return Recovery{}, err
 	}
-	if err := c.conn.sessionAdmits(topic); err != nil {
+	if err := c.conn.sessionAdmits(name); err != nil {
 		return Recovery{}, err
 	}
-	result, err := c.conn.subscribeSince(c, topic, req)
+	result, err := c.conn.subscribeSince(c, name, topic.JoinRequest{Since: since, State: state})
 	if err == nil {
-		c.conn.addRecoveredTopic(topic, result, req.state)
+		c.conn.addRecoveredTopic(name, result, state)
 	}
-	c.conn.sendHeld(topic)
+	c.conn.sendHeld(name)
 	return Recovery{result.Position, result.Recovered, result.Ended, result.State, result.More}, err
 }
 
 // mustHaveHistory returns an error if the topic has no History.
 func (r *Router) mustHaveHistory(topic string) error {
-	if r.topics.retains(topic) {
+	if r.topics.Retains(topic) {
 		return nil
 	}
 	return errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
@@ -91,41 +92,41 @@ func (r *Router) mustHaveHistory(topic string) error {
 
 // subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
 // sendHeld is called.
-func (c *Conn) subscribeSince(ctx context.Context, topic string, req joinRequest) (joinResult, error) {
-	if req.since != (broker.Position{}) {
-		c.sub.expectPositions()
+func (c *Conn) subscribeSince(ctx context.Context, name string, req topic.JoinRequest) (topic.JoinResult, error) {
+	if req.Since != (broker.Position{}) {
+		c.sub.ExpectPositions()
 	}
-	j, err := c.beginJoin(topic)
+	j, err := c.beginJoin(name)
 	if err != nil {
-		return joinResult{}, err
+		return topic.JoinResult{}, err
 	}
-	result, err := j.join(ctx, req)
-	if err != nil && j.added && !errors.Is(err, errUnsubscribed) {
-		c.unsubscribeClient(topic)
+	result, err := j.Join(ctx, req)
+	if err != nil && j.Added && !errors.Is(err, topic.ErrUnsubscribed) {
+		c.unsubscribeClient(name)
 	}
 	return result, err
 }
 
 // beginJoin subscribes the connection unless it is subscribed already.
-func (c *Conn) beginJoin(topic string) (*joining, error) {
+func (c *Conn) beginJoin(topic string) (*topic.Joining, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left {
 		return nil, errClosed
 	}
-	return c.router.topics.beginJoinLocked(topic, &c.sub, &c.resumableState().holding)
+	return c.router.topics.BeginJoinLocked(topic, &c.sub, &c.resumableState().holding)
 }
 
 // sendHeld sends what has been held for the connection in a topic, when the answer has been queued.
 func (c *Conn) sendHeld(topic string) {
-	if s := c.router.topics.sendHeld(topic, &c.sub); s != nil {
+	if s := c.router.topics.SendHeld(topic, &c.sub); s != nil {
 		go c.sendState(s)
 	}
 }
 
 // sendState sends what is left of a state, on a goroutine of its own. It ends the subscription if that fails.
-func (c *Conn) sendState(s *stateSender) {
-	err := s.run(c.ctx)
+func (c *Conn) sendState(s *topic.StateSender) {
+	err := s.Run(c.ctx)
 	switch {
 	case err == nil:
 		return
@@ -138,13 +139,13 @@ func (c *Conn) sendState(s *stateSender) {
 }
 
 // endState ends the subscription. It reports false if the client has unsubscribed or has asked again.
-func (c *Conn) endState(s *stateSender, failed *inspectedError) bool {
+func (c *Conn) endState(s *topic.StateSender, failed *inspectedError) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock() // so that no other subscription begins meanwhile
-	if !s.isWanted() {
+	if !s.IsWanted() {
 		return false
 	}
-	name := s.topic.name
+	name := s.Topic.Name
 	_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: name, Error: &failed.payload})) // fails only if the connection is closed
 	c.unsubscribeLocked(name)
 	return true

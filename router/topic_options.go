@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -63,7 +64,7 @@ type TopicOptions struct {
 // A TopicMatch is the name of a topic that a pattern matches.
 type TopicMatch struct {
 	name    string
-	pattern *topicPattern
+	pattern *topic.Pattern
 }
 
 // String returns the whole name.
@@ -76,7 +77,7 @@ func (n TopicMatch) Value(wildcard string) string {
 	if n.pattern == nil {
 		return ""
 	}
-	return n.pattern.value(n.name, wildcard)
+	return n.pattern.Value(n.name, wildcard)
 }
 
 // Topic declares the topics whose names match a pattern. Clients can subscribe to declared topics
@@ -126,7 +127,7 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 		panic(fmt.Sprintf("router: TopicOptions.History of %s: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", name, r.opts.Broker))
 	}
 	r.declarePublications(o.Messages, name, position)
-	p := r.topics.declare(pattern, position, segments, patternOptions{
+	p := r.topics.Declare(pattern, position, segments, topic.Options{
 		Presence:      o.Presence,
 		PresenceGrace: o.PresenceGrace,
 		Retention:     o.History.retention(),

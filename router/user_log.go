@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // This file keeps the messages of SendToUser in a history for each user, if Options.UserHistory is
@@ -34,7 +35,7 @@ func (r *Router) openUserLogs() {
 	if r.histories == nil {
 		panic(fmt.Sprintf("router: UserHistory: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", r.opts.Broker))
 	}
-	r.topics.declareUserLogs(h.retention(), r.resumes())
+	r.topics.DeclareUserLogs(h.retention(), r.resumes())
 	r.access = openAccessLog(r)
 }
 
@@ -49,7 +50,7 @@ func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err
 	defer cancel()
 	h := r.opts.UserHistory
 	a := broker.Append{Topic: user.log(), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
-	if _, err := r.topics.store(ctx, a); err != nil {
+	if _, err := r.topics.Store(ctx, a); err != nil {
 		return 0, err
 	}
 	return len(r.conns.ofUser(user)), nil
@@ -66,12 +67,12 @@ func (c *Conn) joinUserLog() {
 }
 
 // joinUserLogLocked returns the log of the user, or nil if the connection is anonymous or has left.
-func (c *Conn) joinUserLogLocked() *topic {
+func (c *Conn) joinUserLogLocked() *topic.Topic {
 	user := c.Identity().user()
 	if user.userID == "" || c.left {
 		return nil
 	}
-	return c.router.topics.subscribeUserLogLocked(user.log(), &c.sub)
+	return c.router.topics.SubscribeUserLogLocked(user.log(), &c.sub)
 }
 
 // changeUserLogLocked makes a connection whose user has changed leave the log of the previous one,
@@ -81,14 +82,14 @@ func (c *Conn) changeUserLogLocked() {
 		return
 	}
 	s := c.session()
-	if t := c.sub.userLogLocked(); t != nil {
+	if t := c.sub.UserLogLocked(); t != nil {
 		if s != nil {
-			s.announceEnd(t.name)
+			s.announceEnd(t.Name)
 		}
-		c.unsubscribeLocked(t.name)
+		c.unsubscribeLocked(t.Name)
 	}
 	if t := c.joinUserLogLocked(); t != nil && s != nil {
-		s.addTopic(t.name, topicGrant{})
+		s.addTopic(t.Name, topicGrant{})
 		s.announce(t)
 	}
 }

@@ -26,12 +26,12 @@ func (w *Work) add(c *Conn, m *protocol.Subscribe) {
 		w.Topics++
 	}
 	topics := &c.router.topics
-	p := topics.patternOf(m.Topic)
+	p := topics.PatternOf(m.Topic)
 	if m.Presence && p.Presence {
-		w.Members += topics.memberCount(m.Topic)
+		w.Members += topics.MemberCount(m.Topic)
 	}
-	if p.hasHistory() && m.Epoch != "" {
-		w.Publications += topics.missedAtMost(m.Topic, p, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
+	if p.HasHistory() && m.Epoch != "" {
+		w.Publications += topics.MissedAtMost(m.Topic, p, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
 	}
 }
 

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 // pile up.
 func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 	held, fast := &watcher{next: 12, held: true}, &watcher{next: 15}
-	f := &presenceFeed{first: 10, changes: make([]presenceChange, 5), watchers: map[*subscriber]*watcher{{}: held, {}: fast}}
+	f := &feed{first: 10, changes: make([]change, 5), watchers: map[*Subscriber]*watcher{{}: held, {}: fast}}
 	f.changes[2].member.ConnID = "12"
 	assert.False(t, f.trim(), "nothing can be sent")
 	assert.Equal(t, uint64(12), f.first)
@@ -33,20 +33,20 @@ func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 // TestPresenceFeed_RepeatedJoinsDoNotPileUp lets 100 members join and leave much more often than
 // batches are sent. Their number does not grow, so few batches must suffice.
 func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
-	f := &presenceFeed{}
-	var ts topics
-	ts.formats = new(envelope.Formats)
-	topic := &topic{name: "room/go", presence: &presence{feed: f}}
-	c, w := &subscriber{}, &watcher{}
-	f.watchers = map[*subscriber]*watcher{c: w}
+	f := &feed{}
+	var ts Topics
+	ts.config.Formats = new(envelope.Formats)
+	topic := &Topic{Name: "room/go", presence: &presence{feed: f}}
+	c, w := &Subscriber{}, &watcher{}
+	f.watchers = map[*Subscriber]*watcher{c: w}
 	for n := range 20_100 {
 		id := strconv.Itoa(n % 100)
-		f.changes = append(f.changes, presenceChange{member: protocol.Member{ConnID: id}, joined: n/100%2 == 0})
+		f.changes = append(f.changes, change{member: protocol.Member{ConnID: id}, joined: n/100%2 == 0})
 	}
 	members := map[string]bool{}
 	batches := 0
 	for ; f.trim(); batches++ {
-		frame := ts.nextBatch(topic, c, w, map[batchKey]presenceBatch{})
+		frame := ts.nextBatch(topic, c, w, map[batchKey]batch{})
 		if frame == nil {
 			continue
 		}

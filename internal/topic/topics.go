@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"hash/maphash"
@@ -14,8 +14,8 @@ import (
 
 // topics holds the topics that connections of this node subscribe to. A topic is in one of the
 // shards by the hash of its name.
-type topics struct {
-	topicConfig
+type Topics struct {
+	config Config
 
 	// Of this node; set by connect.
 	node      broker.Node
@@ -26,15 +26,15 @@ type topics struct {
 	shards [topicShards]topicShard
 
 	// Declared topics; read-only once the router serves.
-	patterns   []*topicPattern
-	root       topicname.Tree[topicPattern]
+	patterns   []*Pattern
+	root       topicname.Tree[Pattern]
 	hasHistory bool          // a pattern has a History
-	userLogs   *topicPattern // of the logs of users; nil without Options.UserHistory
-	maxGrace   time.Duration // the longest PresenceGrace
+	userLogs   *Pattern      // of the logs of users; nil without Options.UserHistory
+	MaxGrace   time.Duration // the longest PresenceGrace
 
 	held   heldMembers
 	grace  graceMembers
-	events presenceEvents
+	events waitingChanges
 }
 
 const topicShards = 64
@@ -42,34 +42,34 @@ const topicShards = 64
 // A topicShard is a part of the topics with its own lock.
 type topicShard struct {
 	mu     sync.Mutex
-	topics map[string]*topic
+	topics map[string]*Topic
 }
 
 // A topic has its own lock, so that delivering to many subscribers does not delay other
 // topics. Many topics have one subscriber, so what only some topics need is behind a pointer.
-type topic struct {
-	name          string
-	pattern       *topicPattern
-	history       *topicHistory // nil without a History
+type Topic struct {
+	Name          string
+	Pattern       *Pattern
+	History       *topicHistory // nil without a History
 	subscriptions int32         // guarded by the shard's lock; the topic is dropped at 0
 	shard         uint8         // the index of the shard
 	dropped       bool          // removed from the shard; guarded by mu
 
 	mu       sync.Mutex
-	members  connList[*subscriber] // the subscribers that do not receive positions
+	members  connList[*Subscriber] // the subscribers that do not receive positions
 	presence *presence             // nil until a connection joins or a client asks for it
 }
 
-func (ts *topics) init(config topicConfig) {
-	ts.topicConfig = config
+func (ts *Topics) Init(config Config) {
+	ts.config = config
 	ts.seed = maphash.MakeSeed()
 	for i := range ts.shards {
-		ts.shards[i].topics = map[string]*topic{}
+		ts.shards[i].topics = map[string]*Topic{}
 	}
 }
 
 // connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps none.
-func (ts *topics) connect(node broker.Node, histories broker.HistoryNode) {
+func (ts *Topics) Connect(node broker.Node, histories broker.HistoryNode) {
 	ts.node, ts.histories = node, histories
 	if histories != nil {
 		ts.reader = history.NewReader(histories)
@@ -77,33 +77,33 @@ func (ts *topics) connect(node broker.Node, histories broker.HistoryNode) {
 }
 
 // shard returns the index of the shard of a topic.
-func (ts *topics) shard(name string) uint8 {
+func (ts *Topics) shard(name string) uint8 {
 	return uint8(maphash.String(ts.seed, name) % topicShards)
 }
 
 // subscribeLocked subscribes a connection to a topic unless it is subscribed already, and returns the
 // topic. If silent is set, a new subscription receives nothing before it is activated. It needs Conn.mu.
-func (ts *topics) subscribeLocked(name string, c *subscriber, silent bool) (*topic, error) {
-	if t := c.topicLocked(name); t != nil {
+func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Topic, error) {
+	if t := c.TopicLocked(name); t != nil {
 		return t, nil
 	}
 	if err := topicname.Check(name); err != nil {
 		return nil, err
 	}
-	if n := len(c.subscriptions.named()) + 1; n > ts.maxTopics {
-		return nil, ts.topicsExceeded(n, ts.maxTopics)
+	if n := len(c.subscriptions.named()) + 1; n > ts.config.MaxTopics {
+		return nil, ts.config.TopicsExceeded(n, ts.config.MaxTopics)
 	}
-	p := ts.patternOf(name)
+	p := ts.PatternOf(name)
 	if n, limit := c.subscriptions.countOf(p)+1, p.MaxPerConn; limit != 0 && n > limit {
-		return nil, ts.topicsExceeded(n, limit)
+		return nil, ts.config.TopicsExceeded(n, limit)
 	}
 	return ts.addLocked(name, p, c, silent), nil
 }
 
 // subscribeUserLogLocked subscribes a connection to the log of its user, unless it is subscribed to one already,
 // and returns that. It needs Conn.mu.
-func (ts *topics) subscribeUserLogLocked(name string, c *subscriber) *topic {
-	if t := c.userLogLocked(); t != nil {
+func (ts *Topics) SubscribeUserLogLocked(name string, c *Subscriber) *Topic {
+	if t := c.UserLogLocked(); t != nil {
 		return t
 	}
 	return ts.addLocked(name, ts.userLogs, c, false)
@@ -111,16 +111,16 @@ func (ts *topics) subscribeUserLogLocked(name string, c *subscriber) *topic {
 
 // unsubscribeLocked ends a subscription if there is one. Unless it is final, another connection may have the
 // member of c. It needs Conn.mu.
-func (ts *topics) unsubscribeLocked(name string, c *subscriber, final bool) {
-	if t := c.topicLocked(name); t != nil {
+func (ts *Topics) UnsubscribeLocked(name string, c *Subscriber, final bool) {
+	if t := c.TopicLocked(name); t != nil {
 		c.subscriptions.remove(t)
-		ts.remove(t, c, final)
+		ts.Remove(t, c, final)
 	}
 }
 
 // addLocked subscribes c, which must not be subscribed, to a topic that p matches. If silent is
 // set, c receives nothing before it is activated. It needs Conn.mu.
-func (ts *topics) addLocked(name string, p *topicPattern, c *subscriber, silent bool) *topic {
+func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool) *Topic {
 	shard := ts.shard(name)
 	s := &ts.shards[shard]
 	s.mu.Lock()
@@ -136,7 +136,7 @@ func (ts *topics) addLocked(name string, p *topicPattern, c *subscriber, silent 
 		return t
 	}
 	defer s.mu.Unlock()
-	t := &topic{name: name, pattern: p, shard: shard, subscriptions: 1}
+	t := &Topic{Name: name, Pattern: p, shard: shard, subscriptions: 1}
 	c.addTopicLocked(t) // before the broker is called, which may call runtime.Goexit
 	if !silent {
 		t.members.put(c)
@@ -152,7 +152,7 @@ func (ts *topics) addLocked(name string, p *topicPattern, c *subscriber, silent 
 // remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine that has
 // removed it there may call remove, so t is not dropped before. Unless it is final, another connection may
 // have the member of c.
-func (ts *topics) remove(t *topic, c *subscriber, final bool) {
+func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	s := &ts.shards[t.shard]
 	s.mu.Lock()
 	if t.subscriptions--; t.subscriptions > 0 {
@@ -163,18 +163,18 @@ func (ts *topics) remove(t *topic, c *subscriber, final bool) {
 		return
 	}
 	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
-	delete(s.topics, t.name)
-	if t.history != nil {
-		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
+	delete(s.topics, t.Name)
+	if t.History != nil {
+		defer t.History.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
 	defer ts.drop(t, c, final) // even if the broker calls runtime.Goexit
-	if !topicname.IsUserLog(t.name) {
-		ts.node.Unsubscribe(t.name)
+	if !topicname.IsUserLog(t.Name) {
+		ts.node.Unsubscribe(t.Name)
 	}
 }
 
 // drop ends a topic whose last subscriber c has unsubscribed.
-func (ts *topics) drop(t *topic, c *subscriber, final bool) {
+func (ts *Topics) drop(t *Topic, c *Subscriber, final bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropped = true
@@ -183,22 +183,22 @@ func (ts *topics) drop(t *topic, c *subscriber, final bool) {
 }
 
 // removeSubscriberLocked needs t.mu.
-func (ts *topics) removeSubscriberLocked(t *topic, c *subscriber, final bool) {
+func (ts *Topics) removeSubscriberLocked(t *Topic, c *Subscriber, final bool) {
 	t.silenceLocked(c)
 	ts.removeLocalMemberLocked(t, c, final)
 }
 
 // silenceLocked ends all that a connection receives from a topic.
-func (t *topic) silenceLocked(c *subscriber) {
+func (t *Topic) silenceLocked(c *Subscriber) {
 	t.members.remove(c)
-	if t.history != nil {
-		t.history.remove(c)
+	if t.History != nil {
+		t.History.remove(c)
 	}
 	t.presence.unwatchLocked(c)
 }
 
 // find returns a topic, or nil if it has no subscribers on this node.
-func (ts *topics) find(name string) *topic {
+func (ts *Topics) Find(name string) *Topic {
 	s := &ts.shards[ts.shard(name)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +207,8 @@ func (ts *topics) find(name string) *topic {
 
 // lock returns a topic with its lock held, or nil if it has no subscribers on this node. It
 // checks dropped, because the topic may be dropped between find and Lock.
-func (ts *topics) lock(name string) *topic {
-	t := ts.find(name)
+func (ts *Topics) lock(name string) *Topic {
+	t := ts.Find(name)
 	if t == nil {
 		return nil
 	}
@@ -222,8 +222,8 @@ func (ts *topics) lock(name string) *topic {
 
 // deliver queues a message that is not stored for every subscriber of a topic except one, which may be nil, and
 // returns for how many.
-func (ts *topics) deliver(name string, p *envelope.Publication, except *subscriber) (receivers int) {
-	if t := ts.find(name); t != nil {
+func (ts *Topics) Deliver(name string, p *envelope.Publication, except *Subscriber) (receivers int) {
+	if t := ts.Find(name); t != nil {
 		return ts.deliverTo(t, p, except, broker.Position{})
 	}
 	return 0
@@ -232,34 +232,34 @@ func (ts *topics) deliver(name string, p *envelope.Publication, except *subscrib
 // deliverTo queues a message for every subscriber except one, and returns for how many. at is the
 // position of a stored message. It holds the topic's lock, so that all subscribers receive messages
 // in the same order; nothing under it blocks.
-func (ts *topics) deliverTo(t *topic, p *envelope.Publication, except *subscriber, at broker.Position) (receivers int) {
-	p.SetPolicy(t.pattern.SlowConsumer)
+func (ts *Topics) deliverTo(t *Topic, p *envelope.Publication, except *Subscriber, at broker.Position) (receivers int) {
+	p.SetPolicy(t.Pattern.SlowConsumer)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for conns := range t.members.chunks() {
 		receivers += t.sendChunk(p, conns, except, at)
 	}
-	if t.history == nil {
+	if t.History == nil {
 		return receivers
 	}
-	for followers := range t.history.followers.chunks() {
+	for followers := range t.History.followers.chunks() {
 		receivers += ts.deliverToFollowersLocked(t, p, followers, except, at)
 	}
 	return receivers
 }
 
 // subscribersLocked iterates over those that receive messages.
-func (t *topic) subscribersLocked() iter.Seq[*subscriber] {
-	return func(yield func(*subscriber) bool) {
+func (t *Topic) subscribersLocked() iter.Seq[*Subscriber] {
+	return func(yield func(*Subscriber) bool) {
 		for c := range t.members.all() {
 			if !yield(c) {
 				return
 			}
 		}
-		if t.history == nil {
+		if t.History == nil {
 			return
 		}
-		for f := range t.history.followers.all() {
+		for f := range t.History.followers.all() {
 			if !yield(f.conn) {
 				return
 			}
@@ -272,21 +272,21 @@ const congestionSample = 32
 
 // isCongested reports whether most subscribers have more to read than they should; a few that do not read
 // slow down nobody but themselves. It looks at a sample of them.
-func (t *topic) isCongested() bool {
+func (t *Topic) IsCongested() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all, high := 0, 0
-	look := func(c *subscriber) {
+	look := func(c *Subscriber) {
 		all++
-		if c.ws.High() {
+		if c.WS.High() {
 			high++
 		}
 	}
 	for c := range t.members.sample(congestionSample) {
 		look(c)
 	}
-	if t.history != nil {
-		for f := range t.history.followers.sample(congestionSample) {
+	if t.History != nil {
+		for f := range t.History.followers.sample(congestionSample) {
 			look(f.conn)
 		}
 	}
@@ -294,24 +294,24 @@ func (t *topic) isCongested() bool {
 }
 
 // receiveMessage delivers a message from another node.
-func (ts *topics) receiveMessage(name string, packet []byte) {
-	if t := ts.find(name); t != nil {
+func (ts *Topics) ReceiveMessage(name string, packet []byte) {
+	if t := ts.Find(name); t != nil {
 		ts.deliverPacket(t, packet, nil, broker.Position{})
 	}
 }
 
 // deliverPacket delivers a message to the subscribers except one, which may be nil.
-func (ts *topics) deliverPacket(t *topic, packet []byte, except *subscriber, at broker.Position) {
+func (ts *Topics) deliverPacket(t *Topic, packet []byte, except *Subscriber, at broker.Position) {
 	used := ts.formatsOf(t)
 	now := time.Now()
-	p, published, ok := ts.formats.ParsePacket(packet, used, now)
+	p, published, ok := ts.config.Formats.ParsePacket(packet, used, now)
 	if !ok {
 		return
 	}
 	defer p.Free()
 	receivers := ts.deliverTo(t, &p, except, at)
-	ts.delivered(receivers, max(now.Sub(published), 0))
+	ts.config.Delivered(receivers, max(now.Sub(published), 0))
 	if p.Lacks(used) {
-		ts.lost(t.name, 1)
+		ts.config.Lost(t.Name, 1)
 	}
 }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// patternOptions configure the topics that a pattern matches. The zero value is that of topics which no pattern
+// Options configure the topics that a pattern matches. The zero value is that of topics which no pattern
 // matches.
-type patternOptions struct {
+type Options struct {
 	Presence      bool             // every subscriber is present
 	PresenceGrace time.Duration    // how long a user stays present without a connection
 	Retention     broker.Retention // of publications; nothing is retained if it is zero
@@ -20,11 +20,11 @@ type patternOptions struct {
 }
 
 // A topicPattern is a pattern of topic names with its options.
-type topicPattern struct {
-	patternOptions
+type Pattern struct {
+	Options
 
-	text     string // "" if it is that of topics which no pattern matches
-	position string // file:line of the registration
+	Text     string // "" if it is that of topics which no pattern matches
+	Position string // file:line of the registration
 	segments topicname.Pattern
 
 	// All subscribers are told the topic and offsets of its messages: a client that is about to resume its
@@ -33,49 +33,49 @@ type topicPattern struct {
 }
 
 // mustNotConflict panics if some names match two patterns of which neither is more specific.
-func (p *topicPattern) mustNotConflict(other *topicPattern) {
+func (p *Pattern) mustNotConflict(other *Pattern) {
 	const form = "router: topic pattern %q, registered at %s, conflicts with pattern %q, registered at %s: "
 	switch common := p.segments.CommonName; p.segments.Compare(other.segments) {
 	case topicname.Equivalent:
-		panic(fmt.Sprintf(form+"both match the same names, such as %q", p.text, p.position, other.text, other.position, common(other.segments)))
+		panic(fmt.Sprintf(form+"both match the same names, such as %q", p.Text, p.Position, other.Text, other.Position, common(other.segments)))
 	case topicname.Overlaps:
-		panic(fmt.Sprintf(form+"both match %q, and neither is more specific", p.text, p.position, other.text, other.position, common(other.segments)))
+		panic(fmt.Sprintf(form+"both match %q, and neither is more specific", p.Text, p.Position, other.Text, other.Position, common(other.segments)))
 	}
 }
 
 // value returns the part of a name that a wildcard of the pattern matches, or "" if there is no such wildcard.
-func (p *topicPattern) value(name, wildcard string) string { return p.segments.Value(name, wildcard) }
+func (p *Pattern) Value(name, wildcard string) string { return p.segments.Value(name, wildcard) }
 
 // hasHistory reports whether the topics have a History.
-func (p *topicPattern) hasHistory() bool { return p.Retention.Messages > 0 }
+func (p *Pattern) HasHistory() bool { return p.Retention.Messages > 0 }
 
 // declare adds a pattern, which is registered at a position in a file. It panics if the pattern conflicts with
 // another one.
-func (ts *topics) declare(text, position string, segments topicname.Pattern, opts patternOptions) *topicPattern {
-	p := &topicPattern{text: text, position: position, segments: segments, patternOptions: opts}
+func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opts Options) *Pattern {
+	p := &Pattern{Text: text, Position: position, segments: segments, Options: opts}
 	for _, other := range ts.patterns {
 		p.mustNotConflict(other)
 	}
 	ts.patterns = append(ts.patterns, p)
-	ts.hasHistory = ts.hasHistory || p.hasHistory()
-	ts.maxGrace = max(ts.maxGrace, p.PresenceGrace)
+	ts.hasHistory = ts.hasHistory || p.HasHistory()
+	ts.MaxGrace = max(ts.MaxGrace, p.PresenceGrace)
 	ts.root.Add(p.segments, p)
 	return p
 }
 
 // declareUserLogs makes subscribers receive the logs of users, with their offsets if namesOffsets is set.
-func (ts *topics) declareUserLogs(r broker.Retention, namesOffsets bool) {
-	ts.userLogs = &topicPattern{patternOptions: patternOptions{Retention: r}, namesOffsets: namesOffsets}
+func (ts *Topics) DeclareUserLogs(r broker.Retention, namesOffsets bool) {
+	ts.userLogs = &Pattern{Options: Options{Retention: r}, namesOffsets: namesOffsets}
 }
 
 // undeclared has the options of topics that no pattern matches.
 //
 //nolint:gochecknoglobals // never changed
-var undeclared = &topicPattern{}
+var undeclared = &Pattern{}
 
 // patternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
 // while the router serves, so it needs no lock.
-func (ts *topics) patternOf(name string) *topicPattern {
+func (ts *Topics) PatternOf(name string) *Pattern {
 	if ts.userLogs != nil && topicname.IsUserLog(name) {
 		return ts.userLogs
 	}

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"iter"
@@ -58,8 +58,8 @@ func (l *connList[E]) split(b, i int) (block, index int) {
 }
 
 // remove removes the entry of a connection, and reports whether there was one.
-func (l *connList[E]) remove(s *subscriber) bool {
-	b, i, found := l.search(s.number)
+func (l *connList[E]) remove(s *Subscriber) bool {
+	b, i, found := l.search(s.Number)
 	if !found {
 		return false
 	}
@@ -101,8 +101,8 @@ func shrink[T any](s []T) []T {
 }
 
 // find returns the entry of a connection, or the zero value if there is none.
-func (l *connList[E]) find(s *subscriber) (e E) {
-	if b, i, found := l.search(s.number); found {
+func (l *connList[E]) find(s *Subscriber) (e E) {
+	if b, i, found := l.search(s.Number); found {
 		return l.blocks[b][i]
 	}
 	return e

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 // This file subscribes connections to topics with a History, from a position on.
 
 // A joinRequest says how a client joins a topic with a History.
-type joinRequest struct {
-	since broker.Position  // the client has received everything up to it; it begins now if it is zero
-	state bool             // it receives the current state if it begins now, or cannot receive what it has missed
-	after *broker.Position // it may receive only what follows; nil is everything
+type JoinRequest struct {
+	Since broker.Position  // the client has received everything up to it; it begins now if it is zero
+	State bool             // it receives the current state if it begins now, or cannot receive what it has missed
+	After *broker.Position // it may receive only what follows; nil is everything
 
 	// missed reads what the client has missed, together with that of other topics; nil for this topic alone.
-	missed *history.CatchupTopic
+	Missed *history.CatchupTopic
 }
 
 // A joinResult says how a subscriber continues.
-type joinResult struct {
+type JoinResult struct {
 	Position  broker.Position  // behind which the subscriber receives every publication
 	Recovered bool             // first those that it has missed
 	Ended     *broker.Position // where the epoch of its position has ended; nil if that has not
@@ -32,58 +32,58 @@ type joinResult struct {
 }
 
 // A joining is a subscription from a position on that waits for the store.
-type joining struct {
-	topics *topics
-	topic  *topic
+type Joining struct {
+	topics *Topics
+	topic  *Topic
 	f      *follower
-	added  bool // it was not subscribed before
+	Added  bool // it was not subscribed before
 }
 
 // beginJoinLocked subscribes a connection, and registers it as a follower to be. A connection that is
 // not subscribed yet receives nothing before it is activated. It needs Conn.mu.
-func (ts *topics) beginJoinLocked(name string, c *subscriber, h *holding) (*joining, error) {
-	subscribed := c.topicLocked(name) != nil
-	t, err := ts.subscribeLocked(name, c, true)
+func (ts *Topics) BeginJoinLocked(name string, c *Subscriber, h *Holding) (*Joining, error) {
+	subscribed := c.TopicLocked(name) != nil
+	t, err := ts.SubscribeLocked(name, c, true)
 	if err != nil {
 		return nil, err
 	}
-	return &joining{ts, t, t.addJoining(c, h), !subscribed}, nil
+	return &Joining{ts, t, t.addJoining(c, h), !subscribed}, nil
 }
 
 // join waits for the store. What the client has missed is held until topics.sendHeld is called. Unless the
 // error is errUnsubscribed, a connection that was not subscribed before must be unsubscribed.
-func (j *joining) join(ctx context.Context, req joinRequest) (joinResult, error) {
+func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error) {
 	ts, t := j.topics, j.topic
-	if req.missed == nil && req.since.Epoch != "" {
-		req.missed = ts.newCatchup(j.f.conn, j.f.holding).Topic(ts.maxMissed(t.pattern))
-		defer req.missed.Close()
+	if req.Missed == nil && req.Since.Epoch != "" {
+		req.Missed = ts.NewCatchup(j.f.conn, j.f.holding).Topic(ts.MaxMissed(t.Pattern))
+		defer req.Missed.Close()
 	}
-	var result joinResult
+	var result JoinResult
 	var err error
 	active := false
-	if req.state {
+	if req.State {
 		result, active, err = ts.joinState(ctx, t, j.f, req)
 	} else {
-		err = t.history.sequencer.Join(ctx, req.since, req.missed, func(joined history.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.after)) })
+		err = t.History.sequencer.Join(ctx, req.Since, req.Missed, func(joined history.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) })
 	}
 	switch {
 	case err == nil && active:
 		return result, nil
 	case err == nil, errors.Is(err, history.ErrClosed):
-		return joinResult{}, errUnsubscribed
-	case !j.added:
+		return JoinResult{}, ErrUnsubscribed
+	case !j.Added:
 		t.removeJoining(j.f)
 	}
-	return joinResult{}, err
+	return JoinResult{}, err
 }
 
 // maxMissed returns how many publications of a topic a client may miss at most to receive them when it returns.
-func (ts *topics) maxMissed(p *topicPattern) int {
-	return min(p.Retention.Messages, ts.queueMessages/2)
+func (ts *Topics) MaxMissed(p *Pattern) int {
+	return min(p.Retention.Messages, ts.config.QueueMessages/2)
 }
 
 // errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
-var errUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connection has unsubscribed meanwhile"}
+var ErrUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connection has unsubscribed meanwhile"}
 
 // withhold removes from what a client would receive when it joins what it may not read: publications
 // that are not newer than a position, unless that is nil. One of a later epoch is newer.

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"github.com/penstock-go/penstock/broker"
@@ -13,8 +13,8 @@ import (
 
 // A follower is a subscriber that receives positions. The topic's lock guards it.
 type follower struct {
-	conn    *subscriber
-	holding *holding    // of the connection
+	conn    *Subscriber
+	holding *Holding    // of the connection
 	held    *heldFrames // nil once the answer to its request is queued
 
 	// rest is what is still to be sent of the state, nil if there is nothing: see stateSender.
@@ -22,7 +22,7 @@ type follower struct {
 }
 
 // connNumber returns the number by which a connList sorts.
-func (f *follower) connNumber() uint64 { return f.conn.number }
+func (f *follower) connNumber() uint64 { return f.conn.Number }
 
 // heldFrames are sent after the answer to a follower's request.
 type heldFrames struct {
@@ -41,7 +41,7 @@ type topicHistory struct {
 func (h *topicHistory) isJoining(f *follower) bool { return h.joining.find(f.conn) == f }
 
 // remove removes what is kept for a connection.
-func (h *topicHistory) remove(c *subscriber) {
+func (h *topicHistory) remove(c *Subscriber) {
 	h.joining.remove(c)
 	if f := h.followers.find(c); f != nil {
 		f.dropHeld()
@@ -50,19 +50,19 @@ func (h *topicHistory) remove(c *subscriber) {
 }
 
 // addJoining registers a subscriber as a follower to be, and returns the follower.
-func (t *topic) addJoining(c *subscriber, h *holding) *follower {
+func (t *Topic) addJoining(c *Subscriber, h *Holding) *follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := &follower{conn: c, holding: h, held: new(heldFrames)}
-	t.history.joining.put(f)
+	t.History.joining.put(f)
 	return f
 }
 
-func (t *topic) removeJoining(f *follower) {
+func (t *Topic) removeJoining(f *follower) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.history.isJoining(f) {
-		t.history.joining.remove(f.conn)
+	if t.History.isJoining(f) {
+		t.History.joining.remove(f.conn)
 	}
 }
 
@@ -71,40 +71,40 @@ const unrecoveredWork = 256
 
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
 // its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
-func (ts *topics) activate(t *topic, f *follower, j history.Joined) (result joinResult, ok bool) {
+func (ts *Topics) activate(t *Topic, f *follower, j history.Joined) (result JoinResult, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.history.isJoining(f) {
-		return joinResult{}, false
+	if !t.History.isJoining(f) {
+		return JoinResult{}, false
 	}
 	t.promoteLocked(f)
 	read := len(j.Publications)
 	if !j.Recovered { // the store was asked for more than the client receives
-		read = min(ts.maxMissed(t.pattern), unrecoveredWork)
+		read = min(ts.MaxMissed(t.Pattern), unrecoveredWork)
 	}
 	if !j.Recovered || !ts.encodeMissed(t, f, nil, j.Publications) {
-		return joinResult{Position: j.Position, Read: read}, true
+		return JoinResult{Position: j.Position, Read: read}, true
 	}
 	from := j.Position
 	from.Offset -= uint64(len(j.Publications))
-	return joinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
+	return JoinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
 }
 
 // followFromNow makes a subscriber a follower when the position of the topic is known. announce returns the frame
 // that says so, which is sent first. It is called under the locks of the sequencer and of the topic.
-func (ts *topics) followFromNow(t *topic, c *subscriber, h *holding, announce func(at broker.Position) *wsconn.Frame) {
+func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
 	f := t.addJoining(c, h)
-	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
+	t.History.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
 }
 
-func (ts *topics) activateFromNow(t *topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {
+func (ts *Topics) activateFromNow(t *Topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.history.isJoining(f) {
+	if !t.History.isJoining(f) {
 		return
 	}
-	if before := t.history.followers.find(f.conn); before != nil {
-		t.history.joining.remove(f.conn)
+	if before := t.History.followers.find(f.conn); before != nil {
+		t.History.joining.remove(f.conn)
 		f = before // what it holds, and what it has still to receive of a state, are sent
 	} else {
 		t.promoteLocked(f)
@@ -114,17 +114,17 @@ func (ts *topics) activateFromNow(t *topic, f *follower, at broker.Position, ann
 }
 
 // promoteLocked makes a connection that is joining a follower, whose frames are held.
-func (t *topic) promoteLocked(f *follower) {
-	t.history.joining.remove(f.conn)
+func (t *Topic) promoteLocked(f *follower) {
+	t.History.joining.remove(f.conn)
 	t.members.remove(f.conn)
-	if before := t.history.followers.put(f); before != nil {
+	if before := t.History.followers.put(f); before != nil {
 		before.dropHeld()
 	}
 }
 
 // encodeMissed encodes the publications that a follower has missed, to be sent after some frames. It
 // reports false, and keeps none, if they are too many or too long for its send queue.
-func (ts *topics) encodeMissed(t *topic, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
+func (ts *Topics) encodeMissed(t *Topic, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
 	bytes := 0
 	for _, p := range missed {
 		frame := ts.missedFrame(t, f.conn, p)
@@ -132,7 +132,7 @@ func (ts *topics) encodeMissed(t *topic, f *follower, frames []*wsconn.Frame, mi
 			continue
 		}
 		frames = append(frames, frame)
-		if bytes += len(frame.Text()); bytes > ts.queueBytes/2 {
+		if bytes += len(frame.Text()); bytes > ts.config.QueueBytes/2 {
 			break // holdMissed rejects them
 		}
 	}
@@ -141,7 +141,7 @@ func (ts *topics) encodeMissed(t *topic, f *follower, frames []*wsconn.Frame, mi
 
 // missedFrame encodes a stored publication for one connection: as a position only, if the
 // publication lacks the connection's format, or as nothing, if its client does not expect that.
-func (ts *topics) missedFrame(t *topic, c *subscriber, p broker.Publication) *wsconn.Frame {
+func (ts *Topics) missedFrame(t *Topic, c *Subscriber, p broker.Publication) *wsconn.Frame {
 	if frame := ts.storedFrame(t, c, p); frame != nil {
 		return frame
 	}
@@ -153,9 +153,9 @@ func (ts *topics) missedFrame(t *topic, c *subscriber, p broker.Publication) *ws
 
 // storedFrame encodes a stored publication for one connection. It returns nil if the publication lacks
 // the connection's format.
-func (ts *topics) storedFrame(t *topic, c *subscriber, p broker.Publication) *wsconn.Frame {
-	_, packet := cutExcept(p.Packet)
-	message, _, ok := ts.formats.ParsePacket(packet, 1<<c.format, p.At)
+func (ts *Topics) storedFrame(t *Topic, c *Subscriber, p broker.Publication) *wsconn.Frame {
+	_, packet := CutExcept(p.Packet)
+	message, _, ok := ts.config.Formats.ParsePacket(packet, 1<<c.Format, p.At)
 	if !ok {
 		return nil
 	}
@@ -169,20 +169,20 @@ func (ts *topics) storedFrame(t *topic, c *subscriber, p broker.Publication) *ws
 
 // positionFrame encodes a position for a connection. It cannot fail: it contains only strings and
 // numbers, and is JSON in every format.
-func (ts *topics) positionFrame(t *topic, c *subscriber, m protocol.Moved) *wsconn.Frame {
-	m.Topic = topicname.ForClient(t.name)
-	return ts.encode(c.format, m)
+func (ts *Topics) positionFrame(t *Topic, c *Subscriber, m protocol.Moved) *wsconn.Frame {
+	m.Topic = topicname.ForClient(t.Name)
+	return ts.encode(c.Format, m)
 }
 
 // sendLocked queues a frame for a follower, which must not lose it: if it does not fit, the
 // connection is closed, and the client recovers when it returns. It needs the topic's lock.
-func (ts *topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
+func (ts *Topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
 	if f.held == nil {
 		return f.conn.queue(frame)
 	}
 	if !ts.holdNext(f, frame) {
 		f.dropHeld()
-		f.conn.ws.CloseSlow()
+		f.conn.WS.CloseSlow()
 		return false
 	}
 	return true
@@ -190,16 +190,16 @@ func (ts *topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
 
 // sendHeld sends what has been held for a follower whose answer has been queued. It returns what sends the
 // rest of the state, or nil if there is none.
-func (ts *topics) sendHeld(name string, c *subscriber) *stateSender {
+func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
 	t := ts.lock(name)
 	if t == nil {
 		return nil
 	}
 	defer t.mu.Unlock()
-	if t.history == nil {
+	if t.History == nil {
 		return nil
 	}
-	f := t.history.followers.find(c)
+	f := t.History.followers.find(c)
 	if f == nil || f.held == nil {
 		return nil
 	}
@@ -208,11 +208,11 @@ func (ts *topics) sendHeld(name string, c *subscriber) *stateSender {
 	if f.rest == nil {
 		return nil
 	}
-	return &stateSender{topics: ts, conn: c, holding: f.holding, topic: t, rest: f.rest}
+	return &StateSender{topics: ts, conn: c, holding: f.holding, Topic: t, rest: f.rest}
 }
 
 // lose reports a loss to followers and to the application.
-func (ts *topics) lose(t *topic, l history.Loss) {
+func (ts *Topics) lose(t *Topic, l history.Loss) {
 	m := protocol.Moved{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
 	switch {
 	case l.Reset:
@@ -222,5 +222,5 @@ func (ts *topics) lose(t *topic, l history.Loss) {
 		m.Lost = &protocol.Lost{From: l.From, To: l.To}
 	}
 	ts.movePosition(t, m)
-	ts.lost(t.name, l.Messages())
+	ts.config.Lost(t.Name, l.Messages())
 }

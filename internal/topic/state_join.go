@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 
 // A stateJoin is a subscriber that joins with the current state of a topic.
 type stateJoin struct {
-	topics *topics
-	topic  *topic
+	topics *Topics
+	topic  *Topic
 	f      *follower
 	after  *broker.Position
 
 	frames  []*wsconn.Frame // the state
-	result  joinResult
+	result  JoinResult
 	active  bool // the subscriber has not unsubscribed or asked again meanwhile
 	tooMuch bool // it cannot hold what it would receive
 }
@@ -28,13 +28,13 @@ type stateJoin struct {
 // joinState makes a subscriber a follower, and holds what it has missed since a position or, if it
 // cannot receive that or has no position, the current state. It reports false if the subscriber has
 // unsubscribed or has asked again meanwhile.
-func (ts *topics) joinState(ctx context.Context, t *topic, f *follower, req joinRequest) (joinResult, bool, error) {
-	j := &stateJoin{topics: ts, topic: t, f: f, after: req.after}
+func (ts *Topics) joinState(ctx context.Context, t *Topic, f *follower, req JoinRequest) (JoinResult, bool, error) {
+	j := &stateJoin{topics: ts, topic: t, f: f, after: req.After}
 	defer j.release()
-	err := t.history.sequencer.JoinState(ctx, req.since, req.missed, ts.statePartBytes(), j.prepare, j.activate)
-	if j.tooMuch && req.since.Epoch != "" {
+	err := t.History.sequencer.JoinState(ctx, req.Since, req.Missed, ts.statePartBytes(), j.prepare, j.activate)
+	if j.tooMuch && req.Since.Epoch != "" {
 		j.tooMuch = false
-		err = t.history.sequencer.JoinState(ctx, broker.Position{}, nil, ts.statePartBytes(), j.prepare, j.activate)
+		err = t.History.sequencer.JoinState(ctx, broker.Position{}, nil, ts.statePartBytes(), j.prepare, j.activate)
 		j.result.Recovered = false
 	}
 	if j.tooMuch {
@@ -61,7 +61,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 	t, f := j.topic, j.f
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.history.isJoining(f) {
+	if !t.History.isJoining(f) {
 		return
 	}
 	joined = withhold(joined, j.after)
@@ -78,7 +78,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 	}
 	t.promoteLocked(f)
 	j.active = true
-	j.result = joinResult{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, Read: len(joined.Publications)}
+	j.result = JoinResult{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, Read: len(joined.Publications)}
 	j.result.Position.Offset -= uint64(len(joined.Publications))
 	if joined.Rest != nil {
 		j.result.HasState, j.result.State = true, keys
@@ -97,10 +97,10 @@ func (j *stateJoin) release() {
 }
 
 // stateLacksFormat reports a message that a node with other codecs has stored.
-func (t *topic) stateLacksFormat(at broker.Position) error {
+func (t *Topic) stateLacksFormat(at broker.Position) error {
 	return &errors.Error{
 		Code:    errors.FailedPrecondition,
-		Message: fmt.Sprintf("the state of topic %q is not available in the format of this connection", t.name),
+		Message: fmt.Sprintf("the state of topic %q is not available in the format of this connection", t.Name),
 		Err:     fmt.Errorf("router: the message at %v was stored without this format; all nodes need the same Options.Codecs", at),
 	}
 }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 const maxFrameHeader = 10
 
 // statePartBytes bounds the part of a state that is read at once: two fit into half of the send queue.
-func (ts *topics) statePartBytes() int { return min(broker.DefaultStateBytes, ts.queueBytes/4) }
+func (ts *Topics) statePartBytes() int { return min(broker.DefaultStateBytes, ts.config.QueueBytes/4) }
 
 // A stateSender sends what is left of a state. Its goroutine ends when it has, when the client has
 // unsubscribed, has asked again or is disconnected, or with an error that ends the subscription.
-type stateSender struct {
-	topics  *topics
-	conn    *subscriber
-	holding *holding // of the connection
-	topic   *topic
+type StateSender struct {
+	topics  *Topics
+	conn    *Subscriber
+	holding *Holding // of the connection
+	Topic   *Topic
 	rest    *history.StateRest
 
 	frames  map[uint64]*wsconn.Frame // of the part, by offset
@@ -36,7 +36,7 @@ type stateSender struct {
 // run sends what is left of a state, until ctx ends with the connection. After an error, the subscription must
 // end, unless the client does not want the state any more. The error is wsconn.ErrTimeout if the client makes no
 // room.
-func (s *stateSender) run(ctx context.Context) error {
+func (s *StateSender) Run(ctx context.Context) error {
 	defer s.rest.Close()
 	var err error
 	for err == nil && !s.ended {
@@ -50,7 +50,7 @@ func (s *stateSender) run(ctx context.Context) error {
 
 // sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of them,
 // whatever the number of its topics.
-func (s *stateSender) sendPart(ctx context.Context) error {
+func (s *StateSender) sendPart(ctx context.Context) error {
 	turn, done := s.holding.turn, ctx.Done()
 	select {
 	case turn <- struct{}{}:
@@ -64,7 +64,7 @@ func (s *stateSender) sendPart(ctx context.Context) error {
 	}
 	for {
 		var err error
-		if waited := s.conn.ws.InTurn(done, s.hasRoom, func() { err = s.rest.Send(s.queue) }); waited != nil {
+		if waited := s.conn.WS.InTurn(done, s.hasRoom, func() { err = s.rest.Send(s.queue) }); waited != nil {
 			err = waited
 		}
 		if err != nil || s.ended || s.unsent == 0 && !s.rest.IsLast() {
@@ -74,8 +74,8 @@ func (s *stateSender) sendPart(ctx context.Context) error {
 }
 
 // read reads and encodes a part.
-func (s *stateSender) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.topics.readTimeout, errStateUnread)
+func (s *StateSender) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.topics.config.ReadTimeout, errStateUnread)
 	defer cancel()
 	part, err := s.rest.Read(ctx)
 	if err != nil {
@@ -83,15 +83,15 @@ func (s *stateSender) read(ctx context.Context) error {
 	}
 	s.frames, s.longest = make(map[uint64]*wsconn.Frame, len(part)), 0
 	for _, p := range part {
-		frame := s.topics.storedFrame(s.topic, s.conn, p)
+		frame := s.topics.storedFrame(s.Topic, s.conn, p)
 		if frame == nil {
-			return s.topic.stateLacksFormat(p.Position)
+			return s.Topic.stateLacksFormat(p.Position)
 		}
 		s.frames[p.Position.Offset] = frame
 		s.longest = max(s.longest, len(frame.Text())+maxFrameHeader)
 	}
-	if s.longest > s.topics.queueBytes {
-		return s.topics.queueExceeded(s.longest)
+	if s.longest > s.topics.config.QueueBytes {
+		return s.topics.config.QueueExceeded(s.longest)
 	}
 	return nil
 }
@@ -104,22 +104,22 @@ var errStateUnread = &errors.Error{
 
 // hasRoom reports whether any frame of the part fits into the queue, together with what followers hold, which
 // is queued when their answers are.
-func (s *stateSender) hasRoom(messages, bytes int) bool {
+func (s *StateSender) hasRoom(messages, bytes int) bool {
 	heldMessages, heldBytes := s.holding.add(0, 0)
 	return s.fits(messages+heldMessages+1, bytes+heldBytes+s.longest, 1)
 }
 
 // fits reports whether messages fill at most a fraction of the send queue.
-func (s *stateSender) fits(messages, bytes, fraction int) bool {
-	return messages <= s.topics.queueMessages/fraction && bytes <= s.topics.queueBytes/fraction
+func (s *StateSender) fits(messages, bytes, fraction int) bool {
+	return messages <= s.topics.config.QueueMessages/fraction && bytes <= s.topics.config.QueueBytes/fraction
 }
 
 // queue queues what fits into half of the send queue, and at least one publication if that fits at all. The
 // end has a turn of its own. The sequencer calls queue under its lock, so that nothing that was published
 // before is queued later.
-func (s *stateSender) queue(part []broker.Publication) (sent int) {
-	s.topic.mu.Lock()
-	defer s.topic.mu.Unlock()
+func (s *StateSender) queue(part []broker.Publication) (sent int) {
+	s.Topic.mu.Lock()
+	defer s.Topic.mu.Unlock()
 	switch {
 	case !s.isWantedLocked():
 		s.ended = true
@@ -141,11 +141,11 @@ func (s *stateSender) queue(part []broker.Publication) (sent int) {
 }
 
 // queueFrame queues a frame if it fits into a fraction of the send queue, with what followers hold.
-func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
+func (s *StateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
 	size := len(frame.Text()) + maxFrameHeader
 	messages, bytes := s.holding.add(1, size)
 	defer s.holding.add(-1, -size)
-	queue := s.conn.ws.QueueStats()
+	queue := s.conn.WS.QueueStats()
 	if !s.fits(queue.Messages+messages, queue.Bytes+bytes, fraction) {
 		return false
 	}
@@ -155,23 +155,23 @@ func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
 
 // isWantedLocked reports whether the client has neither unsubscribed nor asked again. It needs the
 // topic's lock.
-func (s *stateSender) isWantedLocked() bool {
-	f := s.topic.history.followers.find(s.conn)
+func (s *StateSender) isWantedLocked() bool {
+	f := s.Topic.History.followers.find(s.conn)
 	return f != nil && f.rest == s.rest
 }
 
 // endLocked notifies the client that it has the whole state. It needs the topic's lock.
-func (s *stateSender) endLocked() {
-	f := s.topic.history.followers.find(s.conn)
+func (s *StateSender) endLocked() {
+	f := s.Topic.History.followers.find(s.conn)
 	f.rest = nil
 	s.ended = true
 	if s.conn.expectsPositions() {
-		s.topics.sendLocked(f, s.topics.encode(s.conn.format, protocol.StateComplete{Topic: s.topic.name}))
+		s.topics.sendLocked(f, s.topics.encode(s.conn.Format, protocol.StateComplete{Topic: s.Topic.Name}))
 	}
 }
 
 // release drops the frames of keys that have changed, and those that are not sent.
-func (s *stateSender) release() {
+func (s *StateSender) release() {
 	for _, frame := range s.frames {
 		frame.Release()
 	}
@@ -179,8 +179,8 @@ func (s *stateSender) release() {
 }
 
 // isWanted reports whether the client has neither unsubscribed nor asked again, nor does so now.
-func (s *stateSender) isWanted() bool {
-	s.topic.mu.Lock()
-	defer s.topic.mu.Unlock()
-	return s.isWantedLocked() && s.topic.history.joining.find(s.conn) == nil
+func (s *StateSender) IsWanted() bool {
+	s.Topic.mu.Lock()
+	defer s.Topic.mu.Unlock()
+	return s.isWantedLocked() && s.Topic.History.joining.find(s.conn) == nil
 }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"cmp"
@@ -15,16 +15,16 @@ import (
 type presence struct {
 	tracked bool               // a connection of this node has joined the topic
 	members map[string]*member // by Member.ConnID
-	local   map[*subscriber]*member
+	local   map[*Subscriber]*member
 	remote  map[remoteMember]*member
 	held    map[string]*heldMember // by Member.ConnID: those that no node announces
 	away    map[string]awayConn    // by Member.ConnID: the closed connection of this node with which the member waits for its client
-	feed    *presenceFeed          // nil until a client asks for presence
+	feed    *feed                  // nil until a client asks for presence
 }
 
 // An awayConn is a closed connection, and its ID.
 type awayConn struct {
-	conn *subscriber
+	conn *Subscriber
 	id   string
 }
 
@@ -41,7 +41,7 @@ type member struct {
 }
 
 // members returns the members of a topic on all nodes, sorted by ConnID.
-func (ts *topics) members(name string) []protocol.Member {
+func (ts *Topics) Members(name string) []protocol.Member {
 	t := ts.lock(name)
 	if t == nil {
 		return nil
@@ -53,7 +53,7 @@ func (ts *topics) members(name string) []protocol.Member {
 }
 
 // memberCount returns the number of members of a topic on all nodes.
-func (ts *topics) memberCount(name string) int {
+func (ts *Topics) MemberCount(name string) int {
 	t := ts.lock(name)
 	if t == nil {
 		return 0
@@ -63,7 +63,7 @@ func (ts *topics) memberCount(name string) int {
 }
 
 // member returns the member of a connection, if that has joined.
-func (t *topic) member(c *subscriber) (m protocol.Member, joined bool) {
+func (t *Topic) Member(c *Subscriber) (m protocol.Member, joined bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.presence.localMember(c)
@@ -90,7 +90,7 @@ func (p *presence) count() int {
 }
 
 // localMember returns the member of a connection, if that has joined.
-func (p *presence) localMember(c *subscriber) (m protocol.Member, joined bool) {
+func (p *presence) localMember(c *Subscriber) (m protocol.Member, joined bool) {
 	if p == nil || p.local[c] == nil {
 		return protocol.Member{}, false
 	}
@@ -98,7 +98,7 @@ func (p *presence) localMember(c *subscriber) (m protocol.Member, joined bool) {
 }
 
 // needPresenceLocked returns the presence of a topic, which is not nil.
-func (t *topic) needPresenceLocked() *presence {
+func (t *Topic) needPresenceLocked() *presence {
 	if t.presence == nil {
 		t.presence = new(presence)
 	}
@@ -107,7 +107,7 @@ func (t *topic) needPresenceLocked() *presence {
 
 // joinLocked adds a local member, or sets its info if that is empty. c must subscribe to t, and Conn.mu must
 // be held.
-func (ts *topics) joinLocked(t *topic, c *subscriber, m announcedMember) {
+func (ts *Topics) JoinLocked(t *Topic, c *Subscriber, m Announced) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.presence.localMember(c); ok {
@@ -117,8 +117,8 @@ func (ts *topics) joinLocked(t *topic, c *subscriber, m announcedMember) {
 	}
 	if p := t.needPresenceLocked(); !p.tracked {
 		p.tracked, p.members = true, map[string]*member{}
-		p.local, p.remote = map[*subscriber]*member{}, map[remoteMember]*member{}
-		ts.node.Track(t.name)
+		p.local, p.remote = map[*Subscriber]*member{}, map[remoteMember]*member{}
+		ts.node.Track(t.Name)
 	}
 	ts.addLocalMemberLocked(t, c, m)
 }
@@ -127,7 +127,7 @@ func (ts *topics) joinLocked(t *topic, c *subscriber, m announcedMember) {
 // its session has changed. It sets the info unless that is empty. c must subscribe to t, and Conn.mu
 // must be held. If the identity has changed, the broker reports the replacement to other nodes as
 // left and joined.
-func (ts *topics) rejoinLocked(t *topic, c *subscriber, m announcedMember) {
+func (ts *Topics) RejoinLocked(t *Topic, c *Subscriber, m Announced) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.presence.localMember(c); ok {
@@ -138,7 +138,7 @@ func (ts *topics) rejoinLocked(t *topic, c *subscriber, m announcedMember) {
 
 // updateMemberLocked replaces a local member, which leaves and joins, unless neither its info nor
 // the identity of c, nor the session to which c belongs, has changed. It needs t.mu.
-func (ts *topics) updateMemberLocked(t *topic, c *subscriber, old protocol.Member, m announcedMember) {
+func (ts *Topics) updateMemberLocked(t *Topic, c *Subscriber, old protocol.Member, m Announced) {
 	current := t.presence.local[c]
 	switch staysMs := m.staysMs(); {
 	case old.ConnID != m.ConnID:
@@ -151,7 +151,7 @@ func (ts *topics) updateMemberLocked(t *topic, c *subscriber, old protocol.Membe
 }
 
 // addLocalMemberLocked needs t.mu.
-func (ts *topics) addLocalMemberLocked(t *topic, c *subscriber, a announcedMember) {
+func (ts *Topics) addLocalMemberLocked(t *Topic, c *Subscriber, a Announced) {
 	m, staysMs := a.Member, a.staysMs()
 	before := t.presence.members[m.ConnID]
 	if before != nil {
@@ -170,7 +170,7 @@ func (ts *topics) addLocalMemberLocked(t *topic, c *subscriber, a announcedMembe
 // setAway ends what a closed connection receives from the topic, and reports whether its member
 // waits there for the client: from then on, it leaves as soon as another connection has the member. If
 // goesOn is set, another connection may have it already.
-func (ts *topics) setAway(t *topic, c *subscriber, connID string, goesOn bool) (waits bool) {
+func (ts *Topics) SetAway(t *Topic, c *Subscriber, connID string, goesOn bool) (waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.silenceLocked(c)
@@ -189,7 +189,7 @@ func (ts *topics) setAway(t *topic, c *subscriber, connID string, goesOn bool) (
 
 // endAwayLocked ends the presence of a closed connection whose member another connection has. It
 // needs t.mu.
-func (ts *topics) endAwayLocked(t *topic, connID string) {
+func (ts *Topics) endAwayLocked(t *Topic, connID string) {
 	if away, ok := t.presence.away[connID]; ok {
 		delete(t.presence.away, connID)
 		ts.removeLocalMemberLocked(t, away.conn, false)
@@ -198,7 +198,7 @@ func (ts *topics) endAwayLocked(t *topic, connID string) {
 }
 
 // addMember adds a connection to a member, which joins with the first one.
-func (ts *topics) addMember(t *topic, m protocol.Member) *member {
+func (ts *Topics) addMember(t *Topic, m protocol.Member) *member {
 	added := t.presence.members[m.ConnID]
 	if added == nil {
 		added = &member{Member: m, staysMs: notAnnounced}
@@ -212,7 +212,7 @@ func (ts *topics) addMember(t *topic, m protocol.Member) *member {
 }
 
 // setMember replaces what is known of a member, which leaves and joins if that changes.
-func (ts *topics) setMember(t *topic, old *member, m protocol.Member) {
+func (ts *Topics) setMember(t *Topic, old *member, m protocol.Member) {
 	if old.Member != m {
 		ts.notifyPresenceLocked(t, old.Member, false)
 		old.Member = m
@@ -222,7 +222,7 @@ func (ts *topics) setMember(t *topic, old *member, m protocol.Member) {
 
 // removeMember removes a connection that a node has announced from a member. With the last one, the
 // member leaves, or is held if it stays.
-func (ts *topics) removeMember(t *topic, m *member, node string, stays time.Duration) {
+func (ts *Topics) removeMember(t *Topic, m *member, node string, stays time.Duration) {
 	switch m.conns--; {
 	case m.conns > 0:
 	case stays > 0:
@@ -233,7 +233,7 @@ func (ts *topics) removeMember(t *topic, m *member, node string, stays time.Dura
 }
 
 // leaveLocked ends the presence of a member without connections.
-func (ts *topics) leaveLocked(t *topic, m *member) {
+func (ts *Topics) leaveLocked(t *Topic, m *member) {
 	ts.releaseHeldLocked(t, m)
 	delete(t.presence.members, m.ConnID)
 	ts.notifyPresenceLocked(t, m.Member, false)
@@ -242,7 +242,7 @@ func (ts *topics) leaveLocked(t *topic, m *member) {
 // removeLocalMemberLocked removes a connection, after which the member leaves unless another
 // connection has it. Unless that is final, one on another node may have it that is not known yet.
 // It needs t.mu.
-func (ts *topics) removeLocalMemberLocked(t *topic, c *subscriber, final bool) {
+func (ts *Topics) removeLocalMemberLocked(t *Topic, c *Subscriber, final bool) {
 	if t.presence == nil || t.presence.local[c] == nil {
 		return
 	}
@@ -255,7 +255,7 @@ func (ts *topics) removeLocalMemberLocked(t *topic, c *subscriber, final bool) {
 }
 
 // dropLocalMemberLocked removes one of the connections of a member.
-func (ts *topics) dropLocalMemberLocked(t *topic, m *member, final bool) {
+func (ts *Topics) dropLocalMemberLocked(t *Topic, m *member, final bool) {
 	if m.local--; m.local == 0 {
 		ts.withdrawLocked(t, m, final)
 	}
@@ -269,12 +269,12 @@ func (ts *topics) dropLocalMemberLocked(t *topic, m *member, final bool) {
 // untrackLocked ends the presence of a topic without subscribers. It needs t.mu. It keeps the local
 // members that have not left yet: remove decreases topic.subscriptions before it acquires t.mu, so
 // others may leave after the last one.
-func (ts *topics) untrackLocked(t *topic) {
+func (ts *Topics) untrackLocked(t *Topic) {
 	p := t.presence
 	if p == nil || !p.tracked {
 		return
 	}
-	ts.node.Untrack(t.name)
+	ts.node.Untrack(t.Name)
 	for key, m := range p.remote {
 		ts.removeMember(t, m, key.node, 0)
 	}
@@ -286,7 +286,7 @@ func (ts *topics) untrackLocked(t *topic) {
 
 // presenceChanged is called when a member of another node has joined or left a topic. The topic
 // may have been dropped meanwhile, and created again.
-func (ts *topics) presenceChanged(name string, changed broker.Member, joined bool) {
+func (ts *Topics) PresenceChanged(name string, changed broker.Member, joined bool) {
 	t := ts.lock(name)
 	if t == nil {
 		return
@@ -305,16 +305,16 @@ func (ts *topics) presenceChanged(name string, changed broker.Member, joined boo
 	case !joined && known != nil:
 		delete(p.remote, key)
 		if a.ended {
-			a.stays = 0
+			a.Stays = 0
 		}
-		ts.removeMember(t, known, changed.Node, a.stays)
+		ts.removeMember(t, known, changed.Node, a.Stays)
 	case joined && known == nil && p.tracked:
 		ts.addRemoteMemberLocked(t, key, a)
 	}
 }
 
 // addRemoteMemberLocked adds a connection of another node to a member.
-func (ts *topics) addRemoteMemberLocked(t *topic, key remoteMember, a announcedMember) {
+func (ts *Topics) addRemoteMemberLocked(t *Topic, key remoteMember, a Announced) {
 	ts.held.nodeReturned(key.node)
 	p := t.presence
 	if a.ended {
@@ -331,10 +331,10 @@ func (ts *topics) addRemoteMemberLocked(t *topic, key remoteMember, a announcedM
 
 // notifyPresenceLocked reports a change to clients that asked for presence, and to nextPresence. It needs t.mu,
 // so that both get the changes in order.
-func (ts *topics) notifyPresenceLocked(t *topic, m protocol.Member, joined bool) {
-	change := presenceChange{m, joined}
+func (ts *Topics) notifyPresenceLocked(t *Topic, m protocol.Member, joined bool) {
+	change := change{m, joined}
 	ts.addPresenceChangeLocked(t, change)
-	if ts.presenceWaits != nil && ts.events.add(t.name, change) {
-		ts.presenceWaits()
+	if ts.config.PresenceWaits != nil && ts.events.add(t.Name, change) {
+		ts.config.PresenceWaits()
 	}
 }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"slices"
@@ -11,15 +11,15 @@ import (
 
 // A presenceFeed sends the changes of a topic's presence to the clients that asked for them. It
 // collects the changes of presenceDelay in a message. It is guarded by the topic's lock.
-type presenceFeed struct {
-	watchers  map[*subscriber]*watcher
-	changes   []presenceChange // that some watchers have not received
-	first     uint64           // number of changes[0]; changes are numbered in order
-	scheduled bool             // a timer will call sendPresence
+type feed struct {
+	watchers  map[*Subscriber]*watcher
+	changes   []change // that some watchers have not received
+	first     uint64   // number of changes[0]; changes are numbered in order
+	scheduled bool     // a timer will call sendPresence
 }
 
 // A presenceChange is a member that has joined a topic or left it.
-type presenceChange struct {
+type change struct {
 	member protocol.Member
 	joined bool
 }
@@ -47,17 +47,17 @@ const (
 )
 
 // end returns the number of the next change.
-func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
+func (f *feed) end() uint64 { return f.first + uint64(len(f.changes)) }
 
 // watch registers a subscriber for the changes that follow. It returns the members, or the first
 // maxPresenceBatch of them; the others are sent as joined. Nothing is sent before release is called.
 // Watching again starts again.
-func (t *topic) watch(c *subscriber) []protocol.Member {
+func (t *Topic) Watch(c *Subscriber) []protocol.Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.needPresenceLocked()
 	if p.feed == nil {
-		p.feed = &presenceFeed{watchers: map[*subscriber]*watcher{}}
+		p.feed = &feed{watchers: map[*Subscriber]*watcher{}}
 	}
 	all := p.all()
 	n := min(len(all), maxPresenceBatch)
@@ -66,14 +66,14 @@ func (t *topic) watch(c *subscriber) []protocol.Member {
 }
 
 // unwatch undoes watch.
-func (t *topic) unwatch(c *subscriber) {
+func (t *Topic) Unwatch(c *Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.presence.unwatchLocked(c)
 }
 
 // unwatchLocked removes a watcher. It needs the topic's lock.
-func (p *presence) unwatchLocked(c *subscriber) {
+func (p *presence) unwatchLocked(c *Subscriber) {
 	if p == nil || p.feed == nil {
 		return
 	}
@@ -83,7 +83,7 @@ func (p *presence) unwatchLocked(c *subscriber) {
 }
 
 // startFeed starts to send to a watcher, whose answer has been queued.
-func (ts *topics) startFeed(name string, c *subscriber) {
+func (ts *Topics) StartFeed(name string, c *Subscriber) {
 	t := ts.lock(name)
 	if t == nil {
 		return
@@ -101,7 +101,7 @@ func (ts *topics) startFeed(name string, c *subscriber) {
 }
 
 // feedLocked returns the presence feed, or nil if no client has asked for presence.
-func (t *topic) feedLocked() *presenceFeed {
+func (t *Topic) feedLocked() *feed {
 	if t.presence == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (t *topic) feedLocked() *presenceFeed {
 }
 
 // addPresenceChangeLocked records a change for the watchers. It needs t.mu.
-func (ts *topics) addPresenceChangeLocked(t *topic, change presenceChange) {
+func (ts *Topics) addPresenceChangeLocked(t *Topic, change change) {
 	f := t.feedLocked()
 	if f == nil || len(f.watchers) == 0 {
 		return
@@ -119,7 +119,7 @@ func (ts *topics) addPresenceChangeLocked(t *topic, change presenceChange) {
 }
 
 // schedulePresenceLocked needs t.mu.
-func (ts *topics) schedulePresenceLocked(t *topic) {
+func (ts *Topics) schedulePresenceLocked(t *Topic) {
 	if f := t.presence.feed; !f.scheduled {
 		f.scheduled = true
 		time.AfterFunc(presenceDelay, func() { ts.sendPresence(t) })
@@ -131,7 +131,7 @@ func (ts *topics) schedulePresenceLocked(t *topic) {
 // nothing under it blocks. The frames cannot be dropped: if one does not fit into the send queue
 // of a slow client, the connection closes with 1013, because the client's members would be wrong
 // from then on.
-func (ts *topics) sendPresence(t *topic) {
+func (ts *Topics) sendPresence(t *Topic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.presence.feed
@@ -142,7 +142,7 @@ func (ts *topics) sendPresence(t *topic) {
 			ts.schedulePresenceLocked(t)
 		}
 	}()
-	batches := map[batchKey]presenceBatch{}
+	batches := map[batchKey]batch{}
 	for c, w := range f.watchers {
 		if frame := ts.nextBatch(t, c, w, batches); frame != nil {
 			c.queue(frame) // closed connections are skipped
@@ -163,14 +163,14 @@ type batchKey struct {
 }
 
 // A presenceBatch is the encoded effect of changes.
-type presenceBatch struct {
+type batch struct {
 	frame *wsconn.Frame // nil if the changes have no effect
 	next  uint64        // the number of the change that follows
 }
 
 // nextBatch returns the next frame for a watcher, or nil, and counts it as sent. Frames for
 // several watchers are shared in batches.
-func (ts *topics) nextBatch(t *topic, c *subscriber, w *watcher, batches map[batchKey]presenceBatch) *wsconn.Frame {
+func (ts *Topics) nextBatch(t *Topic, c *Subscriber, w *watcher, batches map[batchKey]batch) *wsconn.Frame {
 	f := t.presence.feed
 	switch {
 	case w.held:
@@ -179,14 +179,14 @@ func (ts *topics) nextBatch(t *topic, c *subscriber, w *watcher, batches map[bat
 		n := min(len(w.rest), maxPresenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
-		return ts.encode(c.format, protocol.PresenceChanged{Topic: t.name, Joined: members, Left: []protocol.Member{}})
+		return ts.encode(c.Format, protocol.PresenceChanged{Topic: t.Name, Joined: members, Left: []protocol.Member{}})
 	case w.next == f.end():
 		return nil
 	}
-	key := batchKey{w.next, c.format != envelope.JSON}
+	key := batchKey{w.next, c.Format != envelope.JSON}
 	b, ok := batches[key]
 	if !ok {
-		b = ts.encodeBatch(t, c.format, w.next)
+		b = ts.encodeBatch(t, c.Format, w.next)
 		batches[key] = b
 	}
 	w.next = b.next
@@ -198,7 +198,7 @@ func (ts *topics) nextBatch(t *topic, c *subscriber, w *watcher, batches map[bat
 
 // trim removes the changes that all watchers have received. It reports whether there is more to
 // send to a watcher that is not held.
-func (f *presenceFeed) trim() (more bool) {
+func (f *feed) trim() (more bool) {
 	oldest := f.end()
 	for _, w := range f.watchers {
 		oldest = min(oldest, w.next)
@@ -211,7 +211,7 @@ func (f *presenceFeed) trim() (more bool) {
 
 // A presenceEffect is what successive changes of a member amount to. A member whose first change is
 // that it has joined was absent before, and the other way around.
-type presenceEffect struct{ first, last presenceChange }
+type presenceEffect struct{ first, last change }
 
 // left and joined report whether the member is reported as such. One that has left and joined again
 // unchanged is reported as neither.
@@ -234,7 +234,7 @@ func (e presenceEffect) size() (n int) {
 }
 
 // encodeBatch encodes the effect of the changes from a number on, as many as fit into a message.
-func (ts *topics) encodeBatch(t *topic, f envelope.Format, number uint64) presenceBatch {
+func (ts *Topics) encodeBatch(t *Topic, f envelope.Format, number uint64) batch {
 	feed := t.presence.feed
 	effects := map[string]presenceEffect{} // by Member.ConnID
 	var connIDs []string                   // in the order of the first changes
@@ -257,7 +257,7 @@ func (ts *topics) encodeBatch(t *topic, f envelope.Format, number uint64) presen
 		}
 		effects[connID] = effect
 	}
-	m := protocol.PresenceChanged{Topic: t.name, Joined: []protocol.Member{}, Left: []protocol.Member{}}
+	m := protocol.PresenceChanged{Topic: t.Name, Joined: []protocol.Member{}, Left: []protocol.Member{}}
 	for _, connID := range connIDs {
 		e := effects[connID]
 		if e.left() {
@@ -268,7 +268,7 @@ func (ts *topics) encodeBatch(t *topic, f envelope.Format, number uint64) presen
 		}
 	}
 	if len(m.Joined)+len(m.Left) == 0 {
-		return presenceBatch{nil, number}
+		return batch{nil, number}
 	}
-	return presenceBatch{ts.encode(f, m), number}
+	return batch{ts.encode(f, m), number}
 }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"sync"
@@ -27,17 +27,17 @@ type heldMembers struct {
 
 // A heldMember has no connection that a node announces. Its topic's lock guards member.conns.
 type heldMember struct {
-	topic  *topic
+	topic  *Topic
 	member *member
-	user   topicUser
+	user   User
 	node   string        // that has announced it; "" is this node
 	stays  time.Duration // if that node has ended
 	timer  *time.Timer
 }
 
 // holdLocked lets a member without connections stay. It must be called with t.mu held.
-func (ts *topics) holdLocked(t *topic, m *member, node string, stays time.Duration) {
-	h := &heldMember{topic: t, member: m, user: topicUser{m.TenantID, m.UserID}, node: node, stays: stays}
+func (ts *Topics) holdLocked(t *Topic, m *member, node string, stays time.Duration) {
+	h := &heldMember{topic: t, member: m, user: User{m.TenantID, m.UserID}, node: node, stays: stays}
 	ts.held.add(h, func() { ts.endHeld(h) })
 	t.presence.hold(h)
 }
@@ -51,7 +51,7 @@ func (p *presence) hold(h *heldMember) {
 
 // releaseHeldLocked forgets that a member is held, because a node announces it again, or it leaves.
 // It must be called with t.mu held.
-func (ts *topics) releaseHeldLocked(t *topic, m *member) {
+func (ts *Topics) releaseHeldLocked(t *Topic, m *member) {
 	h := t.presence.held[m.ConnID]
 	if h == nil {
 		return
@@ -62,7 +62,7 @@ func (ts *topics) releaseHeldLocked(t *topic, m *member) {
 }
 
 // endHeld ends the presence of a member that is still held.
-func (ts *topics) endHeld(h *heldMember) {
+func (ts *Topics) endHeld(h *heldMember) {
 	t := h.topic
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +93,7 @@ func (hs *heldMembers) remove(h *heldMember) {
 }
 
 // nodeLeft holds the members of a node that has ended until their clients cannot come back.
-func (ts *topics) nodeLeft(node string) { ts.held.nodeLeft(node) }
+func (ts *Topics) NodeLeft(node string) { ts.held.nodeLeft(node) }
 
 // nodeLeft holds the members of a node that has ended until their clients cannot come back. It may
 // be called before or after their changes are reported.
@@ -124,7 +124,7 @@ func (hs *heldMembers) nodeReturned(node string) {
 }
 
 // of returns the members of a user.
-func (hs *heldMembers) of(user topicUser) (members []*heldMember) {
+func (hs *heldMembers) of(user User) (members []*heldMember) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for h := range hs.all {

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"sync/atomic"
@@ -8,14 +8,14 @@ import (
 )
 
 // A subscriber is what topics need of a connection, and the first part of it: fan-out reads nothing else.
-type subscriber struct {
-	ws      *wsconn.Conn    // read-only, like format and number, when the connection is open
-	format  envelope.Format // of payloads
+type Subscriber struct {
+	WS      *wsconn.Conn    // read-only, like format and number, when the connection is open
+	Format  envelope.Format // of payloads
 	expects atomic.Uint32   // which frames of the protocol the client knows: see hasGreeted
 
 	// When the router accepted the connection, in nanoseconds since Router.created, or later if it accepted
 	// others at the same time: so numbers are in the order of the connections.
-	number uint64
+	Number uint64
 
 	subscriptions *subscriptions // nil until the first; guarded by Conn.mu
 }
@@ -29,23 +29,23 @@ const (
 
 // hasGreeted reports whether the client has sent $ws:hello, or $ws:resume: it knows frames that other clients do not
 // expect.
-func (s *subscriber) hasGreeted() bool { return s.expects.Load() == expectsAll }
+func (s *Subscriber) HasGreeted() bool { return s.expects.Load() == expectsAll }
 
 // greet notes that the client knows all frames.
-func (s *subscriber) greet() { s.expects.Store(expectsAll) }
+func (s *Subscriber) Greet() { s.expects.Store(expectsAll) }
 
 // expectsPositions reports whether the client knows positions: it has greeted, has asked for them, or has presented
 // one. A handler may subscribe other clients to a topic with a History; they receive the publications alone.
-func (s *subscriber) expectsPositions() bool { return s.expects.Load() >= expectsPositions }
+func (s *Subscriber) expectsPositions() bool { return s.expects.Load() >= expectsPositions }
 
 // expectPositions notes that the client knows positions.
-func (s *subscriber) expectPositions() { s.expects.CompareAndSwap(expectsAnswers, expectsPositions) }
+func (s *Subscriber) ExpectPositions() { s.expects.CompareAndSwap(expectsAnswers, expectsPositions) }
 
 // connNumber returns the number by which a connList sorts.
-func (s *subscriber) connNumber() uint64 { return s.number }
+func (s *Subscriber) connNumber() uint64 { return s.Number }
 
 // addTopicLocked adds a topic to the connection's.
-func (s *subscriber) addTopicLocked(t *topic) {
+func (s *Subscriber) addTopicLocked(t *Topic) {
 	if s.subscriptions == nil {
 		s.subscriptions = new(subscriptions)
 	}
@@ -54,17 +54,17 @@ func (s *subscriber) addTopicLocked(t *topic) {
 
 // topicsLocked returns the topics to which the connection subscribes, by name. The slice changes with the
 // subscriptions.
-func (s *subscriber) topicsLocked() []*topic { return s.subscriptions.all() }
+func (s *Subscriber) TopicsLocked() []*Topic { return s.subscriptions.all() }
 
 // topicLocked returns a topic by its name, or nil if the connection does not subscribe to it.
-func (s *subscriber) topicLocked(name string) *topic { return s.subscriptions.find(name) }
+func (s *Subscriber) TopicLocked(name string) *Topic { return s.subscriptions.find(name) }
 
 // userLogLocked returns the log of the connection's user, or nil if it does not subscribe to it.
-func (s *subscriber) userLogLocked() *topic { return s.subscriptions.userLog() }
+func (s *Subscriber) UserLogLocked() *Topic { return s.subscriptions.userLog() }
 
 // takeTopicsLocked removes and returns the topics to which the connection subscribes. The caller removes it from
 // each of them.
-func (s *subscriber) takeTopicsLocked() []*topic {
+func (s *Subscriber) TakeTopicsLocked() []*Topic {
 	all := s.subscriptions.all()
 	s.subscriptions = nil
 	return all
@@ -72,8 +72,8 @@ func (s *subscriber) takeTopicsLocked() []*topic {
 
 // queue queues a frame, whose reference it takes, and wakes the writer. It reports false if the connection is
 // closed or a policy has dropped the frame.
-func (s *subscriber) queue(frame *wsconn.Frame) bool {
-	err := s.ws.Queue(frame)
-	s.ws.Wake()
+func (s *Subscriber) queue(frame *wsconn.Frame) bool {
+	err := s.WS.Queue(frame)
+	s.WS.Wake()
 	return err == nil
 }

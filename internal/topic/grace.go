@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"sync"
@@ -9,7 +9,7 @@ import (
 // TopicOptions.PresenceGrace. Sessions do the same, in away.go.
 
 // A topicUser is a user whose members are in topics.
-type topicUser struct{ TenantID, UserID string }
+type User struct{ TenantID, UserID string }
 
 // graceMembers are the connections without sessions that have been closed and are still present.
 type graceMembers struct {
@@ -20,14 +20,14 @@ type graceMembers struct {
 // A graceConn is a closed connection of a user, and the timers after which it leaves its topics. It
 // subscribes to them, and receives nothing. graceMembers.mu guards it.
 type graceConn struct {
-	conn   *subscriber
-	user   topicUser
-	timers map[*topic]*time.Timer
+	conn   *Subscriber
+	user   User
+	timers map[*Topic]*time.Timer
 }
 
 // stay lets the member of a closed connection stay in a topic for the time of its PresenceGrace. It reports
 // whether the topic is the first one of the connection.
-func (ts *topics) stay(t *topic, c *subscriber, connID string, user topicUser) (first bool) {
+func (ts *Topics) Stay(t *Topic, c *Subscriber, connID string, user User) (first bool) {
 	g := &ts.grace
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,18 +36,25 @@ func (ts *topics) stay(t *topic, c *subscriber, connID string, user topicUser) (
 	}
 	e := g.byConn[connID]
 	if e == nil {
-		first, e = true, &graceConn{c, user, map[*topic]*time.Timer{}}
+		first, e = true, &graceConn{c, user, map[*Topic]*time.Timer{}}
 		g.byConn[connID] = e
 	}
-	e.timers[t] = time.AfterFunc(t.pattern.PresenceGrace, func() {
-		ts.leave(connID, func(other *topic) bool { return other == t })
+	e.timers[t] = time.AfterFunc(t.Pattern.PresenceGrace, func() {
+		ts.leave(connID, func(other *Topic) bool { return other == t })
 	})
 	return first
 }
 
+// Staying returns the number of closed connections with which users stay present.
+func (ts *Topics) Staying() int {
+	ts.grace.mu.Lock()
+	defer ts.grace.mu.Unlock()
+	return len(ts.grace.byConn)
+}
+
 // hasten makes a connection leave a topic soon, in which it is not present any more. It may be
 // called with topic.mu held.
-func (g *graceMembers) hasten(connID string, t *topic) {
+func (g *graceMembers) hasten(connID string, t *Topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e := g.byConn[connID]; e != nil && e.timers[t] != nil && e.timers[t].Stop() {
@@ -56,17 +63,17 @@ func (g *graceMembers) hasten(connID string, t *topic) {
 }
 
 // leave makes a connection leave topics, if it is still in them.
-func (ts *topics) leave(connID string, matches func(*topic) bool) {
+func (ts *Topics) leave(connID string, matches func(*Topic) bool) {
 	c, topics := ts.grace.remove(connID, matches)
 	for _, t := range topics {
-		ts.remove(t, c, true)
+		ts.Remove(t, c, true)
 	}
 }
 
 // leaveAll makes a connection leave the topics in which it has stayed.
-func (ts *topics) leaveAll(connID string) { ts.leave(connID, func(*topic) bool { return true }) }
+func (ts *Topics) LeaveAll(connID string) { ts.leave(connID, func(*Topic) bool { return true }) }
 
-func (g *graceMembers) remove(connID string, matches func(*topic) bool) (c *subscriber, topics []*topic) {
+func (g *graceMembers) remove(connID string, matches func(*Topic) bool) (c *Subscriber, topics []*Topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := g.byConn[connID]
@@ -87,19 +94,19 @@ func (g *graceMembers) remove(connID string, matches func(*topic) bool) (c *subs
 }
 
 // endAbsence ends the presence of a user in topics whose clients are away, wherever they were connected.
-func (ts *topics) endAbsence(user topicUser, matches func(topic string) bool) {
+func (ts *Topics) EndAbsence(user User, matches func(topic string) bool) {
 	for _, connID := range ts.grace.ofUser(user) {
-		ts.leave(connID, func(t *topic) bool { return matches(t.name) })
+		ts.leave(connID, func(t *Topic) bool { return matches(t.Name) })
 	}
 	for _, h := range ts.held.of(user) {
-		if matches(h.topic.name) {
+		if matches(h.topic.Name) {
 			ts.endHeld(h)
 		}
 	}
 }
 
 // ofUser returns the IDs of the connections of a user.
-func (g *graceMembers) ofUser(user topicUser) (connIDs []string) {
+func (g *graceMembers) ofUser(user User) (connIDs []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for id, e := range g.byConn {
@@ -111,7 +118,7 @@ func (g *graceMembers) ofUser(user topicUser) (connIDs []string) {
 }
 
 // stopGrace ends the waiting. Other nodes let the members stay.
-func (ts *topics) stopGrace() {
+func (ts *Topics) StopGrace() {
 	g := &ts.grace
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,7 +131,7 @@ func (ts *topics) stopGrace() {
 }
 
 // endPresence ends the presence of a connection that remains subscribed.
-func (ts *topics) endPresence(t *topic, c *subscriber) {
+func (ts *Topics) EndPresence(t *Topic, c *Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ts.removeLocalMemberLocked(t, c, true)

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"container/list"
@@ -15,7 +15,7 @@ import (
 const maxExactPresence = 1024
 
 // presenceEvents are the changes that wait.
-type presenceEvents struct {
+type waitingChanges struct {
 	mu        sync.Mutex // may be acquired under topic.mu; nothing is called under it
 	waiting   list.List  // of *waitingPresence
 	latest    map[topicMember]*list.Element
@@ -27,7 +27,7 @@ type topicMember struct {
 }
 
 // A presenceEvent is a member that has joined a topic or left it.
-type presenceEvent struct {
+type PresenceEvent struct {
 	Topic  string
 	Member protocol.Member
 	Joined bool
@@ -35,7 +35,7 @@ type presenceEvent struct {
 
 // A waitingPresence is a change that next has not returned.
 type waitingPresence struct {
-	presenceEvent
+	PresenceEvent
 
 	of       topicMember
 	previous *list.Element // of the same member; nil if there was none
@@ -43,7 +43,7 @@ type waitingPresence struct {
 }
 
 // add adds a change, and reports whether presenceWaits must be called.
-func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
+func (q *waitingChanges) add(topic string, c change) (schedule bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	of := topicMember{topic, c.member.ConnID}
@@ -53,21 +53,21 @@ func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
 		q.setLatest(of, previous.Value.(*waitingPresence).previous)
 		return false
 	}
-	event := presenceEvent{Topic: topic, Member: c.member, Joined: c.joined}
-	q.setLatest(of, q.waiting.PushBack(&waitingPresence{presenceEvent: event, of: of, previous: previous}))
+	event := PresenceEvent{Topic: topic, Member: c.member, Joined: c.joined}
+	q.setLatest(of, q.waiting.PushBack(&waitingPresence{PresenceEvent: event, of: of, previous: previous}))
 	schedule = !q.scheduled
 	q.scheduled = true
 	return schedule
 }
 
 // undoes reports whether a change and the waiting one before it have no effect together.
-func undoes(c presenceChange, waiting *list.Element) bool {
+func undoes(c change, waiting *list.Element) bool {
 	w := waiting.Value.(*waitingPresence)
 	return w.Joined && !c.joined || c.joined && !w.Joined && w.Member == c.member
 }
 
 // setLatest sets the latest change of a member that waits.
-func (q *presenceEvents) setLatest(of topicMember, e *list.Element) {
+func (q *waitingChanges) setLatest(of topicMember, e *list.Element) {
 	switch {
 	case e == nil || e.Value.(*waitingPresence).reported:
 		delete(q.latest, of)
@@ -79,22 +79,22 @@ func (q *presenceEvents) setLatest(of topicMember, e *list.Element) {
 }
 
 // next removes the first change. It reports whether there is one.
-func (q *presenceEvents) next() (event presenceEvent, ok bool) {
+func (q *waitingChanges) next() (event PresenceEvent, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.waiting.Front()
 	if e == nil {
 		q.scheduled = false
-		return presenceEvent{}, false
+		return PresenceEvent{}, false
 	}
 	w := q.waiting.Remove(e).(*waitingPresence)
 	w.reported, w.previous = true, nil
 	if q.latest[w.of] == e {
 		delete(q.latest, w.of)
 	}
-	return w.presenceEvent, true
+	return w.PresenceEvent, true
 }
 
 // nextPresence removes the first change that waits for the application. It reports false if none waits:
 // presenceWaits is called again when there is one.
-func (ts *topics) nextPresence() (event presenceEvent, ok bool) { return ts.events.next() }
+func (ts *Topics) NextPresence() (event PresenceEvent, ok bool) { return ts.events.next() }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"math"
@@ -27,16 +27,16 @@ func encodeMember(m protocol.Member, ended bool) string {
 }
 
 // An announcedMember is a member as its node announces it.
-type announcedMember struct {
+type Announced struct {
 	protocol.Member
 
-	stays time.Duration // how long it stays if its node ends
+	Stays time.Duration // how long it stays if its node ends
 	ended bool
 }
 
 // staysMs returns how long the member stays, in milliseconds.
-func (a announcedMember) staysMs() int32 {
-	return int32(min(a.stays.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
+func (a Announced) staysMs() int32 {
+	return int32(min(a.Stays.Milliseconds(), math.MaxInt32)) //nolint:gosec // it is bounded
 }
 
 // announcedID returns the ID under which a member is announced. It contains how long the member
@@ -50,19 +50,19 @@ func announcedID(connID string, staysMs int32) string {
 }
 
 // parseMember returns false if the data is malformed.
-func parseMember(m broker.Member) (a announcedMember, ok bool) {
+func parseMember(m broker.Member) (a Announced, ok bool) {
 	var data memberData
 	if err := envelope.UnmarshalJSON([]byte(m.Data), &data); err != nil {
-		return announcedMember{}, false
+		return Announced{}, false
 	}
 	connID, staysMs, stays := strings.Cut(m.ID, " ")
-	a = announcedMember{Member: protocol.Member{ConnID: connID, TenantID: data.TenantID, UserID: data.UserID, Info: data.Info}, ended: data.Ended}
+	a = Announced{Member: protocol.Member{ConnID: connID, TenantID: data.TenantID, UserID: data.UserID, Info: data.Info}, ended: data.Ended}
 	if stays {
 		ms, err := strconv.ParseInt(staysMs, 10, 32)
 		if err != nil || ms < 0 {
-			return announcedMember{}, false
+			return Announced{}, false
 		}
-		a.stays = time.Duration(ms) * time.Millisecond
+		a.Stays = time.Duration(ms) * time.Millisecond
 	}
 	return a, true
 }
@@ -71,22 +71,22 @@ func parseMember(m broker.Member) (a announcedMember, ok bool) {
 const notAnnounced = -1
 
 // announceLocked announces a member of this node. It must be called with t.mu held.
-func (ts *topics) announceLocked(t *topic, m *member, staysMs int32) {
+func (ts *Topics) announceLocked(t *Topic, m *member, staysMs int32) {
 	session, before := ts.node, m.staysMs
 	m.staysMs = staysMs
-	session.Join(t.name, announcedID(m.ConnID, staysMs), encodeMember(m.Member, false))
+	session.Join(t.Name, announcedID(m.ConnID, staysMs), encodeMember(m.Member, false))
 	if before != notAnnounced && before != staysMs {
-		session.Leave(t.name, announcedID(m.ConnID, before))
+		session.Leave(t.Name, announcedID(m.ConnID, before))
 	}
 }
 
 // withdrawLocked ends the announcement of a member. Unless it is final, other nodes wait for
 // another node that announces the member. It must be called with t.mu held.
-func (ts *topics) withdrawLocked(t *topic, m *member, final bool) {
+func (ts *Topics) withdrawLocked(t *Topic, m *member, final bool) {
 	session, id := ts.node, announcedID(m.ConnID, m.staysMs)
 	if final && m.staysMs > 0 {
-		session.Join(t.name, id, encodeMember(m.Member, true))
+		session.Join(t.Name, id, encodeMember(m.Member, true))
 	}
 	m.staysMs = notAnnounced
-	session.Leave(t.name, id)
+	session.Leave(t.Name, id)
 }

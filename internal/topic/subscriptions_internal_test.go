@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"fmt"
@@ -40,9 +40,9 @@ func TestConn_SubscriptionMemory(t *testing.T) {
 // of the topics.
 func subscriptionBytes(t *testing.T, topicsPerConn int, own bool) int {
 	const n = 9000
-	var ts topics
-	ts.init(topicConfig{maxTopics: topicsPerConn})
-	ts.connect(silentNode{}, nil)
+	var ts Topics
+	ts.Init(Config{MaxTopics: topicsPerConn})
+	ts.Connect(silentNode{}, nil)
 	conns, names := numbered(n), make([]string, n*topicsPerConn)
 	for i := range names {
 		if names[i] = "topic/" + strconv.Itoa(i%topicsPerConn); own {
@@ -52,15 +52,15 @@ func subscriptionBytes(t *testing.T, topicsPerConn int, own bool) int {
 	before := heapBytes()
 	for i, c := range conns {
 		for _, name := range names[i*topicsPerConn : (i+1)*topicsPerConn] {
-			_, err := ts.subscribeLocked(name, c, false)
+			_, err := ts.SubscribeLocked(name, c, false)
 			require.NoError(t, err)
 		}
 	}
 	bytes := int(heapBytes()-before) / n
 	t.Logf("%d bytes per connection", bytes)
 	for _, c := range conns {
-		for _, topic := range c.topicsLocked() {
-			ts.remove(topic, c, true)
+		for _, topic := range c.TopicsLocked() {
+			ts.Remove(topic, c, true)
 		}
 	}
 	for i := range ts.shards {
@@ -81,12 +81,12 @@ func heapBytes() uint64 {
 // TestSubscriptions_MatchModel subscribes and unsubscribes at random, and compares the subscriptions
 // with a set of names.
 func TestSubscriptions_MatchModel(t *testing.T) {
-	counted, uncounted := &topicPattern{patternOptions: patternOptions{MaxPerConn: 1000}}, &topicPattern{}
-	topics := make([]*topic, 300)
+	counted, uncounted := &Pattern{Options: Options{MaxPerConn: 1000}}, &Pattern{}
+	topics := make([]*Topic, 300)
 	for i := range topics {
-		topics[i] = &topic{name: "topic/" + strconv.Itoa(i), pattern: uncounted}
+		topics[i] = &Topic{Name: "topic/" + strconv.Itoa(i), Pattern: uncounted}
 		if i%3 == 0 {
-			topics[i].pattern = counted
+			topics[i].Pattern = counted
 		}
 	}
 	var s subscriptions
@@ -95,19 +95,19 @@ func TestSubscriptions_MatchModel(t *testing.T) {
 	steps := testscale.Pick(4000, 20_000)
 	for step := range steps {
 		topic := topics[random.IntN(len(topics))]
-		if !model[topic.name] {
-			require.Nil(t, s.find(topic.name))
+		if !model[topic.Name] {
+			require.Nil(t, s.find(topic.Name))
 			s.add(topic)
-			model[topic.name] = true
+			model[topic.Name] = true
 		} else if random.IntN(10) < 4*step/steps*3 { // they become fewer
-			require.Same(t, topic, s.find(topic.name))
+			require.Same(t, topic, s.find(topic.Name))
 			s.remove(topic)
-			delete(model, topic.name)
+			delete(model, topic.Name)
 		}
 		inPattern := 0
 		for _, topic := range s.all() {
-			require.True(t, model[topic.name])
-			if topic.pattern == counted {
+			require.True(t, model[topic.Name])
+			if topic.Pattern == counted {
 				inPattern++
 			}
 		}
@@ -115,24 +115,24 @@ func TestSubscriptions_MatchModel(t *testing.T) {
 		require.Equal(t, inPattern, s.countOf(counted))
 		require.Zero(t, s.countOf(uncounted))
 	}
-	assert.True(t, slices.IsSortedFunc(s.all(), func(a, b *topic) int { return strings.Compare(a.name, b.name) }))
+	assert.True(t, slices.IsSortedFunc(s.all(), func(a, b *Topic) int { return strings.Compare(a.Name, b.Name) }))
 }
 
 // TestTopic_WalksConnectionsInOrderOfAcceptance subscribes connections in another order than that in
 // which they were accepted.
 func TestTopic_WalksConnectionsInOrderOfAcceptance(t *testing.T) {
-	var ts topics
-	ts.init(topicConfig{maxTopics: 1})
-	ts.connect(silentNode{}, nil)
+	var ts Topics
+	ts.Init(Config{MaxTopics: 1})
+	ts.Connect(silentNode{}, nil)
 	conns := numbered(2 * maxBlockEntries)
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(conns)) {
-		_, err := ts.subscribeLocked("all", conns[i], false)
+		_, err := ts.SubscribeLocked("all", conns[i], false)
 		require.NoError(t, err)
 	}
-	all := ts.find("all")
+	all := ts.Find("all")
 	assert.True(t, slices.Equal(conns, slices.Collect(all.subscribersLocked())))
 	for _, c := range conns[1:] {
-		ts.remove(all, c, true)
+		ts.Remove(all, c, true)
 	}
 	assert.True(t, slices.Equal(conns[:1], slices.Collect(all.subscribersLocked())))
 }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"context"
@@ -12,18 +12,18 @@ import (
 // This file connects topics with a History to their sequencers.
 
 // retains reports whether a topic has a History.
-func (ts *topics) retains(topic string) bool {
-	return ts.hasHistory && ts.patternOf(topic).hasHistory()
+func (ts *Topics) Retains(topic string) bool {
+	return ts.hasHistory && ts.PatternOf(topic).HasHistory()
 }
 
 // store stores a publication, and delivers it on this node at once if it is the next one here.
-func (ts *topics) store(ctx context.Context, a broker.Append) (broker.Position, error) {
+func (ts *Topics) Store(ctx context.Context, a broker.Append) (broker.Position, error) {
 	stored, err := ts.histories.Append(ctx, a)
 	if err != nil {
 		return broker.Position{}, err
 	}
-	if t := ts.find(a.Topic); t != nil && !stored.Duplicate {
-		t.history.sequencer.Stored(broker.Publication{
+	if t := ts.Find(a.Topic); t != nil && !stored.Duplicate {
+		t.History.sequencer.Stored(broker.Publication{
 			Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
 		})
 	}
@@ -32,11 +32,11 @@ func (ts *topics) store(ctx context.Context, a broker.Append) (broker.Position, 
 
 // startSequencer makes a topic with a history receive its publications. It is called for the first
 // subscriber on this node.
-func (ts *topics) startSequencer(t *topic) {
-	if !t.pattern.hasHistory() {
+func (ts *Topics) startSequencer(t *Topic) {
+	if !t.Pattern.HasHistory() {
 		return
 	}
-	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, t.name, t.pattern.Retention, history.Sink{
+	t.History = &topicHistory{sequencer: history.NewSequencer(ts.reader, t.Name, t.Pattern.Retention, history.Sink{
 		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
 		Lost:    func(l history.Loss) { ts.lose(t, l) },
 	})}
@@ -44,11 +44,11 @@ func (ts *topics) startSequencer(t *topic) {
 
 // deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of
 // positions, under its lock.
-func (ts *topics) deliverStored(t *topic, p broker.Publication) {
-	id, packet := cutExcept(p.Packet)
-	var except *subscriber
+func (ts *Topics) deliverStored(t *Topic, p broker.Publication) {
+	id, packet := CutExcept(p.Packet)
+	var except *Subscriber
 	if id != "" {
-		except = ts.byID(id)
+		except = ts.config.ByID(id)
 	}
 	ts.deliverPacket(t, packet, except, p.Position)
 }
@@ -58,13 +58,13 @@ func (ts *topics) deliverStored(t *topic, p broker.Publication) {
 const packetExcept = 5
 
 // packetWithout returns a packet that contains the packet of a message which a connection does not receive.
-func packetWithout(connID string, message []byte) []byte {
+func Except(connID string, message []byte) []byte {
 	return append(wire.AppendString([]byte{packetExcept}, connID), message...)
 }
 
 // cutExcept returns the ID of the connection that does not receive a message, or "", and the packet
 // of the message.
-func cutExcept(packet []byte) (id string, message []byte) {
+func CutExcept(packet []byte) (id string, message []byte) {
 	if len(packet) == 0 || packet[0] != packetExcept {
 		return "", packet
 	}
@@ -73,47 +73,47 @@ func cutExcept(packet []byte) (id string, message []byte) {
 }
 
 // published handles a publication that the broker passes on.
-func (ts *topics) published(name string, p broker.Publication) {
-	if t := ts.find(name); t != nil && t.history != nil {
-		t.history.sequencer.Publish(p)
+func (ts *Topics) Published(name string, p broker.Publication) {
+	if t := ts.Find(name); t != nil && t.History != nil {
+		t.History.sequencer.Publish(p)
 	}
 }
 
 // following is called when the broker passes on every publication from now on.
-func (ts *topics) following(name string) {
-	if t := ts.find(name); t != nil && t.history != nil {
-		t.history.sequencer.Following()
+func (ts *Topics) Following(name string) {
+	if t := ts.Find(name); t != nil && t.History != nil {
+		t.History.sequencer.Following()
 	}
 }
 
 // follow delivers the publications of a history to sink instead of subscribers. topic must be unknown.
-func (ts *topics) follow(name string, r broker.Retention, sink history.Sink) *history.Sequencer {
+func (ts *Topics) Follow(name string, r broker.Retention, sink history.Sink) *history.Sequencer {
 	shard := ts.shard(name)
-	t := &topic{name: name, pattern: undeclared, shard: shard, subscriptions: 1}
+	t := &Topic{Name: name, Pattern: undeclared, shard: shard, subscriptions: 1}
 	s := &ts.shards[shard]
 	s.mu.Lock() // the broker calls following only after history is set
 	defer s.mu.Unlock()
 	s.topics[name] = t
-	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, name, r, sink)}
-	return t.history.sequencer
+	t.History = &topicHistory{sequencer: history.NewSequencer(ts.reader, name, r, sink)}
+	return t.History.sequencer
 }
 
 // catchUp waits until the subscribers of a topic with a History have received what is stored.
-func (ts *topics) catchUp(ctx context.Context, name string) error {
-	if t := ts.find(name); t != nil {
-		return t.history.sequencer.CatchUp(ctx)
+func (ts *Topics) CatchUp(ctx context.Context, name string) error {
+	if t := ts.Find(name); t != nil {
+		return t.History.sequencer.CatchUp(ctx)
 	}
 	return nil
 }
 
 // missedAtMost returns how many publications of a topic a client that joins it may have to receive.
-func (ts *topics) missedAtMost(name string, p *topicPattern, since broker.Position) int {
-	limit := ts.maxMissed(p)
-	t := ts.find(name)
-	if t == nil || t.history == nil {
+func (ts *Topics) MissedAtMost(name string, p *Pattern, since broker.Position) int {
+	limit := ts.MaxMissed(p)
+	t := ts.Find(name)
+	if t == nil || t.History == nil {
 		return limit
 	}
-	last, known := t.history.sequencer.Position()
+	last, known := t.History.sequencer.Position()
 	if !known || last.Epoch != since.Epoch {
 		return limit
 	}
