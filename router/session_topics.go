@@ -143,7 +143,7 @@ func (s *session) announce(t *topic.Topic) {
 	switch c := s.conn; {
 	case !s.announced:
 		s.unannounced[t.Name] = struct{}{}
-	case t.History != nil:
+	case t.Pattern.HasHistory():
 		c.followFromNow(t)
 	default:
 		_ = c.send(encodeProtocol(c.codec(), protocol.Subscribed{Topic: t.Name})) // fails only if the connection is closed

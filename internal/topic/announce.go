@@ -26,7 +26,7 @@ func encodeMember(m protocol.Member, ended bool) string {
 	return string(data)
 }
 
-// An announcedMember is a member as its node announces it.
+// An Announced is a member as its node announces it.
 type Announced struct {
 	protocol.Member
 

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 )
 
-// A topicConfig is what topics need of their router.
+// A Config is what topics need of their router.
 type Config struct {
 	Formats        *envelope.Formats
 	MaxTopics      int                             // of a connection
@@ -20,5 +20,5 @@ type Config struct {
 	// What is reported. The functions may be called under the locks of topics.
 	Delivered     func(receivers int, took time.Duration) // a message of another node, or of a history
 	Lost          func(topic string, messages int)        // 0 is an unknown number
-	PresenceWaits func()                                  // topics.nextPresence has changes; nil if nobody needs them
+	PresenceWaits func()                                  // Topics.NextPresence has changes; nil if nobody needs them
 }

@@ -13,7 +13,7 @@ import (
 
 // This file queues publications for the subscribers of a topic.
 
-// formatsOn returns the formats that the subscribers of a topic on this node use.
+// FormatsOn returns the formats that the subscribers of a topic on this node use.
 func (ts *Topics) FormatsOn(name string) envelope.FormatSet { return ts.formatsOf(ts.Find(name)) }
 
 // formatsOf returns the formats that the subscribers of a topic on this node use, which may be nil.
@@ -134,7 +134,7 @@ func (ts *Topics) deliverPositioned(t *Topic, p *envelope.Publication, f *follow
 func (ts *Topics) movePosition(t *Topic, m protocol.Moved) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for f := range t.History.followers.all() {
+	for f := range t.history.followers.all() {
 		if f.conn.expectsPositions() {
 			ts.sendLocked(f, ts.positionFrame(t, f.conn, m))
 		}

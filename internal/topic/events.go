@@ -16,17 +16,17 @@ const maxExactPresence = 1024
 
 // presenceEvents are the changes that wait.
 type waitingChanges struct {
-	mu        sync.Mutex // may be acquired under topic.mu; nothing is called under it
+	mu        sync.Mutex // may be acquired under Topic.mu; nothing is called under it
 	waiting   list.List  // of *waitingPresence
 	latest    map[topicMember]*list.Element
-	scheduled bool // presenceWaits has been called, and next has not returned false since then
+	scheduled bool // PresenceWaits has been called, and next has not returned false since then
 }
 
 type topicMember struct {
 	topic, connID string
 }
 
-// A presenceEvent is a member that has joined a topic or left it.
+// A PresenceEvent is a member that has joined a topic or left it.
 type PresenceEvent struct {
 	Topic  string
 	Member protocol.Member
@@ -42,7 +42,7 @@ type waitingPresence struct {
 	reported bool          // it does not wait any more
 }
 
-// add adds a change, and reports whether presenceWaits must be called.
+// add adds a change, and reports whether PresenceWaits must be called.
 func (q *waitingChanges) add(topic string, c change) (schedule bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,6 +95,6 @@ func (q *waitingChanges) next() (event PresenceEvent, ok bool) {
 	return w.PresenceEvent, true
 }
 
-// nextPresence removes the first change that waits for the application. It reports false if none waits:
-// presenceWaits is called again when there is one.
+// NextPresence removes the first change that waits for the application. It reports false if none waits:
+// PresenceWaits is called again when there is one.
 func (ts *Topics) NextPresence() (event PresenceEvent, ok bool) { return ts.events.next() }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A presenceFeed sends the changes of a topic's presence to the clients that asked for them. It
+// A feed sends the changes of a topic's presence to the clients that asked for them. It
 // collects the changes of presenceDelay in a message. It is guarded by the topic's lock.
 type feed struct {
 	watchers  map[*Subscriber]*watcher
@@ -18,7 +18,7 @@ type feed struct {
 	scheduled bool     // a timer will call sendPresence
 }
 
-// A presenceChange is a member that has joined a topic or left it.
+// A change is a member that has joined a topic or left it.
 type change struct {
 	member protocol.Member
 	joined bool
@@ -49,8 +49,8 @@ const (
 // end returns the number of the next change.
 func (f *feed) end() uint64 { return f.first + uint64(len(f.changes)) }
 
-// watch registers a subscriber for the changes that follow. It returns the members, or the first
-// maxPresenceBatch of them; the others are sent as joined. Nothing is sent before release is called.
+// Watch registers a subscriber for the changes that follow. It returns the members, or the first
+// maxPresenceBatch of them; the others are sent as joined. Nothing is sent before StartFeed is called.
 // Watching again starts again.
 func (t *Topic) Watch(c *Subscriber) []protocol.Member {
 	t.mu.Lock()
@@ -65,7 +65,7 @@ func (t *Topic) Watch(c *Subscriber) []protocol.Member {
 	return all[:n:n]
 }
 
-// unwatch undoes watch.
+// Unwatch undoes Watch.
 func (t *Topic) Unwatch(c *Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *presence) unwatchLocked(c *Subscriber) {
 	}
 }
 
-// startFeed starts to send to a watcher, whose answer has been queued.
+// StartFeed starts to send to a watcher, whose answer has been queued.
 func (ts *Topics) StartFeed(name string, c *Subscriber) {
 	t := ts.lock(name)
 	if t == nil {

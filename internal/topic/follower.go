@@ -17,7 +17,7 @@ type follower struct {
 	holding *Holding    // of the connection
 	held    *heldFrames // nil once the answer to its request is queued
 
-	// rest is what is still to be sent of the state, nil if there is nothing: see stateSender.
+	// rest is what is still to be sent of the state, nil if there is nothing: see StateSender.
 	rest *history.StateRest
 }
 
@@ -54,15 +54,15 @@ func (t *Topic) addJoining(c *Subscriber, h *Holding) *follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := &follower{conn: c, holding: h, held: new(heldFrames)}
-	t.History.joining.put(f)
+	t.history.joining.put(f)
 	return f
 }
 
 func (t *Topic) removeJoining(f *follower) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.History.isJoining(f) {
-		t.History.joining.remove(f.conn)
+	if t.history.isJoining(f) {
+		t.history.joining.remove(f.conn)
 	}
 }
 
@@ -74,7 +74,7 @@ const unrecoveredWork = 256
 func (ts *Topics) activate(t *Topic, f *follower, j history.Joined) (result JoinResult, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.History.isJoining(f) {
+	if !t.history.isJoining(f) {
 		return JoinResult{}, false
 	}
 	t.promoteLocked(f)
@@ -90,21 +90,21 @@ func (ts *Topics) activate(t *Topic, f *follower, j history.Joined) (result Join
 	return JoinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
 }
 
-// followFromNow makes a subscriber a follower when the position of the topic is known. announce returns the frame
+// FollowFromNow makes a subscriber a follower when the position of the topic is known. announce returns the frame
 // that says so, which is sent first. It is called under the locks of the sequencer and of the topic.
 func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
 	f := t.addJoining(c, h)
-	t.History.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
+	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
 }
 
 func (ts *Topics) activateFromNow(t *Topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.History.isJoining(f) {
+	if !t.history.isJoining(f) {
 		return
 	}
-	if before := t.History.followers.find(f.conn); before != nil {
-		t.History.joining.remove(f.conn)
+	if before := t.history.followers.find(f.conn); before != nil {
+		t.history.joining.remove(f.conn)
 		f = before // what it holds, and what it has still to receive of a state, are sent
 	} else {
 		t.promoteLocked(f)
@@ -115,9 +115,9 @@ func (ts *Topics) activateFromNow(t *Topic, f *follower, at broker.Position, ann
 
 // promoteLocked makes a connection that is joining a follower, whose frames are held.
 func (t *Topic) promoteLocked(f *follower) {
-	t.History.joining.remove(f.conn)
+	t.history.joining.remove(f.conn)
 	t.members.remove(f.conn)
-	if before := t.History.followers.put(f); before != nil {
+	if before := t.history.followers.put(f); before != nil {
 		before.dropHeld()
 	}
 }
@@ -188,7 +188,7 @@ func (ts *Topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
 	return true
 }
 
-// sendHeld sends what has been held for a follower whose answer has been queued. It returns what sends the
+// SendHeld sends what has been held for a follower whose answer has been queued. It returns what sends the
 // rest of the state, or nil if there is none.
 func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
 	t := ts.lock(name)
@@ -196,10 +196,10 @@ func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
 		return nil
 	}
 	defer t.mu.Unlock()
-	if t.History == nil {
+	if t.history == nil {
 		return nil
 	}
-	f := t.History.followers.find(c)
+	f := t.history.followers.find(c)
 	if f == nil || f.held == nil {
 		return nil
 	}

@@ -6,14 +6,14 @@ import (
 )
 
 // This file keeps users present whose connections have been closed on this node, for the time of
-// TopicOptions.PresenceGrace. Sessions do the same, in away.go.
+// Options.PresenceGrace. Sessions do the same, in internal/session.
 
-// A topicUser is a user whose members are in topics.
+// A User is a user whose members are in topics.
 type User struct{ TenantID, UserID string }
 
 // graceMembers are the connections without sessions that have been closed and are still present.
 type graceMembers struct {
-	mu     sync.Mutex // may be acquired under topic.mu; nothing is called under it
+	mu     sync.Mutex // may be acquired under Topic.mu; nothing is called under it
 	byConn map[string]*graceConn
 }
 
@@ -25,7 +25,7 @@ type graceConn struct {
 	timers map[*Topic]*time.Timer
 }
 
-// stay lets the member of a closed connection stay in a topic for the time of its PresenceGrace. It reports
+// Stay lets the member of a closed connection stay in a topic for the time of its PresenceGrace. It reports
 // whether the topic is the first one of the connection.
 func (ts *Topics) Stay(t *Topic, c *Subscriber, connID string, user User) (first bool) {
 	g := &ts.grace
@@ -53,7 +53,7 @@ func (ts *Topics) Staying() int {
 }
 
 // hasten makes a connection leave a topic soon, in which it is not present any more. It may be
-// called with topic.mu held.
+// called with Topic.mu held.
 func (g *graceMembers) hasten(connID string, t *Topic) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (ts *Topics) leave(connID string, matches func(*Topic) bool) {
 	}
 }
 
-// leaveAll makes a connection leave the topics in which it has stayed.
+// LeaveAll makes a connection leave the topics in which it has stayed.
 func (ts *Topics) LeaveAll(connID string) { ts.leave(connID, func(*Topic) bool { return true }) }
 
 func (g *graceMembers) remove(connID string, matches func(*Topic) bool) (c *Subscriber, topics []*Topic) {
@@ -93,7 +93,7 @@ func (g *graceMembers) remove(connID string, matches func(*Topic) bool) (c *Subs
 	return e.conn, topics
 }
 
-// endAbsence ends the presence of a user in topics whose clients are away, wherever they were connected.
+// EndAbsence ends the presence of a user in topics whose clients are away, wherever they were connected.
 func (ts *Topics) EndAbsence(user User, matches func(topic string) bool) {
 	for _, connID := range ts.grace.ofUser(user) {
 		ts.leave(connID, func(t *Topic) bool { return matches(t.Name) })
@@ -117,7 +117,7 @@ func (g *graceMembers) ofUser(user User) (connIDs []string) {
 	return connIDs
 }
 
-// stopGrace ends the waiting. Other nodes let the members stay.
+// StopGrace ends the waiting. Other nodes let the members stay.
 func (ts *Topics) StopGrace() {
 	g := &ts.grace
 	g.mu.Lock()
@@ -130,7 +130,7 @@ func (ts *Topics) StopGrace() {
 	g.byConn = nil
 }
 
-// endPresence ends the presence of a connection that remains subscribed.
+// EndPresence ends the presence of a connection that remains subscribed.
 func (ts *Topics) EndPresence(t *Topic, c *Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

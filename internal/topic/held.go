@@ -9,7 +9,7 @@ import (
 
 // This file bounds what is held for a connection until answers about its topics have been queued.
 
-// A holding is what the followers of a connection hold together, and what is just being queued for them. They have
+// A Holding is what the followers of a connection hold together, and what is just being queued for them. They have
 // different locks. Whoever needs room adds to it first, and looks at the send queue then, so that of two
 // at least one knows of the other.
 type Holding struct {
@@ -18,9 +18,10 @@ type Holding struct {
 	turn chan struct{} // of capacity 1: full while a part of a state is read and sent, so that the connection holds one
 }
 
+// Init must be called before the Holding is used.
 func (h *Holding) Init() { h.turn = make(chan struct{}, 1) }
 
-// newCatchup returns what reads the publications that a client has missed: as many as holdMissed will hold
+// NewCatchup returns what reads the publications that a client has missed: as many as holdMissed will hold
 // at most. A packet contains a message in all formats.
 func (ts *Topics) NewCatchup(c *Subscriber, h *Holding) *history.Catchup {
 	queue := c.WS.QueueStats()

@@ -11,19 +11,19 @@ import (
 
 // This file connects topics with a History to their sequencers.
 
-// retains reports whether a topic has a History.
+// Retains reports whether a topic has a History.
 func (ts *Topics) Retains(topic string) bool {
 	return ts.hasHistory && ts.PatternOf(topic).HasHistory()
 }
 
-// store stores a publication, and delivers it on this node at once if it is the next one here.
+// Store stores a publication, and delivers it on this node at once if it is the next one here.
 func (ts *Topics) Store(ctx context.Context, a broker.Append) (broker.Position, error) {
 	stored, err := ts.histories.Append(ctx, a)
 	if err != nil {
 		return broker.Position{}, err
 	}
 	if t := ts.Find(a.Topic); t != nil && !stored.Duplicate {
-		t.History.sequencer.Stored(broker.Publication{
+		t.history.sequencer.Stored(broker.Publication{
 			Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
 		})
 	}
@@ -36,7 +36,7 @@ func (ts *Topics) startSequencer(t *Topic) {
 	if !t.Pattern.HasHistory() {
 		return
 	}
-	t.History = &topicHistory{sequencer: history.NewSequencer(ts.reader, t.Name, t.Pattern.Retention, history.Sink{
+	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, t.Name, t.Pattern.Retention, history.Sink{
 		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
 		Lost:    func(l history.Loss) { ts.lose(t, l) },
 	})}
@@ -57,12 +57,12 @@ func (ts *Topics) deliverStored(t *Topic, p broker.Publication) {
 // does not receive. Package router has the other kinds.
 const packetExcept = 5
 
-// packetWithout returns a packet that contains the packet of a message which a connection does not receive.
+// Except returns a packet that contains the packet of a message which a connection does not receive.
 func Except(connID string, message []byte) []byte {
 	return append(wire.AppendString([]byte{packetExcept}, connID), message...)
 }
 
-// cutExcept returns the ID of the connection that does not receive a message, or "", and the packet
+// CutExcept returns the ID of the connection that does not receive a message, or "", and the packet
 // of the message.
 func CutExcept(packet []byte) (id string, message []byte) {
 	if len(packet) == 0 || packet[0] != packetExcept {
@@ -72,21 +72,21 @@ func CutExcept(packet []byte) (id string, message []byte) {
 	return id, message
 }
 
-// published handles a publication that the broker passes on.
+// Published handles a publication that the broker passes on.
 func (ts *Topics) Published(name string, p broker.Publication) {
-	if t := ts.Find(name); t != nil && t.History != nil {
-		t.History.sequencer.Publish(p)
+	if t := ts.Find(name); t != nil && t.history != nil {
+		t.history.sequencer.Publish(p)
 	}
 }
 
-// following is called when the broker passes on every publication from now on.
+// Following is called when the broker passes on every publication from now on.
 func (ts *Topics) Following(name string) {
-	if t := ts.Find(name); t != nil && t.History != nil {
-		t.History.sequencer.Following()
+	if t := ts.Find(name); t != nil && t.history != nil {
+		t.history.sequencer.Following()
 	}
 }
 
-// follow delivers the publications of a history to sink instead of subscribers. topic must be unknown.
+// Follow delivers the publications of a history to sink instead of subscribers. topic must be unknown.
 func (ts *Topics) Follow(name string, r broker.Retention, sink history.Sink) *history.Sequencer {
 	shard := ts.shard(name)
 	t := &Topic{Name: name, Pattern: undeclared, shard: shard, subscriptions: 1}
@@ -94,26 +94,26 @@ func (ts *Topics) Follow(name string, r broker.Retention, sink history.Sink) *hi
 	s.mu.Lock() // the broker calls following only after history is set
 	defer s.mu.Unlock()
 	s.topics[name] = t
-	t.History = &topicHistory{sequencer: history.NewSequencer(ts.reader, name, r, sink)}
-	return t.History.sequencer
+	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, name, r, sink)}
+	return t.history.sequencer
 }
 
-// catchUp waits until the subscribers of a topic with a History have received what is stored.
+// CatchUp waits until the subscribers of a topic with a History have received what is stored.
 func (ts *Topics) CatchUp(ctx context.Context, name string) error {
 	if t := ts.Find(name); t != nil {
-		return t.History.sequencer.CatchUp(ctx)
+		return t.history.sequencer.CatchUp(ctx)
 	}
 	return nil
 }
 
-// missedAtMost returns how many publications of a topic a client that joins it may have to receive.
+// MissedAtMost returns how many publications of a topic a client that joins it may have to receive.
 func (ts *Topics) MissedAtMost(name string, p *Pattern, since broker.Position) int {
 	limit := ts.MaxMissed(p)
 	t := ts.Find(name)
-	if t == nil || t.History == nil {
+	if t == nil || t.history == nil {
 		return limit
 	}
-	last, known := t.History.sequencer.Position()
+	last, known := t.history.sequencer.Position()
 	if !known || last.Epoch != since.Epoch {
 		return limit
 	}

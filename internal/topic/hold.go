@@ -20,7 +20,7 @@ const goneFor = time.Minute
 
 // heldMembers are the members of all topics that are held, and the nodes that have ended.
 type heldMembers struct {
-	mu   sync.Mutex // may be acquired under topic.mu; nothing is called under it
+	mu   sync.Mutex // may be acquired under Topic.mu; nothing is called under it
 	all  map[*heldMember]struct{}
 	gone map[string]time.Time
 }
@@ -92,7 +92,7 @@ func (hs *heldMembers) remove(h *heldMember) {
 	delete(hs.all, h)
 }
 
-// nodeLeft holds the members of a node that has ended until their clients cannot come back.
+// NodeLeft holds the members of a node that has ended until their clients cannot come back.
 func (ts *Topics) NodeLeft(node string) { ts.held.nodeLeft(node) }
 
 // nodeLeft holds the members of a node that has ended until their clients cannot come back. It may

@@ -10,17 +10,17 @@ import (
 
 // This file subscribes connections to topics with a History, from a position on.
 
-// A joinRequest says how a client joins a topic with a History.
+// A JoinRequest says how a client joins a topic with a History.
 type JoinRequest struct {
 	Since broker.Position  // the client has received everything up to it; it begins now if it is zero
 	State bool             // it receives the current state if it begins now, or cannot receive what it has missed
 	After *broker.Position // it may receive only what follows; nil is everything
 
-	// missed reads what the client has missed, together with that of other topics; nil for this topic alone.
+	// Missed reads what the client has missed, together with that of other topics; nil for this topic alone.
 	Missed *history.CatchupTopic
 }
 
-// A joinResult says how a subscriber continues.
+// A JoinResult says how a subscriber continues.
 type JoinResult struct {
 	Position  broker.Position  // behind which the subscriber receives every publication
 	Recovered bool             // first those that it has missed
@@ -31,7 +31,7 @@ type JoinResult struct {
 	Read      int              // publications that were read for it
 }
 
-// A joining is a subscription from a position on that waits for the store.
+// A Joining is a subscription from a position on that waits for the store.
 type Joining struct {
 	topics *Topics
 	topic  *Topic
@@ -39,8 +39,8 @@ type Joining struct {
 	Added  bool // it was not subscribed before
 }
 
-// beginJoinLocked subscribes a connection, and registers it as a follower to be. A connection that is
-// not subscribed yet receives nothing before it is activated. It needs Conn.mu.
+// BeginJoinLocked subscribes a connection, and registers it as a follower to be. A connection that is
+// not subscribed yet receives nothing before it is activated. It needs the lock of the connection.
 func (ts *Topics) BeginJoinLocked(name string, c *Subscriber, h *Holding) (*Joining, error) {
 	subscribed := c.TopicLocked(name) != nil
 	t, err := ts.SubscribeLocked(name, c, true)
@@ -50,8 +50,8 @@ func (ts *Topics) BeginJoinLocked(name string, c *Subscriber, h *Holding) (*Join
 	return &Joining{ts, t, t.addJoining(c, h), !subscribed}, nil
 }
 
-// join waits for the store. What the client has missed is held until topics.sendHeld is called. Unless the
-// error is errUnsubscribed, a connection that was not subscribed before must be unsubscribed.
+// Join waits for the store. What the client has missed is held until SendHeld is called. Unless the
+// error is ErrUnsubscribed, a connection that was not subscribed before must be unsubscribed.
 func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error) {
 	ts, t := j.topics, j.topic
 	if req.Missed == nil && req.Since.Epoch != "" {
@@ -64,7 +64,7 @@ func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error)
 	if req.State {
 		result, active, err = ts.joinState(ctx, t, j.f, req)
 	} else {
-		err = t.History.sequencer.Join(ctx, req.Since, req.Missed, func(joined history.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) })
+		err = t.history.sequencer.Join(ctx, req.Since, req.Missed, func(joined history.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) })
 	}
 	switch {
 	case err == nil && active:
@@ -77,12 +77,12 @@ func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error)
 	return JoinResult{}, err
 }
 
-// maxMissed returns how many publications of a topic a client may miss at most to receive them when it returns.
+// MaxMissed returns how many publications of a topic a client may miss at most to receive them when it returns.
 func (ts *Topics) MaxMissed(p *Pattern) int {
 	return min(p.Retention.Messages, ts.config.QueueMessages/2)
 }
 
-// errUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
+// ErrUnsubscribed ends a subscription with positions that the connection has ended meanwhile.
 var ErrUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connection has unsubscribed meanwhile"}
 
 // withhold removes from what a client would receive when it joins what it may not read: publications

@@ -19,7 +19,7 @@ type Options struct {
 	MaxPerConn    int // subscriptions of a connection; unlimited if 0
 }
 
-// A topicPattern is a pattern of topic names with its options.
+// A Pattern is a pattern of topic names with its options.
 type Pattern struct {
 	Options
 
@@ -43,13 +43,13 @@ func (p *Pattern) mustNotConflict(other *Pattern) {
 	}
 }
 
-// value returns the part of a name that a wildcard of the pattern matches, or "" if there is no such wildcard.
+// Value returns the part of a name that a wildcard of the pattern matches, or "" if there is no such wildcard.
 func (p *Pattern) Value(name, wildcard string) string { return p.segments.Value(name, wildcard) }
 
-// hasHistory reports whether the topics have a History.
+// HasHistory reports whether the topics have a History.
 func (p *Pattern) HasHistory() bool { return p.Retention.Messages > 0 }
 
-// declare adds a pattern, which is registered at a position in a file. It panics if the pattern conflicts with
+// Declare adds a pattern, which is registered at a position in a file. It panics if the pattern conflicts with
 // another one.
 func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opts Options) *Pattern {
 	p := &Pattern{Text: text, Position: position, segments: segments, Options: opts}
@@ -63,7 +63,7 @@ func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opt
 	return p
 }
 
-// declareUserLogs makes subscribers receive the logs of users, with their offsets if namesOffsets is set.
+// DeclareUserLogs makes subscribers receive the logs of users, with their offsets if namesOffsets is set.
 func (ts *Topics) DeclareUserLogs(r broker.Retention, namesOffsets bool) {
 	ts.userLogs = &Pattern{Options: Options{Retention: r}, namesOffsets: namesOffsets}
 }
@@ -73,7 +73,7 @@ func (ts *Topics) DeclareUserLogs(r broker.Retention, namesOffsets bool) {
 //nolint:gochecknoglobals // never changed
 var undeclared = &Pattern{}
 
-// patternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
+// PatternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
 // while the router serves, so it needs no lock.
 func (ts *Topics) PatternOf(name string) *Pattern {
 	if ts.userLogs != nil && topicname.IsUserLog(name) {

@@ -40,7 +40,7 @@ type member struct {
 	staysMs int32 // as this node announces it, or notAnnounced
 }
 
-// members returns the members of a topic on all nodes, sorted by ConnID.
+// Members returns the members of a topic on all nodes, sorted by ConnID.
 func (ts *Topics) Members(name string) []protocol.Member {
 	t := ts.lock(name)
 	if t == nil {
@@ -52,7 +52,7 @@ func (ts *Topics) Members(name string) []protocol.Member {
 	return all
 }
 
-// memberCount returns the number of members of a topic on all nodes.
+// MemberCount returns the number of members of a topic on all nodes.
 func (ts *Topics) MemberCount(name string) int {
 	t := ts.lock(name)
 	if t == nil {
@@ -62,7 +62,7 @@ func (ts *Topics) MemberCount(name string) int {
 	return t.presence.count()
 }
 
-// member returns the member of a connection, if that has joined.
+// Member returns the member of a connection, if that has joined.
 func (t *Topic) Member(c *Subscriber) (m protocol.Member, joined bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *Topic) needPresenceLocked() *presence {
 	return t.presence
 }
 
-// joinLocked adds a local member, or sets its info if that is empty. c must subscribe to t, and Conn.mu must
+// JoinLocked adds a local member, or sets its info if that is empty. c must subscribe to t, and its lock must
 // be held.
 func (ts *Topics) JoinLocked(t *Topic, c *Subscriber, m Announced) {
 	t.mu.Lock()
@@ -123,8 +123,8 @@ func (ts *Topics) JoinLocked(t *Topic, c *Subscriber, m Announced) {
 	ts.addLocalMemberLocked(t, c, m)
 }
 
-// rejoinLocked replaces the member of a connection that is present in a topic, because its identity or
-// its session has changed. It sets the info unless that is empty. c must subscribe to t, and Conn.mu
+// RejoinLocked replaces the member of a connection that is present in a topic, because its identity or
+// its session has changed. It sets the info unless that is empty. c must subscribe to t, and its lock
 // must be held. If the identity has changed, the broker reports the replacement to other nodes as
 // left and joined.
 func (ts *Topics) RejoinLocked(t *Topic, c *Subscriber, m Announced) {
@@ -167,7 +167,7 @@ func (ts *Topics) addLocalMemberLocked(t *Topic, c *Subscriber, a Announced) {
 	ts.endAwayLocked(t, m.ConnID)
 }
 
-// setAway ends what a closed connection receives from the topic, and reports whether its member
+// SetAway ends what a closed connection receives from the topic, and reports whether its member
 // waits there for the client: from then on, it leaves as soon as another connection has the member. If
 // goesOn is set, another connection may have it already.
 func (ts *Topics) SetAway(t *Topic, c *Subscriber, connID string, goesOn bool) (waits bool) {
@@ -284,7 +284,7 @@ func (ts *Topics) untrackLocked(t *Topic) {
 	p.tracked, p.remote = false, nil
 }
 
-// presenceChanged is called when a member of another node has joined or left a topic. The topic
+// PresenceChanged is called when a member of another node has joined or left a topic. The topic
 // may have been dropped meanwhile, and created again.
 func (ts *Topics) PresenceChanged(name string, changed broker.Member, joined bool) {
 	t := ts.lock(name)

@@ -31,10 +31,10 @@ type stateJoin struct {
 func (ts *Topics) joinState(ctx context.Context, t *Topic, f *follower, req JoinRequest) (JoinResult, bool, error) {
 	j := &stateJoin{topics: ts, topic: t, f: f, after: req.After}
 	defer j.release()
-	err := t.History.sequencer.JoinState(ctx, req.Since, req.Missed, ts.statePartBytes(), j.prepare, j.activate)
+	err := t.history.sequencer.JoinState(ctx, req.Since, req.Missed, ts.statePartBytes(), j.prepare, j.activate)
 	if j.tooMuch && req.Since.Epoch != "" {
 		j.tooMuch = false
-		err = t.History.sequencer.JoinState(ctx, broker.Position{}, nil, ts.statePartBytes(), j.prepare, j.activate)
+		err = t.history.sequencer.JoinState(ctx, broker.Position{}, nil, ts.statePartBytes(), j.prepare, j.activate)
 		j.result.Recovered = false
 	}
 	if j.tooMuch {
@@ -61,7 +61,7 @@ func (j *stateJoin) activate(joined history.Joined) {
 	t, f := j.topic, j.f
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.History.isJoining(f) {
+	if !t.history.isJoining(f) {
 		return
 	}
 	joined = withhold(joined, j.after)

@@ -18,7 +18,7 @@ const maxFrameHeader = 10
 // statePartBytes bounds the part of a state that is read at once: two fit into half of the send queue.
 func (ts *Topics) statePartBytes() int { return min(broker.DefaultStateBytes, ts.config.QueueBytes/4) }
 
-// A stateSender sends what is left of a state. Its goroutine ends when it has, when the client has
+// A StateSender sends what is left of a state. Its goroutine ends when it has, when the client has
 // unsubscribed, has asked again or is disconnected, or with an error that ends the subscription.
 type StateSender struct {
 	topics  *Topics
@@ -33,7 +33,7 @@ type StateSender struct {
 	ended   bool                     // the client has the state, or does not want it any more
 }
 
-// run sends what is left of a state, until ctx ends with the connection. After an error, the subscription must
+// Run sends what is left of a state, until ctx ends with the connection. After an error, the subscription must
 // end, unless the client does not want the state any more. The error is wsconn.ErrTimeout if the client makes no
 // room.
 func (s *StateSender) Run(ctx context.Context) error {
@@ -156,13 +156,13 @@ func (s *StateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
 // isWantedLocked reports whether the client has neither unsubscribed nor asked again. It needs the
 // topic's lock.
 func (s *StateSender) isWantedLocked() bool {
-	f := s.Topic.History.followers.find(s.conn)
+	f := s.Topic.history.followers.find(s.conn)
 	return f != nil && f.rest == s.rest
 }
 
 // endLocked notifies the client that it has the whole state. It needs the topic's lock.
 func (s *StateSender) endLocked() {
-	f := s.Topic.History.followers.find(s.conn)
+	f := s.Topic.history.followers.find(s.conn)
 	f.rest = nil
 	s.ended = true
 	if s.conn.expectsPositions() {
@@ -178,9 +178,9 @@ func (s *StateSender) release() {
 	s.frames = nil
 }
 
-// isWanted reports whether the client has neither unsubscribed nor asked again, nor does so now.
+// IsWanted reports whether the client has neither unsubscribed nor asked again, nor does so now.
 func (s *StateSender) IsWanted() bool {
 	s.Topic.mu.Lock()
 	defer s.Topic.mu.Unlock()
-	return s.isWantedLocked() && s.Topic.History.joining.find(s.conn) == nil
+	return s.isWantedLocked() && s.Topic.history.joining.find(s.conn) == nil
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// topics holds the topics that connections of this node subscribe to. A topic is in one of the
+// Topics holds the topics that connections of this node subscribe to. A topic is in one of the
 // shards by the hash of its name.
 type Topics struct {
 	config Config
 
-	// Of this node; set by connect.
+	// Of this node; set by Connect.
 	node      broker.Node
 	histories broker.HistoryNode // nil if the broker keeps none
 	reader    *history.Reader    // of histories
@@ -29,7 +29,7 @@ type Topics struct {
 	patterns   []*Pattern
 	root       topicname.Tree[Pattern]
 	hasHistory bool          // a pattern has a History
-	userLogs   *Pattern      // of the logs of users; nil without Options.UserHistory
+	userLogs   *Pattern      // of the logs of users; nil without DeclareUserLogs
 	MaxGrace   time.Duration // the longest PresenceGrace
 
 	held   heldMembers
@@ -45,12 +45,12 @@ type topicShard struct {
 	topics map[string]*Topic
 }
 
-// A topic has its own lock, so that delivering to many subscribers does not delay other
+// A Topic has its own lock, so that delivering to many subscribers does not delay other
 // topics. Many topics have one subscriber, so what only some topics need is behind a pointer.
 type Topic struct {
 	Name          string
 	Pattern       *Pattern
-	History       *topicHistory // nil without a History
+	history       *topicHistory // nil without a history
 	subscriptions int32         // guarded by the shard's lock; the topic is dropped at 0
 	shard         uint8         // the index of the shard
 	dropped       bool          // removed from the shard; guarded by mu
@@ -60,6 +60,7 @@ type Topic struct {
 	presence *presence             // nil until a connection joins or a client asks for it
 }
 
+// Init must be called before the Topics are used.
 func (ts *Topics) Init(config Config) {
 	ts.config = config
 	ts.seed = maphash.MakeSeed()
@@ -68,7 +69,7 @@ func (ts *Topics) Init(config Config) {
 	}
 }
 
-// connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps none.
+// Connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps none.
 func (ts *Topics) Connect(node broker.Node, histories broker.HistoryNode) {
 	ts.node, ts.histories = node, histories
 	if histories != nil {
@@ -81,8 +82,8 @@ func (ts *Topics) shard(name string) uint8 {
 	return uint8(maphash.String(ts.seed, name) % topicShards)
 }
 
-// subscribeLocked subscribes a connection to a topic unless it is subscribed already, and returns the
-// topic. If silent is set, a new subscription receives nothing before it is activated. It needs Conn.mu.
+// SubscribeLocked subscribes a connection to a topic unless it is subscribed already, and returns the
+// topic. If silent is set, a new subscription receives nothing before it is activated. It needs the lock of the connection.
 func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Topic, error) {
 	if t := c.TopicLocked(name); t != nil {
 		return t, nil
@@ -100,8 +101,8 @@ func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Top
 	return ts.addLocked(name, p, c, silent), nil
 }
 
-// subscribeUserLogLocked subscribes a connection to the log of its user, unless it is subscribed to one already,
-// and returns that. It needs Conn.mu.
+// SubscribeUserLogLocked subscribes a connection to the log of its user, unless it is subscribed to one already,
+// and returns that. It needs the lock of the connection.
 func (ts *Topics) SubscribeUserLogLocked(name string, c *Subscriber) *Topic {
 	if t := c.UserLogLocked(); t != nil {
 		return t
@@ -109,8 +110,8 @@ func (ts *Topics) SubscribeUserLogLocked(name string, c *Subscriber) *Topic {
 	return ts.addLocked(name, ts.userLogs, c, false)
 }
 
-// unsubscribeLocked ends a subscription if there is one. Unless it is final, another connection may have the
-// member of c. It needs Conn.mu.
+// UnsubscribeLocked ends a subscription if there is one. Unless it is final, another connection may have the
+// member of c. It needs the lock of the connection.
 func (ts *Topics) UnsubscribeLocked(name string, c *Subscriber, final bool) {
 	if t := c.TopicLocked(name); t != nil {
 		c.subscriptions.remove(t)
@@ -119,7 +120,7 @@ func (ts *Topics) UnsubscribeLocked(name string, c *Subscriber, final bool) {
 }
 
 // addLocked subscribes c, which must not be subscribed, to a topic that p matches. If silent is
-// set, c receives nothing before it is activated. It needs Conn.mu.
+// set, c receives nothing before it is activated. It needs the lock of the connection.
 func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool) *Topic {
 	shard := ts.shard(name)
 	s := &ts.shards[shard]
@@ -149,8 +150,8 @@ func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool)
 	return t
 }
 
-// remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine that has
-// removed it there may call remove, so t is not dropped before. Unless it is final, another connection may
+// Remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine that has
+// removed it there may call Remove, so t is not dropped before. Unless it is final, another connection may
 // have the member of c.
 func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	s := &ts.shards[t.shard]
@@ -164,8 +165,8 @@ func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	}
 	defer s.mu.Unlock() // after drop, so that a new topic of this name reports its members later
 	delete(s.topics, t.Name)
-	if t.History != nil {
-		defer t.History.sequencer.Close() // without t.mu, which its deliveries acquire
+	if t.history != nil {
+		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
 	defer ts.drop(t, c, final) // even if the broker calls runtime.Goexit
 	if !topicname.IsUserLog(t.Name) {
@@ -191,13 +192,13 @@ func (ts *Topics) removeSubscriberLocked(t *Topic, c *Subscriber, final bool) {
 // silenceLocked ends all that a connection receives from a topic.
 func (t *Topic) silenceLocked(c *Subscriber) {
 	t.members.remove(c)
-	if t.History != nil {
-		t.History.remove(c)
+	if t.history != nil {
+		t.history.remove(c)
 	}
 	t.presence.unwatchLocked(c)
 }
 
-// find returns a topic, or nil if it has no subscribers on this node.
+// Find returns a topic, or nil if it has no subscribers on this node.
 func (ts *Topics) Find(name string) *Topic {
 	s := &ts.shards[ts.shard(name)]
 	s.mu.Lock()
@@ -220,7 +221,7 @@ func (ts *Topics) lock(name string) *Topic {
 	return t
 }
 
-// deliver queues a message that is not stored for every subscriber of a topic except one, which may be nil, and
+// Deliver queues a message that is not stored for every subscriber of a topic except one, which may be nil, and
 // returns for how many.
 func (ts *Topics) Deliver(name string, p *envelope.Publication, except *Subscriber) (receivers int) {
 	if t := ts.Find(name); t != nil {
@@ -239,10 +240,10 @@ func (ts *Topics) deliverTo(t *Topic, p *envelope.Publication, except *Subscribe
 	for conns := range t.members.chunks() {
 		receivers += t.sendChunk(p, conns, except, at)
 	}
-	if t.History == nil {
+	if t.history == nil {
 		return receivers
 	}
-	for followers := range t.History.followers.chunks() {
+	for followers := range t.history.followers.chunks() {
 		receivers += ts.deliverToFollowersLocked(t, p, followers, except, at)
 	}
 	return receivers
@@ -256,10 +257,10 @@ func (t *Topic) subscribersLocked() iter.Seq[*Subscriber] {
 				return
 			}
 		}
-		if t.History == nil {
+		if t.history == nil {
 			return
 		}
-		for f := range t.History.followers.all() {
+		for f := range t.history.followers.all() {
 			if !yield(f.conn) {
 				return
 			}
@@ -270,7 +271,7 @@ func (t *Topic) subscribersLocked() iter.Seq[*Subscriber] {
 // congestionSample is how many subscribers of each kind are looked at.
 const congestionSample = 32
 
-// isCongested reports whether most subscribers have more to read than they should; a few that do not read
+// IsCongested reports whether most subscribers have more to read than they should; a few that do not read
 // slow down nobody but themselves. It looks at a sample of them.
 func (t *Topic) IsCongested() bool {
 	t.mu.Lock()
@@ -285,15 +286,15 @@ func (t *Topic) IsCongested() bool {
 	for c := range t.members.sample(congestionSample) {
 		look(c)
 	}
-	if t.History != nil {
-		for f := range t.History.followers.sample(congestionSample) {
+	if t.history != nil {
+		for f := range t.history.followers.sample(congestionSample) {
 			look(f.conn)
 		}
 	}
 	return 2*high > all
 }
 
-// receiveMessage delivers a message from another node.
+// ReceiveMessage delivers a message from another node.
 func (ts *Topics) ReceiveMessage(name string, packet []byte) {
 	if t := ts.Find(name); t != nil {
 		ts.deliverPacket(t, packet, nil, broker.Position{})
