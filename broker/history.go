@@ -14,9 +14,14 @@ type HistoryBroker interface {
 	ConnectHistory(Handler, HistoryHandler) HistoryNode
 }
 
-// A HistoryNode is a [Node] of a broker that keeps the publications of topics. It assigns
-// every publication a position, stores it, and publishes it to all nodes that follow the topic, in
-// one step.
+// A HistoryNode is a [Node] of a broker that keeps the publications of topics.
+type HistoryNode interface {
+	Node
+	Histories
+}
+
+// Histories are the publications of topics as one node uses them. They assign every publication a
+// position, store it, and publish it to all nodes that follow the topic, in one step.
 //
 // Positions of a topic have these properties:
 //
@@ -38,10 +43,9 @@ type HistoryBroker interface {
 //
 // Append, Read, ReadAll, ReadState and the methods of [ValueStore] block, and return when their context is
 // done or soon after. If it is done before the call, they do nothing and return its error. After
-// Close they do nothing and return an UNAVAILABLE error. Methods are safe for concurrent use.
+// Node.Close they do nothing and return an UNAVAILABLE error. Methods are safe for concurrent use.
 // Package brokertest checks every rule.
-type HistoryNode interface { //nolint:interfacebloat // all that a node does with histories
-	Node
+type Histories interface { //nolint:interfacebloat // all that a node does with histories
 	ValueStore
 
 	// Append stores and publishes p. The calls of a caller that waits for each are stored in order;
@@ -151,7 +155,7 @@ type Append struct {
 	// the position of the first one. Only the key counts, whatever the packet is. "" is no key.
 	IdempotencyKey string
 
-	// StateKey makes the publication the current state of the key, which [HistoryNode.ReadState]
+	// StateKey makes the publication the current state of the key, which [Histories.ReadState]
 	// returns. If Removed is set, the key has no state any more; the removal is a publication too.
 	// "" is no key.
 	StateKey string

@@ -45,7 +45,7 @@ func TestAuthenticate_ErrorRejectsHandshakeWithStatus(t *testing.T) {
 			r := router.New(discardLogs(router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
 				return router.Identity{}, tt.err
 			}}))
-			resp := routertest.Rejected(t, r)
+			resp := routertest.Refused(t, r)
 			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			assert.Equal(t, tt.status, resp.StatusCode)
@@ -108,7 +108,7 @@ func TestOrigins_AllowedAndRejected(t *testing.T) {
 				routertest.Dial(t, r, opts...)
 				return
 			}
-			assert.Equal(t, http.StatusForbidden, routertest.Rejected(t, r, opts...).StatusCode)
+			assert.Equal(t, http.StatusForbidden, routertest.Refused(t, r, opts...).StatusCode)
 		})
 	}
 }
@@ -122,7 +122,7 @@ func TestOrigins_RepeatedHeaderIsRejected(t *testing.T) {
 	} {
 		for _, origins := range [][]string{nil, {"*"}} {
 			t.Run(name, func(t *testing.T) {
-				resp := routertest.Rejected(t, router.New(discardLogs(router.Options{Origins: origins})), func(req *http.Request) {
+				resp := routertest.Refused(t, router.New(discardLogs(router.Options{Origins: origins})), func(req *http.Request) {
 					req.Host = "example.com"
 					req.Header["Origin"] = fields
 				})
@@ -212,7 +212,7 @@ func TestLimits_ConnectionsAreBounded(t *testing.T) {
 			var reported recorder[router.LimitExceeded]
 			r := router.New(&router.Options{Authenticate: user, Limits: tt.limits, OnLimitExceeded: reported.add})
 			first := routertest.Dial(t, r, tt.first...)
-			resp := routertest.Rejected(t, r, tt.second...)
+			resp := routertest.Refused(t, r, tt.second...)
 			assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 			assert.Equal(t, "5", resp.Header.Get("Retry-After"))
 			var body struct{ Details struct{ Kind string } }
@@ -240,7 +240,7 @@ func TestAuthenticate_PanicReleasesConnectionCount(t *testing.T) {
 			Limits:       router.Limits{ConnsPerIP: 1},
 		})
 		for range 3 {
-			assert.Equal(t, http.StatusInternalServerError, routertest.Rejected(t, r).StatusCode)
+			assert.Equal(t, http.StatusInternalServerError, routertest.Refused(t, r).StatusCode)
 		}
 		require.Len(t, failures.all(), 3)
 		assert.ErrorContains(t, failures.all()[0].Err, "no database")
@@ -260,8 +260,8 @@ func TestServeHTTP_RejectedRequestReleasesConnectionCount(t *testing.T) {
 			Limits: router.Limits{Conns: 1, ConnsPerIP: 1, ConnsPerUser: 1},
 		})
 		for range 3 {
-			routertest.Rejected(t, r)
-			resp := routertest.Rejected(t, r, routertest.Token("x"), routertest.Header("Sec-WebSocket-Version", "8"))
+			routertest.Refused(t, r)
+			resp := routertest.Refused(t, r, routertest.Token("x"), routertest.Header("Sec-WebSocket-Version", "8"))
 			assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 		}
 		routertest.Dial(t, r, routertest.Token("x"))

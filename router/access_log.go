@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/accesslog"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -23,7 +23,7 @@ import (
 type accessLog struct {
 	router  *Router
 	log     *accesslog.Log
-	follows *history.Sequencer
+	follows *sequencer.Sequencer
 	recent  accesslog.Recent[userKey, CloseError] // of DisconnectUser
 }
 
@@ -43,7 +43,7 @@ const lastMessageWait = time.Second
 func openAccessLog(r *Router) *accessLog {
 	a := &accessLog{router: r}
 	a.log = accesslog.New(accesslog.Handler{Entry: a.apply, Unknown: a.closeUnknown})
-	a.follows = r.topics.Follow(accessTopic, accessHistory.retention(), history.Sink{
+	a.follows = r.topics.Follow(accessTopic, accessHistory.retention(), sequencer.Sink{
 		Deliver: func(p broker.Publication) { a.log.HandOver(p.Packet) }, Lost: a.lose,
 	})
 	a.follows.WhenAttached(func(broker.Position) { a.log.Attached() })
@@ -53,7 +53,7 @@ func openAccessLog(r *Router) *accessLog {
 // lose handles the loss of entries. After a failover of the store, entries are lost only if it has
 // acknowledged them just before, and this node was cut off at that moment, so that alone leaves
 // nothing unknown.
-func (a *accessLog) lose(l history.Loss) {
+func (a *accessLog) lose(l sequencer.Loss) {
 	a.router.messagesLost(accessTopic, l.Messages())
 	if l.Epoch == "" {
 		a.log.Lose()

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/timerqueue"
 )
 
@@ -27,7 +28,7 @@ func (t *deadlineTimer) Place() *int32 { return &t.deadlinePlace }
 func (t *deadlineTimer) Fire() {
 	c := (*Conn)(t)
 	for _, ctx := range c.takeExpired() {
-		go c.cancelCall(ctx, inspect(errDeadline, "").at("deadline"), endedByDeadline)
+		go c.cancelCall(ctx, failure.Of(errDeadline).At("deadline"), endedByDeadline)
 	}
 }
 

@@ -1,12 +1,14 @@
 package router
 
+import "github.com/penstock-go/penstock/internal/failure"
+
 // This file ends calls before their handler returns: at the deadline, when the client aborts
 // them, and when the connection is drained.
 
 // cancelCall cancels the context of an open call and answers it with an error. A call that waits in
 // the serial queue is removed from it, so that its permit and its memory are free again. It waits
 // for room in the send queue, and the handler does not.
-func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
+func (c *Conn) cancelCall(ctx *Context, failure *failure.Failure, why *callEnd) {
 	if !c.acquire() { // or the end of the handler could let Shutdown close the connection before the answer
 		return
 	}
@@ -21,7 +23,7 @@ func (c *Conn) cancelCall(ctx *Context, failed *inspectedError, why *callEnd) {
 	}
 	ctx.call.end(why)
 	defer c.sub.WS.Wake()
-	c.respondFailed(ctx, failed)
+	c.refuse(ctx.route.name, ctx.route.action, ctx.correlationID, failure)
 }
 
 // takeWaiting removes a call that has its answer from the serial queue. It is called after settleCall,
@@ -35,6 +37,6 @@ func (c *Conn) takeWaiting(ctx *Context) []*incoming {
 // an unknown ID is ignored.
 func (c *Conn) abort(id string) {
 	if ctx := c.calls.find(id); ctx != nil {
-		c.cancelCall(ctx, inspect(errAborted, ""), endedByAbort)
+		c.cancelCall(ctx, failure.Of(errAborted), endedByAbort)
 	}
 }

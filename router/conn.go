@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -34,11 +35,11 @@ type Conn struct {
 	reportQueue atomic.Pointer[reports] // nil until the first report
 	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
 	inFlight    atomic.Int32            // calls whose handlers have not returned
-	rejected    bool                    // by OnOpen
+	refused     bool                    // by OnOpen
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	shard       uint8                   // index in Router.shards; read-only
-	draining    atomic.Uint32           // a drainReason: rejects new messages, and closes when only the reader is active
+	draining    atomic.Uint32           // a drainReason: refuses new messages, and closes when only the reader is active
 
 	deadlinePlace int32         // in the deadlineQueue, which guards it
 	revocations   atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it
@@ -95,15 +96,8 @@ func (c *Conn) Context() context.Context { return c.ctx }
 // closeCause returns the cause with which the connection's context is canceled.
 func (c *Conn) closeCause() error {
 	code, reason := c.sub.WS.Status()
-	return &closedError{CloseError{StatusCode(code), reason}}
+	return failure.Closed(&CloseError{StatusCode(code), reason})
 }
-
-// A closedError is the cause of contexts that end with their connection. It differs from a
-// CloseError that application code returns.
-type closedError struct{ CloseError }
-
-// Unwrap returns the close frame.
-func (e *closedError) Unwrap() error { return &e.CloseError }
 
 // Subprotocol returns the negotiated subprotocol, which may be that of a [Codec], or "" if there is
 // none.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -14,70 +15,69 @@ const maxWaitingJobs = 64
 // open calls OnOpen and then starts to read messages. Reading runs on another goroutine, so
 // that the stack that OnOpen has grown is freed.
 func (c *Conn) open() {
-	var failed *inspectedError
-	var closeErr *CloseError
-	defer func() {
-		if failed != nil {
-			go c.rejectAfterOpen(failed, closeErr)
-		} else {
-			go c.serve()
-		}
-	}()
 	if c.router.opts.OnOpen == nil {
+		go c.serve()
 		return
 	}
-	c.router.guard(&failed, "OnOpen", nil, func() error {
-		err := c.router.opts.OnOpen(c.ctx, c)
-		if !failure.IsNilPointer(err) {
-			closeErr, _ = failure.AsType[*CloseError](err)
+	executor.Do(func() {
+		var closeErr *CloseError
+		refused := c.router.guard(onOpen, nil, func() error {
+			err := c.router.opts.OnOpen(c.ctx, c)
+			if !failure.IsNilPointer(err) {
+				closeErr, _ = failure.AsType[*CloseError](err)
+			}
+			return err
+		})
+		if refused == nil {
+			go c.serve()
+		} else {
+			go c.refuseAfterOpen(refused, closeErr)
 		}
-		return err
-	})
+	}, func() { go c.refuseAfterOpen(exitedAt(onOpen), nil) })
 }
 
-// rejectAfterOpen closes a connection that OnOpen has rejected, and reads until it is closed.
-func (c *Conn) rejectAfterOpen(failed *inspectedError, closeErr *CloseError) {
-	c.rejected = true
-	defer c.release()
-	defer c.unregister()
-	defer c.discard()
-	c.closeRejected(failed, closeErr)
-}
+// onOpen names Options.OnOpen.
+const onOpen = "OnOpen"
 
-// closeRejected closes a rejected connection: with OnOpen's *CloseError, or with the code that
-// Options.RejectAfterUpgrade gives its error, or else with 1011.
-func (c *Conn) closeRejected(failed *inspectedError, closeErr *CloseError) {
+// refuseAfterOpen closes a connection that OnOpen has refused, and reads until it is closed: with
+// OnOpen's *CloseError, or with the code that Options.RefuseAfterUpgrade gives its error, or else with
+// 1011.
+func (c *Conn) refuseAfterOpen(refused *failure.Failure, closeErr *CloseError) {
+	c.refused = true
+	defer c.endRefused() // even if a hook calls runtime.Goexit
 	if closeErr != nil {
-		defer c.Close(closeErr.Code, closeErr.Reason)
-		c.recordOnOpenRejection(Rejection{Conn: c, Code: errors.PermissionDenied, Err: closeErr})
+		c.Close(closeErr.Code, closeErr.Reason)
+		c.reportRefusedOpen(Refusal{Conn: c, Code: errors.PermissionDenied, Err: closeErr}, nil)
 		return
 	}
-	visible := c.router.opts.RejectAfterUpgrade && failed.payload.Code != errors.Internal
-	if failed.limited && !visible { // without a code of its own, a limit would look like any other error
-		failed = internalError(&failed.limit)
+	visible := c.router.opts.RefuseAfterUpgrade && refused.Payload.Code != errors.Internal
+	if refused.Limit != nil && !visible { // without a code of its own, a limit would look like any other error
+		refused = failure.Internal(refused.Limit)
 	}
-	payload, code := failed.payload, StatusInternalError
-	if failed.limited {
+	payload, code := refused.Payload, StatusInternalError
+	if refused.Limit != nil {
 		payload.Code = errors.ResourceExhausted // as for requests
 	}
 	if visible {
-		code = rejectionStatus(payload.Code)
+		code = refusalStatus(payload.Code)
 	}
-	defer c.Close(code, wire.CloseReason(&payload))
-	if failed.limited {
-		defer c.router.recordLimitRejection(failed.limit)
-	} else {
-		defer c.router.reportError(c, "", failed)
-	}
-	rejection := failed.rejection(c, "")
-	rejection.Code = payload.Code
-	c.recordOnOpenRejection(rejection)
+	c.Close(code, wire.CloseReason(&payload))
+	refusal := refusalOf(refused, c, "")
+	refusal.Code = payload.Code
+	c.reportRefusedOpen(refusal, refused)
 }
 
-// recordOnOpenRejection reports a connection that OnOpen has rejected.
-func (c *Conn) recordOnOpenRejection(rejection Rejection) {
-	rejection.Identity, rejection.IP, rejection.Reason = c.Identity(), c.ip, string(reasonOnOpen)
-	c.router.recordRejection(&rejection, "")
+// reportRefusedOpen reports a connection that OnOpen has refused.
+func (c *Conn) reportRefusedOpen(refusal Refusal, refused *failure.Failure) {
+	refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, string(reasonOnOpen)
+	c.router.reportRefusedConn(&refusal, refused, "")
+}
+
+// endRefused reads a refused connection until it is closed, and ends it.
+func (c *Conn) endRefused() {
+	c.discard()
+	c.unregister()
+	c.release()
 }
 
 // A messageQueue is the connection as the owner of its queue of received messages.
@@ -85,8 +85,11 @@ type messageQueue Conn
 
 // RunJob handles a message.
 func (q *messageQueue) RunJob(in *incoming) {
-	(*Conn)(q).awaitSubscribers()
-	(*Conn)(q).handle(in)
+	c := (*Conn)(q)
+	executor.Do(func() {
+		c.awaitSubscribers()
+		c.handle(in)
+	}, func() { c.endExited(in) })
 }
 
 // AfterJob writes the answers, on another goroutine if the next handler must run.
@@ -108,6 +111,13 @@ func (q *messageQueue) Ended() <-chan struct{} { return q.ctx.Done() }
 // goroutine reads. It handles each message on the same goroutine if another one can read
 // meanwhile, unless Route.OwnGoroutine says otherwise. It returns true if the transport must call it again; see wsconn.Handler.
 func (c *Conn) serve() (paused bool) {
+	r := reader{Conn: c, reads: true}
+	executor.Do(func() { paused = r.serve() }, func() { r.exited() })
+	return paused
+}
+
+func (r *reader) serve() (paused bool) {
+	c := r.Conn
 	for {
 		switch c.sub.WS.Park() {
 		case wsconn.Parked:
@@ -119,6 +129,7 @@ func (c *Conn) serve() (paused bool) {
 		c.inline = c.sub.WS.CanLend()
 		msg, err := c.read()
 		if err != nil {
+			r.reads = false
 			c.unregister()
 			c.release()
 			return false
@@ -126,7 +137,7 @@ func (c *Conn) serve() (paused bool) {
 		if msg.Buffer == nil {
 			continue
 		}
-		c.receive(msg)
+		r.receive(msg)
 		in := c.claimed
 		c.claimed = nil
 		switch {
@@ -137,10 +148,12 @@ func (c *Conn) serve() (paused bool) {
 		case !c.sub.WS.Lend():
 			c.messages.Unclaim(in)
 		default:
+			r.reads = false
 			c.messages.RunClaimed(in)
 			if !c.sub.WS.Reclaim() {
 				return false
 			}
+			r.reads = true
 		}
 	}
 }
@@ -194,9 +207,9 @@ func (c *Conn) leaveTopics() {
 	r.away.endIfUnused(c)
 }
 
-// callOnClose calls Options.OnClose, unless OnOpen rejected the connection.
+// callOnClose calls Options.OnClose, unless OnOpen refused the connection.
 func (c *Conn) callOnClose() {
-	if c.rejected || c.router.opts.OnClose == nil {
+	if c.refused || c.router.opts.OnClose == nil {
 		return
 	}
 	code, reason := c.sub.WS.Status()
@@ -238,5 +251,5 @@ func (c *Conn) releaseSlot() {
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.sub.WS.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
-	c.router.logClosed(c, StatusCode(code))
+	c.router.reportClosed(c, StatusCode(code))
 }

@@ -156,7 +156,7 @@ func TestConnContext_NilRejectsRequest(t *testing.T) {
 		Limits:      router.Limits{Conns: 1},
 	})
 	for range 2 {
-		assert.Equal(t, http.StatusInternalServerError, routertest.Rejected(t, r).StatusCode)
+		assert.Equal(t, http.StatusInternalServerError, routertest.Refused(t, r).StatusCode)
 	}
 	require.Len(t, failures, 2)
 	assert.EqualError(t, failures[0].Err, "router: Options.ConnContext returned nil; return req.Context() or context.Background() if there are no values")
@@ -168,7 +168,7 @@ func TestConnContext_IsCalledAfterAuthenticate(t *testing.T) {
 		Authenticate: failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
 		ConnContext:  func(*http.Request) context.Context { panic("called") },
 	}))
-	resp := routertest.Rejected(t, r)
+	resp := routertest.Refused(t, r)
 	var body bytes.Buffer
 	_, err := body.ReadFrom(resp.Body)
 	require.NoError(t, err)

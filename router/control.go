@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -34,13 +35,13 @@ func controlOf(head *wire.Head) string {
 }
 
 // handleControl is the last stage of a control message. It returns the rejection if it has one.
-func (c *Conn) handleControl(in *incoming) *inspectedError {
+func (c *Conn) handleControl(in *incoming) *failure.Failure {
 	in.head.FindMeta(in.Bytes)
 	if in.control == protocol.TypeCredit && !in.head.HasCredit {
-		return inspect(errNoCredit, "").at("parse")
+		return inspector.Inspect(errNoCredit, "parse")
 	}
-	if failed := c.acknowledge(in); failed != nil {
-		return failed
+	if failure := c.acknowledge(in); failure != nil {
+		return failure
 	}
 	switch in.control {
 	case protocol.TypeHeartbeat:
@@ -53,7 +54,7 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 	case protocol.TypeAck:
 		c.acknowledgeResume(string(in.head.CorrelationID))
 	}
-	c.recordCompleted(in.control, "")
+	c.reportCompleted(in.control, "")
 	if in.control != protocol.TypeAnswer || !c.answerClientCall(in) {
 		in.release()
 	}
@@ -66,12 +67,12 @@ func (c *Conn) handleControl(in *incoming) *inspectedError {
 var errAckWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.ack requires meta.correlationId"}
 
 // acknowledge acknowledges a message that stages 1 to 5 have admitted, if the client asks for it.
-func (c *Conn) acknowledge(in *incoming) *inspectedError {
+func (c *Conn) acknowledge(in *incoming) *failure.Failure {
 	switch {
 	case !in.head.Ack:
 		return nil
 	case len(in.head.CorrelationID) == 0:
-		return inspect(errAckWithoutID, "").at("parse")
+		return failure.Of(errAckWithoutID).At("parse")
 	}
 	c.queueAnswer(func() *wsconn.Frame {
 		return envelope.EncodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 )
 
 // credits counts the items that a client still permits a stream to send.
@@ -22,12 +23,12 @@ var errNoCredit = errors.InvalidField("meta.credit", "is missing")
 var errCreditWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.credit requires meta.correlationId"}
 
 // readCredit stores the credits with which a stream starts.
-func (in *incoming) readCredit() *inspectedError {
+func (in *incoming) readCredit() *failure.Failure {
 	switch {
 	case !in.head.HasCredit:
 		return nil
 	case len(in.head.CorrelationID) == 0:
-		return inspect(errCreditWithoutID, "").at("parse")
+		return failure.Of(errCreditWithoutID).At("parse")
 	}
 	in.call.call.credits = &credits{left: in.head.Credit}
 	return nil

@@ -51,7 +51,6 @@ func (r *Router) logHint(level slog.Level, h hint, key, remedy string) {
 	if !r.hints.add(h) {
 		return
 	}
-	defer r.recoverLogger()
 	attrs := append(boundAttrs([]slog.Attr{slog.String(key, h.subject)}), slog.String("remedy", printable(failure.Shorten(remedy, maxLoggedErrorBytes))))
 	r.opts.Logger.LogAttrs(context.Background(), level, h.text, attrs...)
 }
@@ -70,33 +69,25 @@ func (s *hints) add(h hint) bool {
 	return true
 }
 
-// hintHandshake explains why a request was rejected.
-func (r *Router) hintHandshake(req *http.Request, rejected *handshakeRejection) {
-	failed := rejected.err
-	if failed.payload.Code == errors.Canceled { // the client has gone
+// hintHandshake explains why a request was refused.
+func (r *Router) hintHandshake(req *http.Request, refused *handshakeRefusal) {
+	failure := refused.failure
+	if failure.Payload.Code == errors.Canceled { // the client has gone
 		return
 	}
-	switch rejected.reason {
+	switch refused.reason {
 	case reasonOrigin:
-		r.hint(hint{"handshake rejected: the page is of another origin", req.Header.Get("Origin")}, "origin", originRemedy(req))
+		r.hint(hint{"handshake refused: the page is of another origin", req.Header.Get("Origin")}, "origin", originRemedy(req))
 	case reasonHandshake:
-		r.hint(hint{"handshake rejected: " + handshakeFault(req, failed), req.Method + " " + req.Proto}, "request", handshakeRemedy(req, failed))
+		r.hint(hint{"handshake refused: " + handshakeFault(req, failure), req.Method + " " + req.Proto}, "request", handshakeRemedy(req, failure))
 	case reasonAuthentication:
-		r.hint(hint{"handshake rejected: Options.Authenticate returned an error", failed.described()}, "error",
+		r.hint(hint{"handshake refused: Options.Authenticate returned an error", failure.Describe()}, "error",
 			"if the client should be admitted, see where it sends its credentials, and whether Authenticate reads them there: router.Token finds a token in the header, the subprotocol or the query")
 	case reasonLimit:
-		r.hint(hint{"handshake rejected: a limit is exceeded", string(failed.limit.Kind)}, "limit",
+		r.hint(hint{"handshake refused: a limit is exceeded", string(limitOf(failure).Kind)}, "limit",
 			"if the clients are not at fault, raise Options.Limits, or configure Options.TrustedProxies if all of them have the address of a proxy")
 	case reasonConnContext, reasonDraining, reasonOnOpen:
 	}
-}
-
-// described returns the code and the private part of an error.
-func (p *inspectedError) described() string {
-	if p.text != "" {
-		return p.text
-	}
-	return string(p.payload.Code)
 }
 
 // originRemedy says how a page of another origin may connect.
@@ -112,21 +103,21 @@ func originRemedy(req *http.Request) string {
 }
 
 // handshakeFault says why a request is not a valid handshake.
-func handshakeFault(req *http.Request, failed *inspectedError) string {
+func handshakeFault(req *http.Request, failure *failure.Failure) string {
 	switch {
-	case failed.payload.Code == errors.Unimplemented:
+	case failure.Payload.Code == errors.Unimplemented:
 		return "the connection cannot be taken over"
 	case !isUpgrade(req):
 		return "the request does not ask for a WebSocket"
 	default:
-		return failed.payload.Message
+		return failure.Payload.Message
 	}
 }
 
 // handshakeRemedy says how a request becomes a valid handshake.
-func handshakeRemedy(req *http.Request, failed *inspectedError) string {
+func handshakeRemedy(req *http.Request, failure *failure.Failure) string {
 	switch {
-	case failed.payload.Code == errors.Unimplemented:
+	case failure.Payload.Code == errors.Unimplemented:
 		return "middleware around the router must pass on http.Hijacker, or have a method Unwrap; HTTP/2 has no WebSockets here"
 	case !isUpgrade(req):
 		return `connect with a WebSocket client, such as new WebSocket("ws://host/path"); a proxy must pass on the headers Connection and Upgrade`
@@ -143,11 +134,11 @@ func isUpgrade(req *http.Request) bool {
 // hintSubscription reports a topic to which no client can subscribe.
 func (r *Router) hintSubscription(p *topic.Pattern, topic string) {
 	if p.Text == "" {
-		r.hint(hint{"subscription rejected: no pattern matches the topic", topic}, "topic",
+		r.hint(hint{"subscription refused: no pattern matches the topic", topic}, "topic",
 			fmt.Sprintf("router.Topic(r, %q, &router.TopicOptions{Authorize: …}), or a pattern that matches it, such as \"room/{id}\"", topic))
 		return
 	}
-	r.hint(hint{"subscription rejected: the pattern has no Authorize", p.Text}, "topic",
+	r.hint(hint{"subscription refused: the pattern has no Authorize", p.Text}, "topic",
 		"set TopicOptions.Authorize of the pattern registered at "+p.Position+", or subscribe the client in a handler")
 }
 

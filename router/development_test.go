@@ -43,25 +43,25 @@ func developing(opts router.Options) (*router.Options, func() []logRecord) {
 	}
 }
 
-func TestDevelopment_ExplainsRejectedHandshakesOnce(t *testing.T) {
+func TestDevelopment_ExplainsRefusedHandshakesOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts    router.Options
 		request []routertest.Option
 		want    logRecord
 	}{
 		"a page of another server": {router.Options{}, []routertest.Option{routertest.Header("Origin", "http://localhost:5173")}, logRecord{
-			Msg: "handshake rejected: the page is of another origin", Origin: "http://localhost:5173", Remedy: `Options.Origins must contain "http://localhost:5173"`,
+			Msg: "handshake refused: the page is of another origin", Origin: "http://localhost:5173", Remedy: `Options.Origins must contain "http://localhost:5173"`,
 		}},
 		"a page from a file": {router.Options{}, []routertest.Option{routertest.Header("Origin", "null")}, logRecord{
-			Msg: "handshake rejected: the page is of another origin", Origin: "null", Remedy: "load it from a server, not from a file",
+			Msg: "handshake refused: the page is of another origin", Origin: "null", Remedy: "load it from a server, not from a file",
 		}},
 		"no credentials": {router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
 			return router.Identity{}, &errors.Error{Code: errors.Unauthenticated, Err: errors.New("no cookie")}
 		}}, nil, logRecord{
-			Msg: "handshake rejected: Options.Authenticate returned an error", Error: "UNAUTHENTICATED: no cookie", Remedy: "router.Token finds a token",
+			Msg: "handshake refused: Options.Authenticate returned an error", Error: "UNAUTHENTICATED: no cookie", Remedy: "router.Token finds a token",
 		}},
 		"a limit": {router.Options{Limits: router.Limits{ConnsPerIP: 1}}, nil, logRecord{
-			Msg: "handshake rejected: a limit is exceeded", Limit: "connections", Remedy: "Options.TrustedProxies",
+			Msg: "handshake refused: a limit is exceeded", Limit: "connections", Remedy: "Options.TrustedProxies",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestDevelopment_ExplainsRejectedHandshakesOnce(t *testing.T) {
 				routertest.Dial(t, r)
 			}
 			for range 3 {
-				routertest.Rejected(t, r, tt.request...)
+				routertest.Refused(t, r, tt.request...)
 			}
 			checkHint(t, tt.want, records())
 		})
@@ -97,7 +97,7 @@ func TestDevelopment_ExplainsInvalidHandshakes(t *testing.T) {
 		r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	}
 	checkHint(t, logRecord{
-		Msg: "handshake rejected: the request does not ask for a WebSocket", Request: "GET HTTP/1.1", Remedy: "a proxy must pass on the headers Connection and Upgrade",
+		Msg: "handshake refused: the request does not ask for a WebSocket", Request: "GET HTTP/1.1", Remedy: "a proxy must pass on the headers Connection and Upgrade",
 	}, records())
 }
 
@@ -111,7 +111,7 @@ func TestDevelopment_ExplainsResponseWriterThatCannotBeHijacked(t *testing.T) {
 	}
 	router.New(opts).ServeHTTP(httptest.NewRecorder(), req)
 	checkHint(t, logRecord{
-		Msg: "handshake rejected: the connection cannot be taken over", Request: "GET HTTP/1.1", Remedy: "middleware around the router must pass on http.Hijacker",
+		Msg: "handshake refused: the connection cannot be taken over", Request: "GET HTTP/1.1", Remedy: "middleware around the router must pass on http.Hijacker",
 	}, records())
 }
 
@@ -129,10 +129,10 @@ func TestDevelopment_ExplainsSubscriptionsThatCannotSucceed(t *testing.T) {
 	require.Len(t, got, 2)
 	assert.Contains(t, got[0].Remedy, "development_test.go:")
 	checkHint(t, logRecord{
-		Msg: "subscription rejected: the pattern has no Authorize", Topic: "room/{id}", Remedy: "set TopicOptions.Authorize of the pattern registered at ",
+		Msg: "subscription refused: the pattern has no Authorize", Topic: "room/{id}", Remedy: "set TopicOptions.Authorize of the pattern registered at ",
 	}, got[:1])
 	checkHint(t, logRecord{
-		Msg: "subscription rejected: no pattern matches the topic", Topic: "rooms/a", Remedy: `router.Topic(r, "rooms/a", &router.TopicOptions{Authorize: …})`,
+		Msg: "subscription refused: no pattern matches the topic", Topic: "rooms/a", Remedy: `router.Topic(r, "rooms/a", &router.TopicOptions{Authorize: …})`,
 	}, got[1:])
 }
 
@@ -318,7 +318,7 @@ func TestDevelopment_IsOffByDefault(t *testing.T) {
 	opts.Development = false
 	r := router.New(opts)
 	conn := routertest.Dial(t, r)
-	routertest.Rejected(t, r, routertest.Header("Origin", "http://localhost:5173"))
+	routertest.Refused(t, r, routertest.Header("Origin", "http://localhost:5173"))
 	_ = routertest.SubscribeError(conn, "any")
 	require.NoError(t, r.Publish("any", note{}))
 	assert.Empty(t, records())
@@ -336,7 +336,7 @@ func TestLogger_SaysWhatFailed(t *testing.T) {
 			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			r := router.New(&opts)
 			if opts.OnOpen == nil {
-				routertest.Rejected(t, r)
+				routertest.Refused(t, r)
 			} else {
 				routertest.Dial(t, r).Closed()
 			}

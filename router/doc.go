@@ -62,10 +62,14 @@
 //
 // Mistakes of the program panic before the first message: a type that is registered twice or
 // that JSON cannot encode, a reserved name, an invalid option. Input from clients never
-// panics. A panic of a handler ends only its message, and so does a panic in a method of a
-// message or an error: the client receives INTERNAL, and Options.OnError receives a
-// [PanicError]. Panics of hooks, brokers and Options.Logger are recovered, too; see
-// [EventPanicked].
+// panics.
+//
+// A panic of a handler ends only its message, and so does a panic of an ingress function, a middleware,
+// a codec, or a method of a message or an error: the client receives INTERNAL, and Options.OnError
+// receives a [PanicError]. Panics of hooks and observers are logged; see [EventPanicked].
+// A panic of Options.Logger or Options.Broker is not recovered, unless one of these functions has
+// called it, as a handler does that publishes: a broker that has panicked may have lost subscriptions,
+// and a logger that has panicked cannot report it. A call of runtime.Goexit has the effect of a panic.
 //
 // # Testing
 //

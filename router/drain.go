@@ -49,7 +49,7 @@ func (c *Conn) drainSuperseded() {
 }
 
 // drainError returns the error that rejects messages of a connection that is drained, or nil.
-func (c *Conn) drainError() error {
+func (c *Conn) drainError() *errors.Error {
 	switch c.draining.Load() {
 	case drainingForRestart:
 		return errDraining

@@ -3,14 +3,12 @@ package router_test
 import (
 	"context"
 	"iter"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
@@ -102,9 +100,9 @@ func boundaries() map[string]boundary {
 			prepare: func(h *harness) { h.opts.OnError = func(router.ErrorReport) { h.fault() } },
 			setUp:   respondWith(http.ErrNoCookie), want: errors.Internal, reason: "OnError", exits: true,
 		},
-		"Options.OnRejected": {
-			prepare: func(h *harness) { h.opts.OnRejected = func(router.Rejection) { h.fault() } },
-			setUp:   respondWith(errors.Errorf(errors.NotFound, "no such room")), want: errors.NotFound, reason: "OnRejected", exits: true,
+		"Options.OnRefused": {
+			prepare: func(h *harness) { h.opts.OnRefused = func(router.Refusal) { h.fault() } },
+			setUp:   respondWith(errors.Errorf(errors.NotFound, "no such room")), want: errors.NotFound, reason: "OnRefused", exits: true,
 		},
 		"Options.OnLimitExceeded": {
 			prepare: func(h *harness) { h.opts.OnLimitExceeded = func(router.LimitExceeded) { h.fault() } },
@@ -212,23 +210,8 @@ func boundaries() map[string]boundary {
 			},
 			trigger: func(h *harness) { h.node.MessagesLost("room", 1) }, reason: "OnMessagesLost", exits: true,
 		},
-		"Options.Logger": {
-			prepare: func(h *harness) {
-				h.opts.Logger = slog.New(&hookedHandler{handle: func(slog.Record) { h.fault() }})
-				h.opts.OnClose = func(*router.Conn, router.CloseError) { panic("to be logged") }
-				h.opts.OnPresence = func(router.PresenceEvent) { panic("to be logged") }
-			},
-			setUp: respondWith(http.ErrNoCookie),
-			trigger: func(h *harness) {
-				h.joinAndLeave()
-				assert.Equal(h, errors.Internal, h.call(h.conn).Code)
-				for name := range faults() {
-					routertest.Rejected(h, h.router, routertest.Header("Origin", "https://"+name[:5]+".example"))
-				}
-			},
-			reason: "Logger",
-		},
-		"Options.Broker": {}, // see Broker and Node
+		"Options.Logger": {}, // see TestFault_LoggerPanicIsNotRecovered
+		"Options.Broker": {}, // see Node
 		"Broker.Connect": {}, // see TestFault_BrokerConnectFailurePanicsAtStartUp
 		"Observe.f": {
 			setUp: func(h *harness) {
@@ -335,31 +318,16 @@ func boundaries() map[string]boundary {
 		},
 	}
 	for _, method := range []string{"Subscribe", "Unsubscribe", "Publish", "Join", "Leave", "Track", "Untrack"} {
-		all["Node."+method] = sessionBoundary(method)
+		all["Node."+method] = nodeBoundary(method)
 	}
-	all["Node.Name"] = boundary{} // see TestFault_BrokerConnectFailurePanicsAtStartUp
-	all["Node.Nodes"] = boundary{
-		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Nodes"} },
-		trigger: func(h *harness) {
-			_, err := h.router.UserConns(h.Context(), "", faultyUser)
-			assert.Equal(h, errors.Unavailable, errors.CodeOf(err))
-		},
-		reason: "Broker.Nodes",
-	}
-	all["Node.Close"] = boundary{
-		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: "Close"} },
-		trigger: func(h *harness) {
-			require.NoError(h, h.router.Shutdown(h.Context()))
-			assert.Equal(h, []string{"Broker.Close"}, h.panics.all())
-			h.start(nil) // a new router for the final checks
-		},
-		reason: "Broker.Close",
-	}
+	all["Node.Name"] = boundary{}  // see TestFault_BrokerConnectFailurePanicsAtStartUp
+	all["Node.Nodes"] = boundary{} // called by functions of the router that the application calls
+	all["Node.Close"] = boundary{} // called by Shutdown
 	return all
 }
 
-// sessionBoundary returns the case in which one method of the broker session fails in every call.
-func sessionBoundary(method string) boundary {
+// nodeBoundary returns the case in which one method of the broker's node fails while a handler calls it.
+func nodeBoundary(method string) boundary {
 	return boundary{
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: method} },
 		setUp: func(h *harness) {
@@ -376,25 +344,6 @@ func sessionBoundary(method string) boundary {
 		},
 		trigger: func(h *harness) {
 			h.conn = h.dial()
-			for range 2 {
-				h.conn.Send(Faulty{})
-				routertest.Receive[Nothing](h.conn) // the publication, which this node still delivers
-				routertest.Receive[Nothing](h.conn)
-				assert.Empty(h, h.router.Presence("room"))
-			}
-			for c := range h.router.Conns() {
-				if c.Identity().UserID == faultyUser {
-					require.NoError(h, c.Join("left on close", ""))
-				}
-			}
-			h.conn.Close()
-			synctest.Wait()
-			assert.Empty(h, h.router.Presence("left on close"))
-			h.conn = nil
-		},
-		reason: "Broker." + method,
-		onExit: func(h *harness) bool {
-			h.conn = h.dial()
 			h.conn.Send(Faulty{})
 			for frame := h.conn.Next(); frame.Type != "ERROR"; frame = h.conn.Next() {
 				assert.Equal(h, "NOTHING", frame.Type)
@@ -404,7 +353,7 @@ func sessionBoundary(method string) boundary {
 			routertest.Receive[Nothing](h.conn)
 			routertest.Receive[Nothing](h.conn)
 			assert.Empty(h, h.router.Presence("room"))
-			return true
 		},
+		reason: "handler", exits: true,
 	}
 }

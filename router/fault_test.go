@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -281,50 +282,72 @@ func TestFault_BrokerConnectFailurePanicsAtStartUp(t *testing.T) {
 	})
 }
 
-// TestFault_LoggerMayCallRouter lets code panic while the router holds the lock of a topic; the
+// TestFault_LoggerMayCallRouter lets an observer panic while the router holds the lock of a topic; the
 // logger must be called without it.
 func TestFault_LoggerMayCallRouter(t *testing.T) {
-	for _, at := range []string{"Observe", "Subscribe", "Publish"} {
-		runSynctest(t, at, func(t *testing.T) {
-			h := &harness{T: t, fault: func() { panic("fault") }}
-			h.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
-				if rec.Message == "hook panicked" && len(h.failures.all()) == 0 {
-					h.failures.add(rec.Message)
-					_ = h.router.Publish("room", Nothing{})
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{T: t, fault: func() { panic("fault") }}
+		h.opts.Logger = slog.New(&hookedHandler{handle: func(rec slog.Record) {
+			if rec.Message == "hook panicked" && len(h.failures.all()) == 0 {
+				h.failures.add(rec.Message)
+				_ = h.router.Publish("room", Nothing{})
+			}
+		}})
+		h.opts.SlowConsumer = router.DropOldest
+		h.opts.Limits.QueueMessages = 4
+		h.start(func(h *harness) {
+			h.router.Observe(func(e router.Event) {
+				if e.Kind == router.EventDropped {
+					h.fault()
 				}
-			}})
-			broker := &faultyBroker{harness: h, at: at}
-			h.opts.Broker = broker
-			h.opts.SlowConsumer = router.DropOldest
-			h.opts.Limits.QueueMessages = 4
-			h.start(func(h *harness) {
-				h.router.Observe(func(e router.Event) {
-					if at == "Observe" && e.Kind == router.EventDropped {
-						h.fault()
-					}
-				})
 			})
-			h.conn = h.dial()
-			synctest.Wait()
-			for c := range h.router.Conns() {
-				require.NoError(t, c.Join("room", ""))
-			}
-			h.conn.Pause()
-			for range 20 {
-				require.NoError(t, h.router.Publish("room", Nothing{}))
-			}
-			synctest.Wait()
-			broker.set("")
-			assert.NotEmpty(t, h.failures.all())
-			h.conn.Resume()
-			synctest.Wait()
-			for _, c := range []*routertest.Conn{h.conn, h.other} {
-				for c.Pending() > 0 {
-					c.Next()
-				}
-			}
-			h.checkIsolation(true)
 		})
+		h.conn = h.dial()
+		synctest.Wait()
+		for c := range h.router.Conns() {
+			require.NoError(t, c.Join("room", ""))
+		}
+		h.conn.Pause()
+		for range 20 {
+			require.NoError(t, h.router.Publish("room", Nothing{}))
+		}
+		synctest.Wait()
+		assert.NotEmpty(t, h.failures.all())
+		h.conn.Resume()
+		synctest.Wait()
+		for _, c := range []*routertest.Conn{h.conn, h.other} {
+			for c.Pending() > 0 {
+				c.Next()
+			}
+		}
+		h.checkIsolation(true)
+	})
+}
+
+// TestFault_LoggerPanicIsNotRecovered logs a refused request. The request holds no slot after that.
+func TestFault_LoggerPanicIsNotRecovered(t *testing.T) {
+	r := router.New(&router.Options{
+		Logger: slog.New(&hookedHandler{handle: func(slog.Record) { panic("fault") }}),
+		Authenticate: func(*http.Request) (router.Identity, error) {
+			return router.Identity{}, errors.Errorf(errors.Unauthenticated, "no")
+		},
+	})
+	assert.PanicsWithValue(t, "fault", func() { r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)) })
+	assert.NoError(t, r.Shutdown(t.Context()))
+}
+
+// TestFault_BrokerPanicIsNotRecovered calls the broker outside of a handler. No lock is held after that.
+func TestFault_BrokerPanicIsNotRecovered(t *testing.T) {
+	for method, f := range map[string]func(*router.Router){
+		"Publish": func(r *router.Router) { _ = r.Publish("room", Nothing{}) },
+		"Nodes":   func(r *router.Router) { _, _ = r.UserConns(t.Context(), "", faultyUser) },
+		"Close":   func(r *router.Router) { _ = r.Shutdown(t.Context()) },
+	} {
+		b := &faultyBroker{harness: &harness{T: t, fault: func() { panic("fault") }}, at: method}
+		r := router.New(&router.Options{Broker: b})
+		assert.PanicsWithValue(t, "fault", func() { f(r) }, method)
+		b.set("")
+		assert.NotPanics(t, func() { f(r) }, method)
 	}
 }
 

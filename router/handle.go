@@ -19,44 +19,81 @@ import (
 // handled nevertheless; a call is not, because its answer could not be delivered.
 func (c *Conn) handle(in *incoming) {
 	route := in.route
-	defer c.finishHandling(route)
-	if in.call != nil && !c.mayStart(in.call, in.waits) {
-		in.release()
-		return
+	if in.call == nil || c.mayStart(in) {
+		c.runHandler(in)
 	}
-	ctx := c.runDecode(in)
-	switch {
-	case ctx == nil:
-	case route.rpc:
-		c.handleCall(ctx)
-	default:
-		c.handleEvent(ctx)
-	}
+	c.endHandling(in)
 	if c.router.opts.Development {
 		c.router.endLockedGoroutine(route)
+	}
+	in.release()
+}
+
+// runHandler decodes a message and calls its handler.
+func (c *Conn) runHandler(in *incoming) {
+	in.stage = "decode"
+	var ctx *Context
+	refused := c.router.guard(in.stage, in.route, func() (err error) {
+		ctx, err = c.decode(in)
+		return err
+	})
+	if refused != nil {
+		c.refuseMessage(in, refused)
+		return
+	}
+	in.context = ctx
+	in.releaseBytes()
+	if in.route.rpc {
+		c.handleCall(in)
+	} else {
+		c.handleEvent(in)
 	}
 }
 
 // mayStart reports whether a call must still be handled. One that has waited may be due although the
 // timer has not fired yet.
-func (c *Conn) mayStart(ctx *Context, waited bool) bool {
+func (c *Conn) mayStart(in *incoming) bool {
+	ctx := in.call
 	timeout := ctx.call.timeout
 	switch {
 	case c.ctx.Err() != nil:
 		if c.settleCall(ctx) {
-			c.recordCompleted(ctx.route.name, errors.Canceled)
+			c.reportCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case waited && timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
-		c.respondCall(ctx, inspect(errDeadline, "").at("deadline"))
+	case in.waits && timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
+		c.refuseMessage(in, failure.Of(errDeadline).At("deadline"))
 		return false
 	default:
 		return !ctx.call.isAnswered()
 	}
 }
 
-// errExited reports application code that calls runtime.Goexit.
-var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
+// endHandling ends a message once its handler has returned or it has been refused.
+func (c *Conn) endHandling(in *incoming) {
+	in.ended = true
+	defer c.finishHandling(in.route)
+	in.releaseBytes()
+	switch ctx := in.context; {
+	case ctx == nil:
+	case in.call != nil:
+		defer ctx.call.end(endedByReturn)
+		if ctx.route.afterAnswer != nil {
+			ctx.route.afterAnswer(ctx)
+		}
+	case in.route.concurrent:
+		c.endEvent()
+	}
+}
+
+// endExited ends a message whose handler, or another function of the application, has called
+// runtime.Goexit.
+func (c *Conn) endExited(in *incoming) {
+	if !in.ended {
+		defer c.endHandling(in)
+		c.refuseExited(in)
+	}
+}
 
 // finishHandling releases what stage 5 has acquired for the message.
 func (c *Conn) finishHandling(route *Route) {
@@ -72,25 +109,9 @@ func (c *Conn) finishCall(route *Route) {
 	c.router.observe(Event{Kind: EventFinished, Type: route.name})
 }
 
-// recordCompleted reports the outcome of a message to observers.
-func (c *Conn) recordCompleted(typ string, code errors.Code) {
+// reportCompleted reports the outcome of a message to observers.
+func (c *Conn) reportCompleted(typ string, code errors.Code) {
 	c.router.observe(Event{Kind: EventCompleted, Type: typ, Code: code})
-}
-
-// runDecode is stage 6. It returns nil if it has rejected the message.
-func (c *Conn) runDecode(in *incoming) (ctx *Context) {
-	var failed *inspectedError
-	defer func() {
-		defer in.release()
-		if failed != nil {
-			c.rejectMessage(in, failed)
-		}
-	}()
-	c.router.guard(&failed, "decode", in.route, func() (err error) {
-		ctx, err = c.decode(in)
-		return err
-	})
-	return ctx
 }
 
 // decode decodes and validates a message. It must be called by guard.
@@ -109,9 +130,6 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	ctx := in.call
 	if ctx == nil {
 		ctx = c.newContext(in, parsed.CorrelationID)
-	}
-	if in.undo != nil {
-		ctx.SetValue(undoKey{}, in.undo)
 	}
 	if ctx.message, err = in.route.decodePayload(in.codec, parsed.Payload, ctx.message); err != nil {
 		return nil, err
@@ -225,95 +243,79 @@ func invalid(err error) error {
 }
 
 // handleEvent is stage 7 of a message without a reply.
-func (c *Conn) handleEvent(ctx *Context) {
-	if ctx.route.concurrent {
+func (c *Conn) handleEvent(in *incoming) {
+	if in.route.concurrent {
 		c.startEvent()
-		defer c.endEvent()
 		c.messages.Yield()
 	}
-	var failed *inspectedError
-	defer func() {
-		if failed != nil {
-			c.respondFailed(ctx, failed)
-		} else {
-			c.recordCompleted(ctx.route.name, "")
-		}
-	}()
-	ctx.run(&failed)
+	if refused := c.run(in); refused != nil {
+		c.refuseMessage(in, refused)
+	} else {
+		c.reportCompleted(in.route.name, "")
+	}
 }
 
-// handleCall is stage 7 of a call, which gets exactly one answer, at the latest at its
-// deadline.
-func (c *Conn) handleCall(ctx *Context) {
-	var failed *inspectedError
-	canceled, returned := false, false
-	defer func() {
-		defer ctx.call.end(endedByReturn)
-		if ctx.route.afterAnswer != nil {
-			defer ctx.route.afterAnswer(ctx)
-		}
-		if canceled {
-			return
-		}
-		if failed == nil && !returned { // an observer has called runtime.Goexit
-			failed = internalError(errExited)
-		}
-		c.respondCall(ctx, failed)
-	}()
-	if ctx.route.concurrent {
+// handleCall is stage 7 of a call, which gets exactly one answer, at the latest at its deadline. A
+// late reply is dropped, and a late error is only reported.
+func (c *Conn) handleCall(in *incoming) {
+	if in.route.concurrent {
 		c.messages.Yield()
 	}
-	if canceled = ctx.call.isAnswered(); canceled {
+	if in.call.call.isAnswered() {
 		return // the handler of an answered call does not start
 	}
-	ctx.run(&failed)
-	returned = true
+	if refused := c.run(in); refused != nil {
+		c.refuseMessage(in, refused)
+	} else if c.settleCall(in.call) {
+		c.answerReply(in)
+	}
+}
+
+// run calls the handler and its middleware.
+func (c *Conn) run(in *incoming) *failure.Failure {
+	in.stage = "handler"
+	if c.router.observer != nil {
+		defer c.reportHandled(in.route, time.Now())
+	}
+	return c.router.guard(in.stage, in.route, func() error { return in.route.run(in.context) })
+}
+
+// reportHandled reports the duration of a handler to observers.
+func (c *Conn) reportHandled(route *Route, since time.Time) {
+	c.router.observe(Event{Kind: EventHandled, Type: route.name, Duration: time.Since(since)})
 }
 
 // errNoReply reports a call whose handler was not called and whose reply was not set.
 var errNoReply = errors.New("router: the call has no reply; middleware must call next or SetReply, or return an error")
 
-// respondCall queues the reply of a call or its error, unless the call has been answered. The
-// caller wakes the writer. A late reply is dropped, and a late error is only reported.
-func (c *Conn) respondCall(ctx *Context, failed *inspectedError) {
-	first := c.settleCall(ctx)
-	switch {
-	case failed != nil && first:
-		c.respondFailed(ctx, failed)
-	case failed != nil:
-		c.reportLate(ctx.route.name, failed)
-	case first:
-		c.respondReply(ctx)
-	}
-}
+// errNotEncoded ends the sending of a reply that cannot be encoded, also if that is a panic.
+var errNotEncoded = errors.New("router: the reply cannot be encoded")
 
-// respondReply encodes and queues the reply of a call, or an error if it cannot be encoded.
-func (c *Conn) respondReply(ctx *Context) {
+// answerReply encodes and queues the reply of a call that has been settled, or an error if the reply
+// cannot be encoded. The caller wakes the writer.
+func (c *Conn) answerReply(in *incoming) {
+	ctx := in.context
 	if c.router.opts.Development {
 		ctx.hintReply()
 	}
-	var failed *inspectedError
-	defer func() { // even if a method of the reply calls runtime.Goexit
-		if failed != nil {
-			c.respondFailed(ctx, failed)
-		} else {
-			c.recordCompleted(ctx.route.name, "")
-		}
-	}()
+	in.stage = "reply"
+	var refused *failure.Failure
 	_ = c.sub.WS.QueueAnswer(func() (reply *wsconn.Frame, err error) {
-		c.router.guard(&failed, "reply", ctx.route, func() error {
+		refused = c.router.guard("reply", ctx.route, func() error {
 			reply, err = encodeReply(ctx)
 			return err
 		})
-		if failed != nil {
+		if refused != nil {
 			return nil, errNotEncoded
 		}
 		return reply, nil
 	})
+	if refused != nil {
+		c.refuseSettled(in, refused)
+	} else {
+		c.reportCompleted(ctx.route.name, "")
+	}
 }
-
-// errNotEncoded ends the sending of a reply that cannot be encoded, also if that is a panic.
-var errNotEncoded = errors.New("router: the reply cannot be encoded")
 
 // settleCall records that the call has its answer, and reports whether it had none before. The
 // client may use the call's ID again as soon as it receives the answer, so settleCall comes first.
@@ -323,17 +325,4 @@ func (c *Conn) settleCall(ctx *Context) bool {
 	}
 	c.calls.remove(ctx)
 	return true
-}
-
-// run calls the handler and its middleware, and stores what they return in failed.
-func (c *Context) run(failed **inspectedError) {
-	if c.conn.router.observer != nil {
-		defer c.recordHandled(time.Now())
-	}
-	c.conn.router.guard(failed, "handler", c.route, func() error { return c.route.run(c) })
-}
-
-// recordHandled reports the duration of a handler to observers.
-func (c *Context) recordHandled(since time.Time) {
-	c.conn.router.observe(Event{Kind: EventHandled, Type: c.route.name, Duration: time.Since(since)})
 }

@@ -47,7 +47,7 @@ func TestServeHTTP_RejectsRequestWithBody(t *testing.T) {
 		assert.ErrorIs(t, err, io.EOF, "the server does not wait for the body")
 		_ = conn.Close()
 	}
-	assert.NoError(t, r.Shutdown(t.Context()), "no rejected request counts as a connection")
+	assert.NoError(t, r.Shutdown(t.Context()), "no refused request counts as a connection")
 }
 
 // TestTimeouts_PingIntervalMayBeShorterThanPong expects ten pings in a row, each answered by a pong.
@@ -84,16 +84,16 @@ func TestServeHTTP_ClientThatResetsDuringTheHandshakeIsNoError(t *testing.T) {
 		code   errors.Code
 	}{
 		"accepted": {router.Options{}, nil, "handshake", errors.Canceled},
-		"rejected after the upgrade": {
-			router.Options{RejectAfterUpgrade: true}, errors.Errorf(errors.Unauthenticated, "log in"), "authentication", errors.Unauthenticated,
+		"refused after the upgrade": {
+			router.Options{RefuseAfterUpgrade: true}, errors.Errorf(errors.Unauthenticated, "log in"), "authentication", errors.Unauthenticated,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var conn *net.TCPConn
 			var reports recorder[router.ErrorReport]
-			var rejections recorder[router.Rejection]
+			var refusals recorder[router.Refusal]
 			opts := discardLogs(tt.opts)
-			opts.OnError, opts.OnRejected = reports.add, rejections.add
+			opts.OnError, opts.OnRefused = reports.add, refusals.add
 			opts.Authenticate = func(req *http.Request) (router.Identity, error) {
 				assert.NoError(t, conn.SetLinger(0)) // Close resets
 				assert.NoError(t, conn.Close())
@@ -119,9 +119,9 @@ func TestServeHTTP_ClientThatResetsDuringTheHandshakeIsNoError(t *testing.T) {
 			require.NoError(t, r.Shutdown(t.Context()))
 			assert.Empty(t, errorLog.String())
 			assert.Empty(t, reports.all())
-			require.Len(t, rejections.all(), 1)
-			assert.Equal(t, tt.reason, rejections.all()[0].Reason)
-			assert.Equal(t, tt.code, rejections.all()[0].Code)
+			require.Len(t, refusals.all(), 1)
+			assert.Equal(t, tt.reason, refusals.all()[0].Reason)
+			assert.Equal(t, tt.code, refusals.all()[0].Code)
 		})
 	}
 }

@@ -137,8 +137,8 @@ func (g *registry) changeIdentityLocked(c *Conn, id *connIdentity) error {
 		return nil
 	}
 	if to.userID != "" {
-		if rejection := checkConnLimit(g.users[to]+1, g.limits.ConnsPerUser); rejection != nil {
-			return &rejection.err.limit
+		if refusal := checkConnLimit(g.users[to]+1, g.limits.ConnsPerUser); refusal != nil {
+			return refusal.failure.Limit
 		}
 		g.users[to]++
 		g.byUser[to] = append(g.byUser[to], c)

@@ -108,7 +108,7 @@ func TestExpiry_FollowsSetIdentity(t *testing.T) {
 func TestExpiry_ExpiredIdentityIsRejectedBeforeTheUpgrade(t *testing.T) {
 	r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
 	for range 2 { // no slot is kept
-		answer := routertest.Rejected(t, r, routertest.Token("ann -1ns"))
+		answer := routertest.Refused(t, r, routertest.Token("ann -1ns"))
 		assert.Equal(t, http.StatusUnauthorized, answer.StatusCode)
 	}
 	routertest.Dial(t, r, routertest.Token("ann"))

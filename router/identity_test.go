@@ -89,7 +89,7 @@ func TestSetIdentity_MovesConnectionToUser(t *testing.T) {
 				want := 0
 				if other == user && user != "" {
 					want = 1
-					routertest.Rejected(t, r, routertest.Token(user)) // its only slot is in use
+					routertest.Refused(t, r, routertest.Token(user)) // its only slot is in use
 				} else if other != "" {
 					routertest.Dial(t, r, routertest.Token(other)).Close()
 					synctest.Wait()
@@ -258,7 +258,7 @@ func TestSetIdentity_ConcurrentWithClose(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, n)
 			routertest.Call[YouAre](routertest.Dial(t, r, routertest.Token(user)), WhoAmI{})
-			assert.Equal(t, http.StatusTooManyRequests, routertest.Rejected(t, r, routertest.Token(user)).StatusCode)
+			assert.Equal(t, http.StatusTooManyRequests, routertest.Refused(t, r, routertest.Token(user)).StatusCode)
 		}
 	})
 }

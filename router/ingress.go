@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/failure"
 )
 
 // An IngressContext describes a received message before its payload is decoded.
@@ -32,7 +34,7 @@ type undo struct {
 	before *undo
 }
 
-// OnConcurrencyExceeded makes the router call f if the message is rejected later because too many are
+// OnConcurrencyExceeded makes the router call f if the message is refused later because too many are
 // being handled: by Limits.Concurrency, or by a handler or a middleware that returns a [*LimitExceeded]
 // of the kind LimitConcurrency. So an ingress function can return what it has taken; package
 // middleware/ratelimit does. The client is answered after f has returned. The context of f has the values
@@ -44,12 +46,10 @@ func (in *IngressContext) OnConcurrencyExceeded(f func(context.Context)) {
 	}
 }
 
-// undoKey is the key of the undo among the values of a Context.
-type undoKey struct{}
-
-// exceedsConcurrency reports whether a message is rejected because too many are being handled.
-func (p *inspectedError) exceedsConcurrency() bool {
-	return p.limited && p.limit.Kind == LimitConcurrency
+// exceedsConcurrency reports whether a message is refused because too many are being handled.
+func exceedsConcurrency(failure *failure.Failure) bool {
+	l := limitOf(failure)
+	return l != nil && l.Kind == LimitConcurrency
 }
 
 // undo calls the functions of OnConcurrencyExceeded, the latest one first, even if one of them calls
@@ -62,7 +62,7 @@ func (c *Conn) undo(functions *undo) {
 	c.router.hook("OnConcurrencyExceeded", func() { functions.f(context.WithoutCancel(c.ctx)) })
 }
 
-// An IngressFunc admits a message by returning nil, or rejects it by returning an error,
+// An IngressFunc admits a message by returning nil, or refuses it by returning an error,
 // before the payload is decoded. The client receives the error: a [*LimitExceeded] as an
 // exceeded limit, and any other error by its code.
 //

@@ -25,21 +25,21 @@ const (
 // [LimitAction].
 type LimitExceeded struct {
 	Kind     LimitKind
-	Conn     *Conn  // nil if a connection was rejected
+	Conn     *Conn  // nil if a connection was refused
 	Type     string // message type as in IngressContext
-	Observed int64  // cost, bytes, calls, connections or topics, including the rejected one
+	Observed int64  // cost, bytes, calls, connections or topics, including the refused one
 	Limit    int64  // highest allowed value of Observed
 
-	// Reason says why the limit rejected the message, if Kind alone does not: "burst" if it
+	// Reason says why the limit refused the message, if Kind alone does not: "burst" if it
 	// started a penalty, "cooldown" during a penalty, "blocked" if an administrator has blocked
 	// the client, or a word of the application. The client receives it; "" is not sent.
 	Reason string
 
-	// Policy is the name of the policy that rejected the message, as the greeting announces it. The
+	// Policy is the name of the policy that refused the message, as the greeting announces it. The
 	// client receives it; "" is not sent.
 	Policy string
 
-	// Messages is the number of rejected or dropped messages. It is 1, except for LimitQueue:
+	// Messages is the number of refused or dropped messages. It is 1, except for LimitQueue:
 	// drops that follow each other faster than OnLimitExceeded returns are reported together.
 	// The router sets it.
 	Messages int64

@@ -10,15 +10,15 @@ package router
 //   - open, then serve (conn_lifecycle.go): one goroutine calls OnOpen, then another one reads
 //     messages and runs stages 1 to 5. At most one goroutine reads a connection. While there
 //     is nothing to read, there is none: wsconn parks the connection, and an event loop later calls
-//     serve on its own goroutine. If OnOpen rejects the connection,
-//     rejectAfterOpen reads instead until the connection is closed. A request that is rejected
+//     serve on its own goroutine. If OnOpen refuses the connection,
+//     refuseAfterOpen reads instead until the connection is closed. A request that is refused
 //     after the upgrade has no Conn: awaitClosed reads until its wsconn.Conn is closed.
 //   - c.messages (internal/executor): in an event loop, stages 6 and 7 of a message that does not have
 //     to wait run on the reading goroutine, which lends the right to read meanwhile
 //     (wsconn.Conn.Lend): if a handler blocks, the goroutine that takes the loop over reads on.
 //     Otherwise, and for routes with OwnGoroutine, they run on a goroutine of the pool. One message at a time holds the turn; a concurrent
 //     route gives it up with Yield and keeps its goroutine.
-//   - c.reports (conn_reports.go): a serial queue that calls OnLimitExceeded and
+//   - c.reports (report_limit.go): a serial queue that calls OnLimitExceeded and
 //     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
 //   - the writer (internal/wsconn): exists only while frames are queued. What an event loop queues for
 //     the connection that it serves, it writes itself; what others queue, a goroutine writes for many
@@ -49,16 +49,16 @@ package router
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
 // $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
-// the client has missed of them (history.Catchup).
+// the client has missed of them (sequencer.Catchup).
 // Per subscription whose state has more than one part (sendState): a goroutine that reads and queues the
 // parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
 // holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
 // Per node with Options.UserHistory: the queue of the accesslog.Log, which applies what its sequencer
 // hands over, because that holds its lock; and a goroutine for each user who is
 // disconnected, which waits for the messages before.
-// Per topic with a History: a timer of its history.Sequencer, which runs while publications are missing.
-// Per router: the goroutine of the history.Reader, which exists only while topics are read from the store, and its timers;
-// r.events, a queue for OnPresence, OnMessagesLost and logAsync, whose goroutine
+// Per topic with a History: a timer of its sequencer.Sequencer, which runs while publications are missing.
+// Per router: the goroutine of the sequencer.Reader, which exists only while topics are read from the store, and its timers;
+// r.events, a queue for OnPresence, OnMessagesLost and reportPanicLater, whose goroutine
 // exists only while a function waits. Per presence query: two timers. Per topic whose presence
 // clients asked for: a timer, which exists only while a change is not sent.
 //
@@ -88,11 +88,11 @@ package router
 //   - clientCalls.mu
 //   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu
 //   - those of internal/topic that are in no order
-//   - rejectionSampler.mu
+//   - refusalSampler.mu
 //   - credits.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
-//   - history.Reader.mu, history.Catchup.mu, and the locks of internal/ask
+//   - sequencer.Reader.mu, sequencer.Catchup.mu, and the locks of internal/ask
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
 //
 // A goroutine never holds two locks of the same level.
@@ -103,13 +103,12 @@ package router
 // application is encoded before locks are acquired, so a Codec is never called under one. Changes of
 // presence are encoded under Topic.mu, and the warning before an identity expires under Conn.mu, as
 // JSON in every format. The package calls only this application code there, which must not call the
-// router and whose panics are recovered:
+// router, and after whose panics no lock is held:
 //
 //   - the methods of broker.Node, under the locks of internal/topic, and Nodes under ask.Node.mu; so
 //     a broker must not call its broker.Handler before they have returned. Node.Close is called
 //     without locks, because it waits for functions of the broker.Handler
-//   - observers, under Conn.mu or the locks of internal/topic, when a message is dropped or conflated, or
-//     a broker panics
+//   - observers, under Conn.mu or the locks of internal/topic, when a message is dropped or conflated
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under

@@ -54,39 +54,30 @@ func (r *Router) initLog() {
 	r.debugLines.Init(debugLinesPerInterval, debugLineInterval, r.writeLog)
 }
 
-// logErrors logs n errors of a kind as one; see logDebug.
-func (r *Router) logErrors(n int64, kind logKind, attrs ...slog.Attr) {
+// reportErrors logs n errors of a kind as one; see reportDebug.
+func (r *Router) reportErrors(n int64, kind logKind, attrs ...slog.Attr) {
 	r.errorLines.Add(kind, logLine{slog.LevelError, kind.text, boundAttrs(attrs)}, n)
 }
 
-// logDebug must not be called under a lock: the handler of Options.Logger may call the router.
-func (r *Router) logDebug(kind logKind, attrs ...slog.Attr) {
-	if r.logsDebug() {
+// reportDebug must not be called under a lock: the handler of Options.Logger may call the router.
+func (r *Router) reportDebug(kind logKind, attrs ...slog.Attr) {
+	if r.reportsDebug() {
 		r.debugLines.Add(kind, logLine{slog.LevelDebug, kind.text, boundAttrs(attrs)}, 1)
 	}
 }
 
-// logsDebug reports whether the Logger writes lines at debug level: if it does not, they need not be
+// reportsDebug reports whether the Logger writes lines at debug level: if it does not, they need not be
 // counted.
-func (r *Router) logsDebug() bool {
-	defer r.recoverLogger()
+func (r *Router) reportsDebug() bool {
 	return r.opts.Logger.Enabled(context.Background(), slog.LevelDebug)
 }
 
 // writeLog passes a line to the Logger.
 func (r *Router) writeLog(line logLine, suppressed int64) {
-	defer r.recoverLogger()
 	if suppressed > 0 {
 		line.attrs = append(line.attrs, slog.Int64("suppressed", suppressed))
 	}
 	r.opts.Logger.LogAttrs(context.Background(), line.level, line.text, line.attrs...)
-}
-
-// recoverLogger recovers a panic of the Logger, which cannot be logged. It must be deferred.
-func (r *Router) recoverLogger() {
-	if recover() != nil {
-		r.observe(Event{Kind: EventPanicked, Reason: "Logger"})
-	}
 }
 
 // flushLog writes the numbers of lines that are suppressed.
@@ -132,66 +123,66 @@ func printable(text string) string {
 	}, text)
 }
 
-func (r *Router) logOpened(c *Conn) {
-	r.logDebug(logKind{text: "connection opened"}, slog.String("conn", c.id), slog.String("ip", c.ip.String()))
+func (r *Router) reportOpened(c *Conn) {
+	r.reportDebug(logKind{text: "connection opened"}, slog.String("conn", c.id), slog.String("ip", c.ip.String()))
 }
 
-func (r *Router) logClosed(c *Conn, code StatusCode) {
-	r.logDebug(logKind{text: "connection closed"}, slog.String("conn", c.id), slog.Int("code", int(code)))
+func (r *Router) reportClosed(c *Conn, code StatusCode) {
+	r.reportDebug(logKind{text: "connection closed"}, slog.String("conn", c.id), slog.Int("code", int(code)))
 }
 
-// logNodeLeft logs that another node has left or failed.
-func (r *Router) logNodeLeft(node string) {
-	r.logDebug(logKind{text: "node left"}, slog.String("node", node))
+// reportNodeLeft logs that another node has left or failed.
+func (r *Router) reportNodeLeft(node string) {
+	r.reportDebug(logKind{text: "node left"}, slog.String("node", node))
 }
 
-// logRejected logs a rejected request or connection. The text is that of a cause that is logged
+// reportRefusedDebug logs a refused request or connection. The text is that of a cause that is logged
 // nowhere else, or "".
-func (r *Router) logRejected(rejection *Rejection, text string) {
+func (r *Router) reportRefusedDebug(refusal *Refusal, text string) {
 	attrs := []slog.Attr{
-		slog.String("reason", rejection.Reason), slog.String("code", string(rejection.Code)), slog.String("ip", rejection.IP.String()),
+		slog.String("reason", refusal.Reason), slog.String("code", string(refusal.Code)), slog.String("ip", refusal.IP.String()),
 	}
-	if rejection.Conn != nil {
-		attrs = append(attrs, slog.String("conn", rejection.Conn.id))
+	if refusal.Conn != nil {
+		attrs = append(attrs, slog.String("conn", refusal.Conn.id))
 	}
 	if text != "" {
 		attrs = append(attrs, slog.String("error", text))
 	}
-	r.logDebug(logKind{text: "connection rejected", origin: rejection.Reason, code: kindCode(rejection.Code)}, attrs...)
+	r.reportDebug(logKind{text: "connection refused", origin: refusal.Reason, code: kindCode(refusal.Code)}, attrs...)
 }
 
-// logRejectedRefresh logs that a client could not refresh its identity.
-func (r *Router) logRejectedRefresh(c *Conn, failed *inspectedError) {
-	r.logDebug(logKind{text: "refresh rejected", code: kindCode(failed.payload.Code)}, slog.String("conn", c.id), slog.String("ip", c.ip.String()),
-		slog.String("code", string(failed.payload.Code)), slog.String("error", failed.text))
+// reportRefusedRefresh logs that a client could not refresh its identity.
+func (r *Router) reportRefusedRefresh(c *Conn, failure *failure.Failure) {
+	r.reportDebug(logKind{text: "refresh refused", code: kindCode(failure.Payload.Code)}, slog.String("conn", c.id), slog.String("ip", c.ip.String()),
+		slog.String("code", string(failure.Payload.Code)), slog.String("error", failure.Text))
 }
 
-// logError logs an error. Ingress functions usually fail for messages of all types at the same time, so
+// reportFailure logs an error. Ingress functions usually fail for messages of all types at the same time, so
 // these are one kind.
-func (r *Router) logError(report ErrorReport, failed *inspectedError) {
-	kind := logKind{text: "message failed", typ: report.Type, origin: failed.stage, code: kindCode(failed.payload.Code)}
-	attrs := []slog.Attr{slog.String("error", failed.text), slog.String("ip", report.IP.String())}
+func (r *Router) reportFailure(report ErrorReport, failure *failure.Failure) {
+	kind := logKind{text: "message failed", typ: report.Type, origin: failure.Stage, code: kindCode(failure.Payload.Code)}
+	attrs := []slog.Attr{slog.String("error", failure.Text), slog.String("ip", report.IP.String())}
 	switch {
 	case report.Conn == nil:
 		kind.text = "handshake failed"
-	case failed.stage == "OnOpen":
+	case failure.Stage == "OnOpen":
 		kind.text = "connection failed"
 	default:
 		attrs = append(attrs, slog.String("type", report.Type))
 	}
-	if failed.stage == "ingress" {
+	if failure.Stage == "ingress" {
 		kind.typ = ""
 	}
 	if report.Conn != nil {
 		attrs = append(attrs, slog.String("conn", report.Conn.id))
 	}
-	if failed.stack != nil {
-		attrs = append(attrs, slog.String("stack", string(failed.stack)))
+	if failure.Stack != nil {
+		attrs = append(attrs, slog.String("stack", string(failure.Stack)))
 	}
-	r.logErrors(1, kind, attrs...)
+	r.reportErrors(1, kind, attrs...)
 }
 
-// logHookPanics logs a panic of a hook, which stands for n of them.
-func (r *Router) logHookPanics(n int64, name string, value any, stack []byte) {
-	r.logErrors(n, logKind{text: "hook panicked", origin: name}, slog.String("hook", name), slog.String("panic", failure.PanicText(value)), slog.String("stack", string(stack)))
+// reportPanics logs a panic of a hook, which stands for n of them.
+func (r *Router) reportPanics(n int64, name string, value any, stack []byte) {
+	r.reportErrors(n, logKind{text: "hook panicked", origin: name}, slog.String("hook", name), slog.String("panic", failure.PanicText(value)), slog.String("stack", string(stack)))
 }

@@ -284,14 +284,14 @@ func TestLogger_LinesAreBounded(t *testing.T) {
 					return router.Identity{}, &errors.Error{Code: errors.Unauthenticated, Err: errors.New(long)}
 				},
 			})
-			routertest.Rejected(t, r)
+			routertest.Refused(t, r)
 			other := router.New(&router.Options{Logger: slog.New(logHandlers(&log)[name])})
 			other.UseIngress(func(context.Context, router.IngressContext) error { return errors.New(long) })
 			c := routertest.Dial(t, other)
 			c.Send(Echo{})
 			synctest.Wait()
 			assert.Equal(t, 1, strings.Count(log.String(), "message failed"))
-			assert.Equal(t, 1, strings.Count(log.String(), "connection rejected"))
+			assert.Equal(t, 1, strings.Count(log.String(), "connection refused"))
 			assert.Equal(t, 2, strings.Count(log.String(), "…"))
 			checkLines(t, log.String())
 		})

@@ -167,11 +167,11 @@ func TestLogger_ConnectionsAreSampled(t *testing.T) {
 		r := router.New(&router.Options{Logger: log.logger()})
 		for i := range 300 {
 			routertest.Dial(t, r).Close()
-			routertest.Rejected(t, r, routertest.Header("Origin", "https://other.example"))
+			routertest.Refused(t, r, routertest.Header("Origin", "https://other.example"))
 			time.Sleep(time.Duration(i%10) * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		for _, text := range []string{"connection opened", "connection closed", "connection rejected"} {
+		for _, text := range []string{"connection opened", "connection closed", "connection refused"} {
 			lines, events := log.counts(text)
 			assert.EqualValues(t, 300, events, text)
 			assert.LessOrEqual(t, log.perSecond(text), 20, text)

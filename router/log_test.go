@@ -77,7 +77,7 @@ func TestLogger_NeverReceivesSecrets(t *testing.T) {
 				assert.NotContains(t, text, secret)
 			}
 			for _, entry := range []string{
-				"connection opened", "connection closed", "connection rejected", "message failed", "hook panicked",
+				"connection opened", "connection closed", "connection refused", "message failed", "hook panicked",
 			} {
 				assert.Contains(t, text, entry)
 			}
@@ -120,9 +120,9 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 	router.RPC(r, handleNote)
 	secret := []routertest.Option{routertest.Header("Cookie", "session=C00KIE"), routertest.Header("X-Secret", "H3ADER")}
 	with := func(opts ...routertest.Option) []routertest.Option { return append(opts, secret...) }
-	routertest.Rejected(t, r, with(routertest.Token("T0KEN-wrong"))...)
-	routertest.Rejected(t, r, with(routertest.Token("T0KEN-down"))...)
-	routertest.Rejected(t, r, with(routertest.Header("Origin", "https://S3CRET.example"))...)
+	routertest.Refused(t, r, with(routertest.Token("T0KEN-wrong"))...)
+	routertest.Refused(t, r, with(routertest.Token("T0KEN-down"))...)
+	routertest.Refused(t, r, with(routertest.Header("Origin", "https://S3CRET.example"))...)
 	routertest.Dial(t, r, with(routertest.Token("T0KEN"), routertest.Header("X-Panic", "1"))...).Closed()
 	conn := routertest.Dial(t, r, with(routertest.Header("Sec-WebSocket-Protocol", "bearer.T0KEN"))...)
 	for _, do := range []string{"", "panic", "point", "index", "error", "bare"} {

@@ -16,6 +16,7 @@ type Event struct {
 	Type     string             // of the message; "" if it is not registered or no message is involved
 	Code     errors.Code        // "" for success
 	Reason   string             // depends on Kind
+	Limit    LimitKind          // of EventRefused
 	Status   StatusCode         // of EventClosed
 	Policy   SlowConsumerPolicy // of EventDropped
 	Count    int                // depends on Kind
@@ -35,10 +36,11 @@ const (
 	// code that Options.OnClose receives.
 	EventClosed
 
-	// EventRejected: a request was rejected with Code, or a connection was rejected by
-	// Options.OnOpen. Reason is "origin", "draining", "limit", "authentication", "handshake",
-	// "conn_context" (it failed) or "on_open".
-	EventRejected
+	// EventRefused: a request, a connection or a message of Type was refused with Code. Reason is that
+	// of a [Refusal], Limit is the kind of the exceeded limit, which an IngressFunc may have defined, or
+	// "", and Count is 1 for a message and otherwise 0. There is no event for a message that its sender
+	// has canceled.
+	EventRefused
 
 	// EventRead: a message was read. Bytes is the number of bytes read from the socket since
 	// the previous message, including frame headers, and possibly the beginning of the next
@@ -61,13 +63,9 @@ const (
 	// returns.
 	EventCompleted
 
-	// EventLimitExceeded: a message of Type or a connection was rejected because it exceeded a
-	// limit. Reason is its LimitKind, which an IngressFunc may have defined.
-	EventLimitExceeded
-
-	// EventPanicked: application code has panicked, while handling a message of Type unless
-	// that is "". Reason is "ingress", "decode", "handler", "reply", the name of the option,
-	// such as "OnOpen" or "Logger", or the method of the broker, such as "Broker.Publish".
+	// EventPanicked: a function of the application has panicked, while handling a message of Type
+	// unless that is "". Reason is "ingress", "decode", "handler", "reply", or the name of the
+	// option, such as "OnOpen". Panics of a broker count as those of the function that calls it.
 	EventPanicked
 
 	// EventWritten: one system call has written Bytes and Count frames. Duration is the age of

@@ -15,11 +15,11 @@ import (
 
 // Options configure a [Router]. The zero value is a working configuration.
 type Options struct {
-	// Authenticate returns the identity of a request before it is upgraded. An error rejects
+	// Authenticate returns the identity of a request before it is upgraded. An error refuses
 	// the request with the HTTP status of its code: 401 UNAUTHENTICATED, 403
 	// PERMISSION_DENIED, 429 RESOURCE_EXHAUSTED or a [*LimitExceeded], 503 UNAVAILABLE, 400
 	// INVALID_ARGUMENT, 501 UNIMPLEMENTED, otherwise 500. An identity that has expired is
-	// rejected with 401. If nil, every connection is anonymous. [Token] returns the token of a
+	// refused with 401. If nil, every connection is anonymous. [Token] returns the token of a
 	// request.
 	//
 	// It is called again when a client refreshes its identity with $ws:auth (see the protocol,
@@ -30,21 +30,21 @@ type Options struct {
 	// of the connection wait for it.
 	//
 	// Clients with invalid credentials are expected: the private part of an error with the code
-	// UNAUTHENTICATED or PERMISSION_DENIED goes to OnRejected and to the log at debug level, not
+	// UNAUTHENTICATED or PERMISSION_DENIED goes to OnRefused and to the log at debug level, not
 	// to OnError.
 	Authenticate func(*http.Request) (Identity, error)
 
-	// RejectAfterUpgrade makes rejections visible to pages in a browser, which cannot see the
-	// HTTP status of a handshake. A rejected request is upgraded, and the connection closed with
+	// RefuseAfterUpgrade makes refusals visible to pages in a browser, which cannot see the
+	// HTTP status of a handshake. A refused request is upgraded, and the connection closed with
 	// 4000 plus the status, [StatusUnauthenticated] for example, and the error as JSON in the
 	// reason. This includes requests of other origins, and excludes those that are not a valid
 	// handshake. An error of OnOpen other than INTERNAL closes the connection with such a code,
 	// too.
 	//
-	// Rejected connections are not opened: OnOpen and OnClose are not called, no limit of
+	// Refused connections are not opened: OnOpen and OnClose are not called, no limit of
 	// connections counts them, and Shutdown does not wait for them. They end at the latest after
-	// Timeouts.Close. While there are 1,024 of them, further requests are rejected with the status.
-	RejectAfterUpgrade bool
+	// Timeouts.Close. While there are 1,024 of them, further requests are refused with the status.
+	RefuseAfterUpgrade bool
 
 	// ConnContext returns a context whose values those of the connection and its messages have:
 	// the span or the logger of the request, for example. It is called after Authenticate; the
@@ -55,7 +55,7 @@ type Options struct {
 
 	// OnOpen is called after the upgrade and before the connection's messages are read. An
 	// error closes the connection: a [*CloseError] with its code, any other error with 1011,
-	// unless RejectAfterUpgrade is set.
+	// unless RefuseAfterUpgrade is set.
 	OnOpen func(context.Context, *Conn) error
 
 	// OnClose is called after a connection that OnOpen accepted has been closed and the last
@@ -69,13 +69,13 @@ type Options struct {
 	// Authenticate that are expected. If nil, they are logged.
 	OnError func(ErrorReport)
 
-	// OnRejected is called for rejected requests, connections and messages, so that an operator
-	// can find out why a client was rejected: at most once per second for a user, or for the
+	// OnRefused is called for refused requests, connections and messages, so that an operator
+	// can find out why a client was refused: at most once per second for a user, or for the
 	// address (an IPv6 /64 network) of an anonymous client, and for at most 4,096 of these per
-	// second. Rejection.Unreported counts the others. A message is rejected if it is answered with an error
+	// second. Refusal.Unreported counts the others. A message is refused if it is answered with an error
 	// at any stage of the pipeline, other than CANCELLED, or would be without its LimitAction. The
 	// call delays only later messages of the same connection.
-	OnRejected func(Rejection)
+	OnRefused func(Refusal)
 
 	// OnLimitExceeded is called for every message and connection that exceeds a limit; see
 	// LimitExceeded.Messages for those that a full send queue drops. The calls for one
@@ -144,7 +144,7 @@ type Options struct {
 	// together: at most 32 of them, and those after the first with at most 4 KiB of text.
 	Validate func(message any) error
 
-	// RejectUnknownFields rejects payloads that contain a field which the message does not have, with
+	// RejectUnknownFields refuses payloads that contain a field which the message does not have, with
 	// INVALID_ARGUMENT and the name of the field. Names are case-sensitive. If false, such fields
 	// are ignored, and clients may be newer than the server. Unknown members of the envelope are
 	// always ignored. It applies to JSON; codecs have options of their own.
@@ -200,7 +200,7 @@ type Options struct {
 	Timeouts Timeouts
 
 	// Development makes the Logger receive what an application most often gets wrong, at level WARN, once per
-	// cause and with the remedy: rejected requests, subscriptions that no TopicOptions.Authorize can permit,
+	// cause and with the remedy: refused requests, subscriptions that no TopicOptions.Authorize can permit,
 	// messages, replies and calls of the server that [Router.Describe] does not know, and handlers that leave
 	// their goroutine locked to an OS thread. What differs from the contract is at level ERROR if the application
 	// declares any message that it sends; see [DeclareMessage]. At most 1,000 causes are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
@@ -254,7 +254,7 @@ type Limits struct {
 	HandshakesPerIP  Rate // requests of an address; 100 per second, 2000 at once
 	MessagesPerConn  Rate // of any type, by one connection; 1000 per second, 10,000 at once
 	MessagesPerIP    Rate // by all connections of an address; 10,000 per second, 50,000 at once
-	FailedAuthsPerIP Rate // $ws:auth messages of an address that Options.Authenticate has rejected; 1 per second, 60 at once
+	FailedAuthsPerIP Rate // $ws:auth messages of an address that Options.Authenticate has refused; 1 per second, 60 at once
 }
 
 // Timeouts bound how long operations take. A zero field means its default.

@@ -191,7 +191,7 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Len(t, ends.all(), 1)
 		routertest.Dial(t, r)
-		routertest.Rejected(t, r)
+		routertest.Refused(t, r)
 	})
 }
 

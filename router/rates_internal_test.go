@@ -18,8 +18,8 @@ func TestAddresses_IdleOnesAreForgotten(t *testing.T) {
 	for n := range 20_000 {
 		var ip [16]byte
 		binary.BigEndian.PutUint64(ip[:], 0x2001_0db8_0000_0000+uint64(n))
-		if _, rejection := g.chargeHandshake(netip.AddrFrom16(ip), time.Duration(n)*time.Millisecond); rejection != nil {
-			t.Fatal(rejection.err.cause)
+		if _, refusal := g.chargeHandshake(netip.AddrFrom16(ip), time.Duration(n)*time.Millisecond); refusal != nil {
+			t.Fatal(refusal.failure.Cause)
 		}
 		most = max(most, len(g.perIP))
 	}
@@ -42,12 +42,12 @@ func TestRateBucket_GrantsNoMoreThanItsRate(t *testing.T) {
 		for range 300 {
 			now += time.Duration(rng.Int64N(int64(4 * time.Second / time.Duration(r.PerSecond))))
 			tokens := 1 + rng.IntN(3)
-			if rejection := b.take(r, now, tokens, "x"); rejection == nil {
+			if refusal := b.take(r, now, tokens, "x"); refusal == nil {
 				grants = append(grants, grant{now, tokens})
 			} else if tokens <= r.Burst {
 				var copied rateBucket
 				copied.fullAt.Store(b.fullAt.Load())
-				assert.Nil(t, copied.take(r, now+rejection.RetryAfter, tokens, "x"), "after RetryAfter")
+				assert.Nil(t, copied.take(r, now+refusal.RetryAfter, tokens, "x"), "after RetryAfter")
 			}
 		}
 		for i := range grants {

@@ -90,7 +90,7 @@ func TestRates_HandshakesOfAnAddress(t *testing.T) {
 			return router.Identity{}, errors.Errorf(errors.Unauthenticated, "no")
 		}})
 		attempt := func(address string) *http.Response {
-			return routertest.Rejected(t, r, routertest.RemoteAddr(address))
+			return routertest.Refused(t, r, routertest.RemoteAddr(address))
 		}
 		count := func(attempts int) (limited int) {
 			for range attempts {
@@ -114,7 +114,7 @@ func TestRates_ConnectionsOfAnAddress(t *testing.T) {
 		for range 1000 {
 			routertest.Dial(t, r)
 		}
-		assert.Equal(t, http.StatusTooManyRequests, routertest.Rejected(t, r).StatusCode)
+		assert.Equal(t, http.StatusTooManyRequests, routertest.Refused(t, r).StatusCode)
 		routertest.Dial(t, r, routertest.RemoteAddr("192.0.2.2:1"))
 	})
 }

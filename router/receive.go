@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -28,15 +29,29 @@ type incoming struct {
 	identity *connIdentity // that ingress functions receive
 	undo     *undo         // of ingress functions; nil if there is none
 	waits    bool          // in the serial queue, instead of being handled at once
+
+	// What application code that calls runtime.Goexit leaves behind; see endExited.
+	stage   string           // that may do so, and then the message has no answer; "" after that
+	context *Context         // of a message that is decoded
+	refusal *failure.Failure // with which the message will be answered
+	ended   bool
 }
 
 var incomingPool = sync.Pool{New: func() any { return new(incoming) }}
 
 // release returns the message and its buffer to their pools.
 func (in *incoming) release() {
-	in.Release()
+	in.releaseBytes()
 	*in = incoming{}
 	incomingPool.Put(in)
+}
+
+// releaseBytes returns the buffer to its pool. The head is not valid after that.
+func (in *incoming) releaseBytes() {
+	if in.Buffer != nil {
+		in.Release()
+		in.Message = wsconn.Message{}
+	}
 }
 
 // maxBytesOf returns the size limit of a message from its first bytes. The transport keeps
@@ -53,66 +68,82 @@ func (c *Conn) maxBytesOf(prefix []byte) int64 {
 	return c.router.opts.Limits.MaxMessageBytes
 }
 
+// A reader is a goroutine with the right to read a connection.
+type reader struct {
+	*Conn
+
+	in    *incoming // whose ingress functions or refusal may call runtime.Goexit; nil if there is none
+	reads bool      // it has the right, and must not end without another reader
+}
+
 // receive runs stages 1 to 5.
-func (c *Conn) receive(msg wsconn.Message) {
+func (r *reader) receive(msg wsconn.Message) {
+	c := r.Conn
 	in := incomingPool.Get().(*incoming)
 	in.Message, in.identity = msg, c.identity.Load()
 	if msg.Binary {
 		in.codec = c.codec()
 	}
 	c.active.Add(1) // before admit reads draining; see Conn.drain
-	var failed *inspectedError
-	defer func() {
-		if failed != nil {
-			c.rejectReceived(in, failed)
-		}
-	}()
 	headErr := in.readHead(c.router.routes)
 	c.beginCall(in, headErr)
-	if rejection := c.chargeMessage(in.At); rejection != nil {
-		failed = limitError(*rejection).at("ingress")
+	var refused *failure.Failure
+	if limit := c.chargeMessage(in.At); limit != nil {
+		refused = limitFailure(*limit).At("ingress")
 	} else {
-		c.runIngress(in, &failed)
+		r.in, in.stage = in, "ingress"
+		refused = c.runIngress(in)
+		r.in, in.stage = nil, ""
 	}
-	failed = c.admit(in, headErr, failed)
+	if refused = c.admit(in, headErr, refused); refused == nil {
+		return
+	}
+	r.in = in
+	c.refuseMessage(in, refused)
+	r.in = nil
+	c.endReceived(in)
+	in.release()
 }
 
-// rejectReceived rejects a message on the reading goroutine. If application code has called
-// runtime.Goexit, this goroutine ends, and another one continues to read.
-func (c *Conn) rejectReceived(in *incoming, failed *inspectedError) {
-	exits := true
-	defer func() {
-		c.sub.WS.Wake()
-		in.release()
-		c.release()
-		if exits {
-			c.sub.WS.ServeElsewhere()
-		}
-	}()
-	c.rejectMessage(in, failed)
-	exits = failed.exited
+// endReceived ends a message that the reader has refused.
+func (c *Conn) endReceived(in *incoming) {
+	c.sub.WS.Wake()
+	in.releaseBytes()
+	c.release()
 }
 
-// admit decides about a message after ingress. It returns the rejection, which may be that of
-// ingress. If it returns nil, the message has been queued or answered.
-func (c *Conn) admit(in *incoming, headErr error, ingress *inspectedError) *inspectedError {
+// exited lets another goroutine read: application code has called runtime.Goexit.
+func (r *reader) exited() {
+	if !r.reads {
+		return
+	}
+	defer r.sub.WS.ServeElsewhere()
+	if in := r.in; in != nil {
+		defer r.endReceived(in)
+		r.refuseExited(in)
+	}
+}
+
+// admit decides about a message after ingress. It returns the failure of a refused one, which may be
+// that of ingress. If it returns nil, the message has been queued or answered.
+func (c *Conn) admit(in *incoming, headErr error, ingress *failure.Failure) *failure.Failure {
 	limit := c.router.opts.Limits.MaxMessageBytes
 	if in.route != nil {
 		limit = in.route.maxBytes
 	}
 	switch {
 	case in.Size > limit:
-		return limitError(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).at("size")
+		return limitFailure(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
 	case ingress != nil:
 		return ingress
 	case headErr != nil:
-		return inspect(invalid(headErr), "").at("parse")
+		return inspector.Inspect(invalid(headErr), "parse")
 	case in.control != "":
 		return c.handleControl(in)
 	case c.draining.Load() != notDraining:
-		return inspect(c.drainError(), "").at("draining")
+		return failure.Of(c.drainError()).At("draining")
 	case in.route == nil:
-		return inspect(errors.Errorf(errors.Unimplemented, "no handler for this type"), "").at("route")
+		return failure.Of(errors.Errorf(errors.Unimplemented, "no handler for this type")).At("route")
 	}
 	return c.enqueue(in)
 }
@@ -187,18 +218,19 @@ func (in *incoming) memory() int64 { return int64(len(in.Bytes)) }
 // typ returns the message's type if it is registered or defined by the protocol, and otherwise
 // "": a client must not choose limiter keys, metric labels or log fields.
 func (in *incoming) typ() string {
-	switch {
-	case in.route != nil:
+	if in.route != nil {
 		return in.route.name
-	default:
-		return in.control
 	}
+	return in.control
 }
 
 // correlationID returns the identifier by which the client matches an answer, or "". That of a
 // control message is the ID of another message.
 func (in *incoming) correlationID() string {
-	if in.control != "" && in.control != protocol.TypeHeartbeat {
+	switch {
+	case in.context != nil:
+		return in.context.correlationID
+	case in.control != "" && in.control != protocol.TypeHeartbeat:
 		return ""
 	}
 	in.head.FindMeta(in.Bytes)
@@ -206,8 +238,8 @@ func (in *incoming) correlationID() string {
 }
 
 // runIngress is stage 3. Messages without a route pass the router's own functions.
-func (c *Conn) runIngress(in *incoming, failed **inspectedError) {
-	c.router.guard(failed, "ingress", in.route, func() error {
+func (c *Conn) runIngress(in *incoming) *failure.Failure {
+	return c.router.guard("ingress", in.route, func() error {
 		fns := c.router.unknownIngress
 		if in.route != nil {
 			fns = in.route.ingress
@@ -233,14 +265,14 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 
 // enqueue is stage 5. It adds the message to the connection's serial queue, or to c.claimed if the
 // reading goroutine can handle it at once.
-func (c *Conn) enqueue(in *incoming) *inspectedError {
+func (c *Conn) enqueue(in *incoming) *failure.Failure {
 	late := in.head.FindMeta(in.Bytes)
 	if in.call == nil {
-		if failed := c.acknowledge(in); failed != nil {
-			return failed
+		if failure := c.acknowledge(in); failure != nil {
+			return failure
 		}
-	} else if failed := c.admitCall(in, late); failed != nil {
-		return failed
+	} else if failure := c.admitCall(in, late); failure != nil {
+		return failure
 	}
 	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
 		c.claimed = in
@@ -255,7 +287,7 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 	deadline, _ := ctx.Deadline()
 	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
-		return inspect(errDeadline, "").at("deadline")
+		return failure.Of(errDeadline).At("deadline")
 	}
 	if ctx.call.isAnswered() {
 		for _, in := range c.takeWaiting(ctx) {
@@ -267,35 +299,35 @@ func (c *Conn) enqueue(in *incoming) *inspectedError {
 }
 
 // admitCall decides about a call in stage 5. late says that its meta was not known before.
-func (c *Conn) admitCall(in *incoming, late bool) *inspectedError {
+func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 	ctx := in.call
 	if late && !c.readLateMeta(in) {
-		return inspect(errDeadline, "").at("deadline")
+		return failure.Of(errDeadline).At("deadline")
 	}
 	if in.route.stream {
-		if failed := in.readCredit(); failed != nil {
-			return failed
+		if failure := in.readCredit(); failure != nil {
+			return failure
 		}
 	}
 	if !c.calls.add(ctx) {
 		in.head.CorrelationID = nil // it belongs to the other call
-		return inspect(errDuplicateCall, "").at("concurrency")
+		return failure.Of(errDuplicateCall).At("concurrency")
 	}
 	if ctx.call.isAnswered() { // the deadline passed before the call was in the index
 		c.calls.remove(ctx)
-		return inspect(errDeadline, "").at("deadline")
+		return failure.Of(errDeadline).At("deadline")
 	}
 	if in.route.stream && c.draining.Load() != notDraining { // drain may have ended the open streams before this one was added
-		return inspect(c.drainError(), "").at("draining")
+		return failure.Of(c.drainError()).At("draining")
 	}
 	limit := int64(c.router.opts.Limits.Concurrency)
 	if n := int64(c.inFlight.Add(1)); n > limit {
 		c.inFlight.Add(-1)
-		return limitError(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit}).at("concurrency")
+		return limitFailure(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit}).At("concurrency")
 	}
-	if failed := c.acknowledge(in); failed != nil {
+	if failure := c.acknowledge(in); failure != nil {
 		c.inFlight.Add(-1)
-		return failed
+		return failure
 	}
 	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
 	return nil

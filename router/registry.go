@@ -50,7 +50,7 @@ func (g *registry) init(limits Limits) {
 	g.drained = make(chan struct{})
 }
 
-// startDraining rejects all further requests and returns the open connections.
+// startDraining refuses all further requests and returns the open connections.
 func (g *registry) startDraining() []*Conn {
 	g.mu.Lock()
 	first := !g.draining
@@ -62,15 +62,15 @@ func (g *registry) startDraining() []*Conn {
 	return g.list()
 }
 
-// chargeHandshake charges a request to its address, which it returns, or returns a rejection. The
+// chargeHandshake charges a request to its address, which it returns, or returns a refusal. The
 // address is nil if ip is unknown.
-func (g *registry) chargeHandshake(ip netip.Addr, now time.Duration) (*address, *handshakeRejection) {
+func (g *registry) chargeHandshake(ip netip.Addr, now time.Duration) (*address, *handshakeRefusal) {
 	if !ip.IsValid() {
 		return nil, nil
 	}
 	a := g.addressOf(ipprefix.Of(ip), now)
-	if rejection := a.handshakes.take(g.limits.HandshakesPerIP, now, 1, "HandshakesPerIP"); rejection != nil {
-		return a, rejectedByLimit(*rejection)
+	if refusal := a.handshakes.take(g.limits.HandshakesPerIP, now, 1, "HandshakesPerIP"); refusal != nil {
+		return a, refusedByLimit(*refusal)
 	}
 	return a, nil
 }
@@ -97,15 +97,15 @@ func (g *registry) addressOf(network netip.Prefix, now time.Duration) *address {
 	return a
 }
 
-// acquireAddress acquires a slot for the request of a connection, or returns a rejection.
-func (g *registry) acquireAddress(c *Conn) *handshakeRejection {
+// acquireAddress acquires a slot for the request of a connection, or returns a refusal.
+func (g *registry) acquireAddress(c *Conn) *handshakeRefusal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining {
-		return rejectedBy(reasonDraining, errDraining)
+		return refusedBy(reasonDraining, errDraining)
 	}
-	if rejection := checkConnLimit(g.total+1, g.limits.Conns); rejection != nil {
-		return rejection
+	if refusal := checkConnLimit(g.total+1, g.limits.Conns); refusal != nil {
+		return refusal
 	}
 	if c.address != nil {
 		network := ipprefix.Of(c.ip)
@@ -114,8 +114,8 @@ func (g *registry) acquireAddress(c *Conn) *handshakeRejection {
 		} else {
 			g.perIP[network] = c.address // it was idle meanwhile
 		}
-		if rejection := checkConnLimit(c.address.conns+1, g.limits.ConnsPerIP); rejection != nil {
-			return rejection
+		if refusal := checkConnLimit(c.address.conns+1, g.limits.ConnsPerIP); refusal != nil {
+			return refusal
 		}
 		c.address.conns++
 	}
@@ -135,17 +135,17 @@ func (g *registry) releaseAddress(a *address) {
 	}
 }
 
-// acquireUser acquires a slot for a connection of an identity, or returns a rejection.
+// acquireUser acquires a slot for a connection of an identity, or returns a refusal.
 // Anonymous connections need none.
-func (g *registry) acquireUser(id Identity) *handshakeRejection {
+func (g *registry) acquireUser(id Identity) *handshakeRefusal {
 	if id.UserID == "" {
 		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	user := id.user()
-	if rejection := checkConnLimit(g.users[user]+1, g.limits.ConnsPerUser); rejection != nil {
-		return rejection
+	if refusal := checkConnLimit(g.users[user]+1, g.limits.ConnsPerUser); refusal != nil {
+		return refusal
 	}
 	g.users[user]++
 	return nil
@@ -161,13 +161,13 @@ func (g *registry) releaseUser(id Identity) {
 	decrement(g.users, id.user())
 }
 
-// checkConnLimit returns a rejection if n connections exceed the limit. A limit of 0 means
+// checkConnLimit returns a refusal if n connections exceed the limit. A limit of 0 means
 // unlimited.
-func checkConnLimit(n, limit int) *handshakeRejection {
+func checkConnLimit(n, limit int) *handshakeRefusal {
 	if limit == 0 || n <= limit {
 		return nil
 	}
-	return rejectedByLimit(LimitExceeded{Kind: LimitConnections, Observed: int64(n), Limit: int64(limit), RetryAfter: connectionRetry})
+	return refusedByLimit(LimitExceeded{Kind: LimitConnections, Observed: int64(n), Limit: int64(limit), RetryAfter: connectionRetry})
 }
 
 // connectionRetry is an estimate: when a connection will be closed is unknown.

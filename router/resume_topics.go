@@ -8,9 +8,10 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -23,7 +24,7 @@ type topicToResume struct {
 	pattern *topic.Pattern
 	record  *topicGrant      // nil if it is not in the record
 	after   *broker.Position // the client may receive only what follows; nil is everything
-	missed  *history.CatchupTopic
+	missed  *sequencer.CatchupTopic
 	result  protocol.ResumedTopic
 	later   bool // it is subscribed, and announced when its position is known
 }
@@ -146,19 +147,20 @@ func (t *topicToResume) limitToRecord() {
 
 // try sets the error of a topic if f returns one.
 func (s *session) try(ctx *Context, t *topicToResume, where string, f func() error) {
-	c := s.conn
-	var failed *inspectedError
-	defer func() {
-		if failed == nil {
-			return
+	executor.Do(func() {
+		if refused := s.conn.router.guard(where, ctx.route, f); refused != nil {
+			s.refuseTopic(ctx, t, refused)
 		}
-		t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &failed.payload}
-		if !topicname.IsUserLog(t.Topic) { // which the connection has by itself
-			c.unsubscribeClient(t.Topic)
-		}
-		c.reportLate(ctx.route.name, failed)
-	}()
-	c.router.guard(&failed, where, ctx.route, f)
+	}, func() { s.refuseTopic(ctx, t, exitedAt(where)) })
+}
+
+// refuseTopic sets the error of a topic.
+func (s *session) refuseTopic(ctx *Context, t *topicToResume, refused *failure.Failure) {
+	t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &refused.Payload}
+	if !topicname.IsUserLog(t.Topic) { // which the connection has by itself
+		s.conn.unsubscribeClient(t.Topic)
+	}
+	s.conn.reportLate(ctx.route.name, refused)
 }
 
 // joinAll subscribes to the topics that have no error, all at the same time, so that they are read together. It

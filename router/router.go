@@ -47,7 +47,7 @@ type Router struct {
 	asks         ask.Node                        // of this node to others, and of others to this one
 	nodeTopic    string                          // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories broker.HistoryNode
+	histories broker.Histories
 	events    executor.FuncQueue // hook calls that concern no single connection, in order
 	access    *accessLog         // nil without Options.UserHistory
 	absent    absentSessions
@@ -58,13 +58,13 @@ type Router struct {
 
 	errorLines     sampling.Lines[logKind, logLine]
 	debugLines     sampling.Lines[logKind, logLine]
-	pendingLogs    atomic.Int32 // functions of logAsync in events
+	pendingLogs    atomic.Int32 // functions of reportPanicLater in events
 	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
 
-	unhealthy          atomic.Bool  // Shutdown has begun
-	upgradedRejections atomic.Int64 // connections of rejectAfterUpgrade
-	rejections         rejectionSampler
-	hints              hints // for Options.Development
+	unhealthy        atomic.Bool  // Shutdown has begun
+	upgradedRefusals atomic.Int64 // connections of refuseAfterUpgrade
+	refusals         refusalSampler
+	hints            hints // for Options.Development
 
 	savingSessions sync.WaitGroup // goroutines that store the records of sessions
 	sessionsClosed atomic.Bool    // Shutdown has waited for them: no more attempts
@@ -104,7 +104,7 @@ func New(opts *Options) *Router {
 		}
 	}
 	r.topics.Init(r.topicConfig())
-	r.rejections.init()
+	r.refusals.init()
 	r.initLog()
 	r.registerProtocolRoutes()
 	r.connectBroker()

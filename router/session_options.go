@@ -67,7 +67,7 @@ func (r *Router) resumes() bool { return r.opts.Resume.Within > 0 }
 
 // mustStoreSessions panics if sessions are enabled and the broker cannot store them.
 func (r *Router) mustStoreSessions() {
-	if r.resumes() && r.histories == nil {
-		panic(fmt.Sprintf("router: Resume.Within: Options.Broker, a %T, stores no sessions; it must be a broker.HistoryBroker", r.opts.Broker))
+	if r.resumes() {
+		r.mustHaveHistories("Resume.Within", "stores no sessions")
 	}
 }

@@ -40,7 +40,7 @@ func TestShutdown_WaitsForHandlersThenCloses(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		assert.EqualValues(t, 1012, idle.Closed().Code)
-		resp := routertest.Rejected(t, r)
+		resp := routertest.Refused(t, r)
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		conn.Send(Echo{2})
 		assert.Equal(t, errors.Unavailable, routertest.ReceiveError(conn).Code, "new messages are rejected")
@@ -253,7 +253,7 @@ func TestShutdown_LameDuckPhaseServesConnections(t *testing.T) {
 		for _, client := range []*routertest.Conn{before, during} {
 			reconnectDelay(t, client.Closed())
 		}
-		assert.Equal(t, http.StatusServiceUnavailable, routertest.Rejected(t, r).StatusCode)
+		assert.Equal(t, http.StatusServiceUnavailable, routertest.Refused(t, r).StatusCode)
 		assert.Equal(t, http.StatusServiceUnavailable, health())
 	})
 }

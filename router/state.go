@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -41,7 +41,7 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	if err := r.mustHaveHistory(topic); err != nil {
 		return nil, broker.Position{}, err
 	}
-	state, at, err := history.ReadState(ctx, r.histories, topic, r.topics.PatternOf(topic).Retention)
+	state, at, err := sequencer.ReadState(ctx, r.histories, topic, r.topics.PatternOf(topic).Retention)
 	if err != nil {
 		return nil, broker.Position{}, err
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // Codes for errors of connections that have been upgraded: 4000 plus the HTTP status that rejects a
-// request. With Options.RejectAfterUpgrade, the router also sends 4400, 4500 and 4501.
+// request. With Options.RefuseAfterUpgrade, the router also sends 4400, 4500 and 4501.
 const (
 	StatusUnauthenticated   StatusCode = 4401
 	StatusPermissionDenied  StatusCode = 4403

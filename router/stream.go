@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -98,7 +99,7 @@ func withoutClosed(err error) error {
 func (c *Conn) endStreams() {
 	for _, ctx := range c.calls.all() {
 		if ctx.route.stream {
-			go c.cancelCall(ctx, inspect(errDraining, "").at("draining"), endedByDraining)
+			go c.cancelCall(ctx, failure.Of(errDraining).At("draining"), endedByDraining)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
 			continue
 		}
 		require.NotNil(t, failed)
-		assert.Equal(t, errors.Unavailable, failed.payload.Code)
+		assert.Equal(t, errors.Unavailable, failed.Payload.Code)
 		assert.Zero(t, c.inFlight.Load())
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
@@ -133,20 +134,20 @@ func (c *Conn) sendState(s *topic.StateSender) {
 	case errors.Is(err, wsconn.ErrTimeout):
 		err = errUnread
 	}
-	if failed := inspect(err, "").at("state"); c.endState(s, failed) {
-		c.reportLate(protocol.TypeSubscribe, failed)
+	if failure := inspector.Inspect(err, "state"); c.endState(s, failure) {
+		c.reportLate(protocol.TypeSubscribe, failure)
 	}
 }
 
 // endState ends the subscription. It reports false if the client has unsubscribed or has asked again.
-func (c *Conn) endState(s *topic.StateSender, failed *inspectedError) bool {
+func (c *Conn) endState(s *topic.StateSender, failure *failure.Failure) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock() // so that no other subscription begins meanwhile
 	if !s.IsWanted() {
 		return false
 	}
 	name := s.Topic.Name
-	_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: name, Error: &failed.payload})) // fails only if the connection is closed
+	_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: name, Error: &failure.Payload})) // fails only if the connection is closed
 	c.unsubscribeLocked(name)
 	return true
 }

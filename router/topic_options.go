@@ -123,8 +123,8 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	if err := o.History.validate(); err != nil {
 		panic(fmt.Sprintf("router: TopicOptions of %s: %v", name, err))
 	}
-	if o.History.enabled() && r.histories == nil {
-		panic(fmt.Sprintf("router: TopicOptions.History of %s: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", name, r.opts.Broker))
+	if o.History.enabled() {
+		r.mustHaveHistories("TopicOptions.History of "+name, "keeps no histories")
 	}
 	r.declarePublications(o.Messages, name, position)
 	p := r.topics.Declare(pattern, position, segments, topic.Options{

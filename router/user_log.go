@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/penstock-go/penstock/broker"
@@ -32,9 +31,7 @@ func (r *Router) openUserLogs() {
 	if !h.enabled() {
 		return
 	}
-	if r.histories == nil {
-		panic(fmt.Sprintf("router: UserHistory: Options.Broker, a %T, keeps no histories; it must be a broker.HistoryBroker", r.opts.Broker))
-	}
+	r.mustHaveHistories("UserHistory", "keeps no histories")
 	r.topics.DeclareUserLogs(h.retention(), r.resumes())
 	r.access = openAccessLog(r)
 }

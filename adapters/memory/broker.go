@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/memstore"
 )
 
 // A Broker is a [broker.HistoryBroker] for several routers in one process, and for tests with
@@ -19,13 +19,13 @@ type Broker struct {
 	mu        sync.Mutex
 	nodes     map[*node]struct{} // those that are not closed
 	connected int                // nodes, also closed ones
-	histories history.Hub
+	histories memstore.Hub
 }
 
 var _ broker.Broker = (*Broker)(nil)
 
 // NewBroker returns a broker without nodes. All histories together use up to 256 MiB.
-func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(history.DefaultMaxBytes) }
+func NewBroker() *Broker { return NewBrokerMaxHistoryBytes(memstore.DefaultMaxBytes) }
 
 // NewBrokerMaxHistoryBytes returns a broker without nodes. It panics if maxHistoryBytes is less than 1.
 //
@@ -38,7 +38,7 @@ func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
 	if maxHistoryBytes < 1 {
 		panic(fmt.Sprintf("memory: maxHistoryBytes is %d; it must be at least 1", maxHistoryBytes))
 	}
-	return &Broker{nodes: map[*node]struct{}{}, histories: history.Hub{Store: history.Store{MaxBytes: maxHistoryBytes}}}
+	return &Broker{nodes: map[*node]struct{}{}, histories: memstore.Hub{Store: memstore.Store{MaxBytes: maxHistoryBytes}}}
 }
 
 // Connect adds a node.
@@ -71,19 +71,12 @@ type node struct {
 	tracked map[string]struct{}          // topics
 	members map[string]map[string]string // data of the members on this node, by topic and ID
 	queue   executor.FuncQueue
-	calling sync.Mutex // held while a function of the handler runs
-	closed  bool       // guarded by calling
+	gate    executor.Gate // calls the handler, on the queue
 }
 
 // add queues a call of the handler.
 func (s *node) add(call func()) {
-	s.queue.Add(func() {
-		s.calling.Lock()
-		defer s.calling.Unlock()
-		if !s.closed {
-			call()
-		}
-	})
+	s.queue.Add(func() { s.gate.Do(call) })
 }
 
 // Name returns the name of the node: its number.
@@ -214,9 +207,7 @@ func (s *node) notifyAllLocked(topic string, joined bool) {
 // Close removes the node. What it has published is already queued for the other nodes.
 func (s *node) Close(context.Context) error {
 	s.leave()
-	s.calling.Lock()
-	defer s.calling.Unlock()
-	s.closed = true
+	s.gate.Close()
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 func ignoringHandler() broker.Handler {
@@ -48,10 +48,10 @@ func TestBroker_ReadingCreatesNoTopic(t *testing.T) {
 
 // A waitingNode has a sequencer for the topic news, and records what that hands over.
 type waitingNode struct {
-	*history.Sequencer
+	*sequencer.Sequencer
 	session  broker.HistoryNode
 	received []broker.Position
-	notices  []history.Loss
+	notices  []sequencer.Loss
 }
 
 func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
@@ -63,9 +63,9 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 		Following: func(string) { <-ready; n.Following() },
 	})
 	n.session = session
-	n.Sequencer = history.NewSequencer(history.NewReader(session), "news", broker.Retention{Messages: 10, Age: time.Minute}, history.Sink{
+	n.Sequencer = sequencer.New(sequencer.NewReader(session), "news", broker.Retention{Messages: 10, Age: time.Minute}, sequencer.Sink{
 		Deliver: func(p broker.Publication) { n.received = append(n.received, p.Position) },
-		Lost:    func(l history.Loss) { n.notices = append(n.notices, l) },
+		Lost:    func(l sequencer.Loss) { n.notices = append(n.notices, l) },
 	})
 	close(ready)
 	t.Cleanup(func() { n.Close(); _ = session.Close(t.Context()) })
@@ -73,9 +73,9 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 }
 
 // join returns how a subscriber with a position continues.
-func (n *waitingNode) join(t *testing.T, since broker.Position) (how history.Joined) {
+func (n *waitingNode) join(t *testing.T, since broker.Position) (how sequencer.Joined) {
 	t.Helper()
-	require.NoError(t, n.Join(t.Context(), since, history.NewCatchup(n.session, 100, 1<<20).Topic(100), func(j history.Joined) { how = j }))
+	require.NoError(t, n.Join(t.Context(), since, sequencer.NewCatchup(n.session, 100, 1<<20).Topic(100), func(j sequencer.Joined) { how = j }))
 	return how
 }
 

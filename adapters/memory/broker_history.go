@@ -5,7 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/memstore"
 )
 
 var _ broker.HistoryBroker = (*Broker)(nil)
@@ -13,7 +13,7 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // A historyNode is a node with histories. Functions of the two handlers run on separate queues.
 type historyNode struct {
 	*node
-	*history.Node
+	*memstore.Node
 }
 
 // ConnectHistory adds a node that also keeps the publications of topics. Histories are kept as long

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -104,7 +104,7 @@ func (r *reshardTopic) receive(number int) {
 type resharding struct {
 	slots      int // that move
 	topics     map[string]*reshardTopic
-	sequencers map[string]*history.Sequencer
+	sequencers map[string]*sequencer.Sequencer
 	receiver   *countedSession
 	publisher  *observedNode
 }
@@ -112,7 +112,7 @@ type resharding struct {
 // startResharding returns when the receiver follows all topics.
 func startResharding(t *testing.T, client func() goredis.UniversalClient, slots, plain, histories int) *resharding {
 	t.Helper()
-	r := &resharding{slots: slots, topics: map[string]*reshardTopic{}, sequencers: map[string]*history.Sequencer{}}
+	r := &resharding{slots: slots, topics: map[string]*reshardTopic{}, sequencers: map[string]*sequencer.Sequencer{}}
 	ready := make(chan struct{}) // closed when all topics and sequencers exist
 	var subscribed atomic.Int64
 	r.receiver = &countedSession{HistoryNode: NewBroker(client()).ConnectHistory(broker.Handler{
@@ -133,15 +133,15 @@ func startResharding(t *testing.T, client func() goredis.UniversalClient, slots,
 	})}
 	t.Cleanup(r.receiver.HistoryNode.(*historyNode).Kill)
 	r.publisher = connectHistory(t, client())
-	reader := history.NewReader(r.receiver)
+	reader := sequencer.NewReader(r.receiver)
 	for _, topic := range r.chooseTopics(plain, histories) {
 		if r.topics[topic.name] = topic; !topic.history {
 			r.receiver.Subscribe(topic.name)
 			continue
 		}
-		r.sequencers[topic.name] = history.NewSequencer(reader, topic.name, retention, history.Sink{
+		r.sequencers[topic.name] = sequencer.New(reader, topic.name, retention, sequencer.Sink{
 			Deliver: func(p broker.Publication) { topic.receive(int(p.Position.Offset)) },
-			Lost: func(l history.Loss) {
+			Lost: func(l sequencer.Loss) {
 				assert.False(t, l.Reset || l.To > 0, "%s: %+v", topic.name, l) // only the end of an epoch
 			},
 		})

@@ -16,8 +16,8 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -62,7 +62,7 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	admin := server.Client(t)
 	var sessions []*countedSession
 	for range nodes {
-		sequencers := make(map[string]*history.Sequencer, topics)
+		sequencers := make(map[string]*sequencer.Sequencer, topics)
 		ready := make(chan struct{}) // closed when the sequencers exist
 		session := NewBroker(server.Client(t)).ConnectHistory(broker.Handler{}, broker.HistoryHandler{
 			Published: func(topic string, p broker.Publication) { <-ready; sequencers[topic].Publish(p) },
@@ -70,11 +70,11 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 		})
 		t.Cleanup(func() { session.(*historyNode).Kill() })
 		counted := &countedSession{HistoryNode: session}
-		reader := history.NewReader(counted)
+		reader := sequencer.NewReader(counted)
 		for i := range topics {
 			topic := fmt.Sprint("room/", i)
-			sequencers[topic] = history.NewSequencer(reader, topic, retention, history.Sink{
-				Deliver: func(broker.Publication) {}, Lost: func(l history.Loss) { t.Errorf("a notice: %+v", l) },
+			sequencers[topic] = sequencer.New(reader, topic, retention, sequencer.Sink{
+				Deliver: func(broker.Publication) {}, Lost: func(l sequencer.Loss) { t.Errorf("a notice: %+v", l) },
 			})
 			t.Cleanup(sequencers[topic].Close)
 		}
@@ -119,9 +119,9 @@ func TestHistory_ReturningClientReadsLittle(t *testing.T) {
 	topics := testscale.Pick(10, 300)
 	server := redistest.Start(t)
 	admin, n := server.Client(t), connectHistory(t, server.Client(t))
-	reader := history.NewReader(n)
+	reader := sequencer.NewReader(n)
 	long := broker.Retention{Messages: 500, Age: time.Hour}
-	catchup := history.NewCatchup(n, 512, 512<<10)
+	catchup := sequencer.NewCatchup(n, 512, 512<<10)
 	var joins sync.WaitGroup
 	begin := make(chan struct{})
 	var recovered atomic.Int64
@@ -137,15 +137,15 @@ func TestHistory_ReturningClientReadsLittle(t *testing.T) {
 			})
 		}
 		publishers.Wait()
-		s := history.NewSequencer(reader, topic, long, history.Sink{Deliver: func(broker.Publication) {}, Lost: func(history.Loss) {}})
+		s := sequencer.New(reader, topic, long, sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}})
 		t.Cleanup(s.Close)
 		s.Following() // the recorder of the node does not forward
-		require.NoError(t, s.Join(t.Context(), broker.Position{}, nil, func(history.Joined) {}))
+		require.NoError(t, s.Join(t.Context(), broker.Position{}, nil, func(sequencer.Joined) {}))
 		from := catchup.Topic(500)
 		joins.Go(func() {
 			defer from.Close()
 			<-begin
-			assert.NoError(t, s.Join(t.Context(), page.Position, from, func(j history.Joined) {
+			assert.NoError(t, s.Join(t.Context(), page.Position, from, func(j sequencer.Joined) {
 				if j.Recovered {
 					recovered.Add(1)
 				}

@@ -235,7 +235,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	assert.Equal(t, context.Canceled, err, "it was not sent")
 
 	go func() { result <- appendNext(t.Context()) }()
-	require.Eventually(t, func() bool { return n.queue.Waiting() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return n.queue.Waiting() == 2 }, time.Minute, time.Millisecond, "behind the one that is never sent")
 	proxy.Cut()
 	require.Error(t, <-result)
 	require.Eventually(t, func() bool { // idle connections of the client may be broken, too

@@ -13,8 +13,8 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -227,19 +227,19 @@ func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
 	var joined []broker.Position
 	for range 2 {
 		n := connectHistory(t, server.Client(t))
-		s := history.NewSequencer(history.NewReader(n), "news", retention, history.Sink{
+		s := sequencer.New(sequencer.NewReader(n), "news", retention, sequencer.Sink{
 			Deliver: func(p broker.Publication) {
 				mu.Lock()
 				defer mu.Unlock()
 				received = append(received, p.Position)
 			},
-			Lost: func(l history.Loss) { t.Errorf("a notice: %+v", l) },
+			Lost: func(l sequencer.Loss) { t.Errorf("a notice: %+v", l) },
 		})
 		t.Cleanup(s.Close)
 		n.eventually(t, "following", func() bool { return n.following > 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		require.NoError(t, s.Join(ctx, broker.Position{}, nil, func(j history.Joined) { joined = append(joined, j.Position) }))
+		require.NoError(t, s.Join(ctx, broker.Position{}, nil, func(j sequencer.Joined) { joined = append(joined, j.Position) }))
 		go func() { // the recorder of the node does not forward
 			for ctx.Err() == nil {
 				s.Following()

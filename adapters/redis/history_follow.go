@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/executor"
 )
 
 // historyChannel is the kind of the channels on which scripts publish.
@@ -52,7 +53,7 @@ func (e *historyEngine) Connect(node string, events cluster.Events) cluster.Link
 // follows are the topics that a node follows, by the names of their channels.
 //
 // Locks, in the order of acquisition: one of follows.calls, that of the topic, is held while the
-// handler is called; follows.gate is held for reading meanwhile, and close acquires it for writing.
+// handler is called; that of follows.gate is held for reading meanwhile, and close acquires it for writing.
 // The handler may hold its own locks when it calls Follow or Unfollow, so these acquire follows.mu
 // alone, under which the link is called.
 type follows struct {
@@ -63,8 +64,7 @@ type follows struct {
 
 	calls [64]sync.Mutex // by hash of the topic, so that it does not change if the topic is followed again
 
-	gate sync.RWMutex
-	shut bool // guarded by gate: the handler is not called
+	gate executor.Gate // calls the handler
 }
 
 type follow struct {
@@ -124,18 +124,12 @@ func (f *follows) confirmed(topic *follow) {
 func (f *follows) call(topic *follow, call func()) {
 	topic.calls.Lock()
 	defer topic.calls.Unlock()
-	f.gate.RLock()
-	defer f.gate.RUnlock()
-	if !f.shut {
-		call()
-	}
+	f.gate.Do(call)
 }
 
 // close waits for the handler and prevents further calls of it.
 func (f *follows) close() {
-	f.gate.Lock()
-	f.shut = true
-	f.gate.Unlock()
+	f.gate.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.byChannel = nil

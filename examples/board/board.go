@@ -79,7 +79,7 @@ func newBoard() *board {
 	}
 	b.router = router.New(&router.Options{
 		Authenticate:       authenticate,
-		RejectAfterUpgrade: true, // pages show the reason
+		RefuseAfterUpgrade: true, // pages show the reason
 		Limits:             router.Limits{Conns: 10_000, ConnsPerUser: 50},
 		AnnounceLimits:     ratelimit.AnnounceAll(limits[:1], nil), // pages know exactly when it permits the next note
 	})

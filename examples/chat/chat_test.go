@@ -143,8 +143,8 @@ func TestRejections_AreLogged(t *testing.T) {
 		routertest.Call[Users](ann, Who{"go"})
 		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(ann, Who{"go"}).Code)
 		synctest.Wait()
-		assert.Contains(t, log.String(), `msg="client rejected" tenant="" user="" ip=192.0.2.1 type="" code=UNAUTHENTICATED reason=authentication`)
-		assert.Contains(t, log.String(), `msg="client rejected" tenant=acme user=ann ip=192.0.2.2 type=WHO code=RESOURCE_EXHAUSTED reason=ingress err="rate limit exceeded: 1 of 1"`)
+		assert.Contains(t, log.String(), `msg="client refused" tenant="" user="" ip=192.0.2.1 type="" code=UNAUTHENTICATED reason=authentication`)
+		assert.Contains(t, log.String(), `msg="client refused" tenant=acme user=ann ip=192.0.2.2 type=WHO code=RESOURCE_EXHAUSTED reason=ingress err="rate limit exceeded: 1 of 1"`)
 	})
 }
 

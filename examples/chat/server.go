@@ -48,8 +48,8 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	r := router.New(&router.Options{
 		Broker:             cfg.broker,
 		Authenticate:       authenticate,
-		RejectAfterUpgrade: true, // the page shows the reason
-		OnRejected:         logRejection,
+		RefuseAfterUpgrade: true, // the page shows the reason
+		OnRefused:          logRefusal,
 		OnPresence:         rooms.onPresence,
 		AnnounceLimits:     announceRateLimit(cfg), // the page sends as fast as the limit allows
 		LimitAction:        cfg.limitAction,
@@ -61,7 +61,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	m.Router(r)
 
 	if cfg.recorder != nil {
-		r.UseIngress(cfg.recorder.Record) // before the limits, to record what they reject
+		r.UseIngress(cfg.recorder.Record) // before the limits, to record what they refuse
 	}
 	if cfg.dryRunPolicy != nil {
 		ignore := func(router.IngressContext, *router.LimitExceeded) {} // the metrics record the decisions
@@ -82,9 +82,9 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	return r
 }
 
-// logRejection logs who was rejected, what was rejected, and why.
-func logRejection(r router.Rejection) {
-	slog.Info("client rejected", "tenant", r.Identity.TenantID, "user", r.Identity.UserID, "ip", r.IP,
+// logRefusal logs who was refused, what was refused, and why.
+func logRefusal(r router.Refusal) {
+	slog.Info("client refused", "tenant", r.Identity.TenantID, "user", r.Identity.UserID, "ip", r.IP,
 		"type", r.Type, "code", r.Code, "reason", r.Reason, "err", r.Err, "unreported", r.Unreported)
 }
 
@@ -100,7 +100,7 @@ func (s *server) routes(cfg config) http.Handler {
 }
 
 // newRateLimit enforces policy on this node or, with Redis, across all nodes. While Redis does not
-// answer, each node enforces its share of the policy. If onDryRun is not nil, the limit rejects no
+// answer, each node enforces its share of the policy. If onDryRun is not nil, the limit refuses no
 // messages and calls onDryRun instead.
 func newRateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
 	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, DryRun: onDryRun != nil, OnDryRun: onDryRun}
@@ -140,7 +140,7 @@ func onLimitExceeded(action router.LimitAction) func(router.LimitExceeded) {
 		if l.Conn == nil || l.RetryAfter == errors.Never {
 			return
 		}
-		retryAfterMs := int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond) // rounded up: an earlier retry would be rejected
+		retryAfterMs := int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond) // rounded up: an earlier retry would be refused
 		_ = l.Conn.Send(SlowDown{l.Type, retryAfterMs})                                 // fails only if the connection is closed
 	}
 }

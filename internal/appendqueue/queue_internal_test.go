@@ -2,8 +2,7 @@ package appendqueue
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,115 +11,129 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 )
 
 type testCall = Call[string]
 
-func numbers(from, to int) (all []string) {
-	for i := from; i <= to; i++ {
-		all = append(all, fmt.Sprint(i))
+// A testStore records the packets of the script calls, each of which takes a second.
+type testStore struct {
+	mu    sync.Mutex
+	calls [][]string
+}
+
+func (s *testStore) exec(_ context.Context, batches []*Batch[string]) {
+	s.mu.Lock()
+	for _, b := range batches {
+		var packets []string
+		for _, c := range b.Calls {
+			packets = append(packets, string(c.Packet))
+		}
+		s.calls = append(s.calls, packets)
 	}
-	return all
+	s.mu.Unlock()
+	time.Sleep(time.Second)
+	for _, b := range batches {
+		for i, c := range b.Calls {
+			c.Result.Position.Offset = uint64(i + 1)
+		}
+	}
 }
 
-// newTestCall returns a call whose packet is that number.
-func newTestCall(t *testing.T, partition, number int) *testCall {
-	c := &testCall{ctx: t.Context(), partition: partition}
-	c.Append = broker.Append{Packet: fmt.Append(nil, number)}
-	return c
+func (s *testStore) queue() *Queue[string] {
+	return New(func(int) string { return "" }, s.exec, nil)
 }
 
-// TestQueue_KeepsOrder lets calls wait while one is in flight, and changes their path.
-func TestQueue_KeepsOrder(t *testing.T) {
+// A testResult is that of Queue.Do.
+type testResult struct {
+	broker.Appended
+	err error
+}
+
+// start calls Do on a goroutine, and returns when the queue has the packet.
+func start(ctx context.Context, q *Queue[string], packet string) <-chan testResult {
+	done := make(chan testResult, 1)
+	go func() {
+		stored, err := q.Do(ctx, broker.Append{Packet: []byte(packet)}, 0, "")
+		done <- testResult{stored, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// TestQueue_CanceledCallsAreNeverSentLater cancels a call that is in flight and one that waits
+// behind it.
+func TestQueue_CanceledCallsAreNeverSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var path atomic.Value
-		path.Store("a")
-		var inFlight [4]atomic.Int32
-		var roundTrips atomic.Int32               // of two senders, when the path has changed
-		stored := make([][]string, len(inFlight)) // a partition has one call in flight
-		q := New(func(int) string { return path.Load().(string) }, func(_ context.Context, batches []*Batch[string]) {
-			roundTrips.Add(1)
-			for _, b := range batches {
-				assert.EqualValues(t, 1, inFlight[b.Partition].Add(1))
-			}
-			time.Sleep(time.Second)
-			for _, b := range batches {
-				inFlight[b.Partition].Add(-1)
-				for _, c := range b.Calls {
-					stored[b.Partition] = append(stored[b.Partition], string(c.Packet))
-				}
-			}
-		}, nil)
-		var calls []*testCall
-		for i := range 1000 {
-			if i == 500 {
-				path.Store("b")
-			}
-			for p := range stored {
-				if p%2 == 0 { // those of one half
-					c := newTestCall(t, p, i)
-					calls = append(calls, c)
-					require.True(t, q.enqueue(c))
-				}
-			}
-			if i < 3 {
-				synctest.Wait()
-			}
-		}
-		for _, c := range calls {
-			<-c.done
-		}
-		q.Close()
-		q.Wait(t.Context())
-		for p := range stored {
-			if p%2 == 0 {
-				assert.Equal(t, numbers(0, 999), stored[p])
-			}
-		}
-		assert.LessOrEqual(t, int(roundTrips.Load()), 2+1000/maxBatchCalls+2)
-		assert.Empty(t, q.partitions)
-		assert.Empty(t, q.senders)
+		var store testStore
+		q := store.queue()
+		ctx, cancel := context.WithCancel(t.Context())
+		inFlight, waiting := start(ctx, q, "1"), start(ctx, q, "2")
+		assert.Equal(t, 1, q.Waiting())
+		cancel()
+		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf((<-inFlight).err))
+		assert.Equal(t, context.Canceled, (<-waiting).err)
+		next := <-start(t.Context(), q, "3")
+		require.NoError(t, next.err)
+		assert.Equal(t, [][]string{{"1"}, {"3"}}, store.calls)
 	})
 }
 
-// TestQueue_PathsAreIndependent blocks one path.
-func TestQueue_PathsAreIndependent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		q := New(func(partition int) string { return fmt.Sprint(partition) }, func(_ context.Context, batches []*Batch[string]) {
-			if batches[0].Partition == 0 {
-				<-release
-			}
-		}, nil)
-		blocked := newTestCall(t, 0, 1)
-		require.True(t, q.enqueue(blocked))
-		synctest.Wait()
-		_, err := q.do(newTestCall(t, 2, 1))
-		require.NoError(t, err)
-		waiting := newTestCall(t, 0, 2)
-		require.True(t, q.enqueue(waiting))
-		q.Close()
-		<-waiting.done
-		assert.Equal(t, ErrClosed, waiting.Err)
-		close(release)
-		<-blocked.done
-		require.NoError(t, blocked.Err)
-		q.Wait(t.Context())
-	})
-}
-
-// A lateContext has a deadline that has passed, but is not done yet, as after a pause of the process.
+// A lateContext has a deadline that has passed, but is not done yet, as after a pause of the
+// process.
 type lateContext struct{ context.Context } //nolint:containedctx // it is one
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Minute), true }
 
-func TestPartition_SkipsOverdueCalls(t *testing.T) {
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late := &testCall{ctx: lateContext{t.Context()}}
-	p := &partition[string]{waiting: []*testCall{late, {ctx: canceled}, {ctx: t.Context()}}}
-	b, _ := p.nextBatchLocked()
-	assert.Len(t, b.Calls, 1)
-	assert.Empty(t, p.waiting)
-	assert.True(t, (&Queue[string]{}).abandon(late), "it was not sent")
+func TestQueue_SkipsOverdueCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store testStore
+		q := store.queue()
+		ctx, cancel := context.WithCancel(t.Context())
+		late := start(lateContext{ctx}, q, "late")
+		q.Close()
+		q.Wait(t.Context())
+		cancel()
+		assert.Equal(t, context.Canceled, (<-late).err, "it was not sent")
+		assert.Empty(t, store.calls)
+	})
+}
+
+// TestQueue_CloseRejectsWhatWaits closes a queue that has a call in flight and others that wait
+// behind it.
+func TestQueue_CloseRejectsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store testStore
+		q := store.queue()
+		inFlight, waiting := start(t.Context(), q, "1"), start(t.Context(), q, "2")
+		q.Close()
+		assert.Equal(t, ErrClosed, (<-waiting).err)
+		assert.Equal(t, ErrClosed, (<-start(t.Context(), q, "3")).err)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		q.Wait(ctx)
+		assert.Empty(t, inFlight)
+		q.Wait(t.Context())
+		synctest.Wait()
+		stored := <-inFlight
+		require.NoError(t, stored.err)
+		assert.EqualValues(t, 1, stored.Position.Offset)
+		assert.Equal(t, [][]string{{"1"}}, store.calls)
+	})
+}
+
+// TestQueue_WaitingCallsShareTheNextScriptCall keeps the order of calls that wait.
+func TestQueue_WaitingCallsShareTheNextScriptCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var store testStore
+		q := store.queue()
+		var results []<-chan testResult
+		for _, packet := range []string{"1", "2", "3", "4"} {
+			results = append(results, start(t.Context(), q, packet))
+		}
+		for i, offset := range []uint64{1, 1, 2, 3} {
+			assert.Equal(t, offset, (<-results[i]).Position.Offset)
+		}
+		assert.Equal(t, [][]string{{"1"}, {"2", "3", "4"}}, store.calls)
+	})
 }

@@ -22,8 +22,8 @@
 //
 //   - One per node, Node.run, publishes heartbeats and probes, expires peers and reports
 //     losses. It ends with Close.
-//   - One per path while messages wait for it, outbox.run, publishes them. Close does not wait for
-//     one whose batch is not answered.
+//   - One per path while messages wait for it, of the outbox's pathqueue, publishes them. Close does not
+//     wait for one whose batch is not answered.
 //   - Those of the engine call received, confirmed and interrupted.
 //
 // The functions of the handlers are called by the first and the last.
@@ -33,12 +33,13 @@
 // A goroutine acquires locks only in this order, and may skip levels:
 //
 //  1. subscription.mu: held while functions of the broker.Handler are called for the topic
-//  2. Node.gate, for reading: held while a function of a handler is called; Close acquires it
-//     for writing, without other locks
+//  2. that of Node.gate, for reading: held while a function of a handler is called; Close acquires
+//     it for writing, without other locks
 //  3. locks of the caller's handler
 //  4. subscriptions.mu: held for Link.SetSubscribed, so that the engine sees the order of calls
 //  5. outbox.mu, peers.mu, probes.mu, and the locks of the engine: none of them is held while
-//     another one is acquired, except that Publisher.Path is called under outbox.mu
+//     another one is acquired, except that the lock of the outbox's pathqueue is acquired under
+//     outbox.mu, and Publisher.Path is called under both
 //
 // Node.Subscribe, Unsubscribe and Publish start at level 4, and Nodes at level 5, so the caller may
 // hold locks that its handler acquires.

@@ -113,6 +113,6 @@ func (o presenceOutput) send(channel Channel, packet []byte) {
 func (o presenceOutput) Changed(e presence.Event) {
 	s := o.owner
 	s.members.events.Add(func() {
-		s.call(func() { s.handler.PresenceChanged(e.Topic, broker.Member(e.Member), e.Joined) })
+		s.gate.Do(func() { s.handler.PresenceChanged(e.Topic, broker.Member(e.Member), e.Joined) })
 	})
 }

@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 )
 
 // A Broker is a [broker.Broker] above an engine. It is safe for concurrent use.
@@ -62,8 +62,7 @@ type Node struct {
 	probes  probes
 
 	closed atomic.Bool
-	gate   sync.RWMutex // held for reading while a function of the handlers runs
-	shut   bool         // guarded by gate: no function of the handlers is called
+	gate   executor.Gate // calls the functions of the handlers
 }
 
 // Name returns the name of the node.
@@ -91,9 +90,7 @@ func (s *Node) Close(ctx context.Context) error {
 		<-s.stopped
 		return nil
 	}
-	s.gate.Lock() // waits for functions of the handlers
-	s.shut = true
-	s.gate.Unlock()
+	s.gate.Close()
 	unsent := s.outbox.flush(ctx) // with heartbeats, since it may take long
 	s.cancel()
 	<-s.stopped
@@ -130,19 +127,8 @@ func (s *Node) Kill() {
 	s.closed.Store(true)
 	s.outbox.close()
 	s.cancel()
-	s.gate.Lock()
-	s.shut = true
-	s.gate.Unlock()
+	s.gate.Close()
 	s.link.Close()
-}
-
-// call calls a function of the handlers unless the node is closed.
-func (s *Node) call(f func()) {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	if !s.shut {
-		f()
-	}
 }
 
 const (
@@ -205,7 +191,7 @@ func (s *Node) expirePeers() {
 	failed, forgotten := s.peers.expire(s.name)
 	for _, name := range failed {
 		s.members.peerFailed(name)
-		s.call(func() { s.handler.NodeLeft(name) })
+		s.gate.Do(func() { s.handler.NodeLeft(name) })
 	}
 	for _, name := range forgotten {
 		s.forgetTrackers(name)
@@ -250,7 +236,7 @@ func (s *Node) received(channel string, payload []byte) {
 	case kindLeave:
 		if s.peers.leave(m.from) {
 			s.members.peerLeft(m.from)
-			s.call(func() { s.handler.NodeLeft(m.from) })
+			s.gate.Do(func() { s.handler.NodeLeft(m.from) })
 		}
 		s.forgetTrackers(m.from)
 	case kindHeartbeat:

@@ -7,27 +7,23 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/pathqueue"
 )
 
-// An outbox publishes the messages of a node, those of each partition in order. Messages that wait
-// at the same time share a round trip. A partition with messages belongs to one sender, that of
-// its path, until it is empty: so at most one batch of it is published at a time, also if its
-// path changes.
+// An outbox numbers the messages of a node, publishes those of each partition in order, and
+// announces those that are lost.
 type outbox struct {
 	link   Publisher
 	name   string          // of this node
-	ctx    context.Context //nolint:containedctx // of the goroutines; done when the outbox is closed
+	ctx    context.Context //nolint:containedctx // of what is being published; done when the outbox is closed
 	cancel context.CancelFunc
+	queue  *pathqueue.Queue[outgoing]
 
-	mu         sync.Mutex
-	numbers    sequences
-	losses     map[string]loss // not announced yet, by channel
-	partitions map[int]*partition
-	senders    map[string]*sender // by path
-	waiting    int                // messages that wait or are being published
-	packets    int                // those of waiting, see loss
-	state      outboxState
-	emptied    chan struct{} // closed when waiting is 0 after flush began
+	mu      sync.Mutex
+	numbers sequences
+	losses  map[string]loss // not announced yet, by channel
+	packets int             // that wait or are being published, see loss
+	state   outboxState
 }
 
 type outboxState byte
@@ -37,23 +33,6 @@ const (
 	outboxFlushing             // packets are rejected
 	outboxClosed               // everything is rejected
 )
-
-// A partition holds the messages that wait.
-type partition struct {
-	waiting []outgoing
-	bytes   int
-	sender  *sender // nil while nothing waits and nothing is being published
-}
-
-// A sender publishes the partitions of one path. While running is set, one goroutine runs it,
-// which alone uses batch and publishing.
-type sender struct {
-	ready      []*partition // with messages, none of which is being published
-	bytes      int          // of messages that wait or are being published
-	running    bool
-	batch      []outgoing   // the first messages of some partitions, one partition after the other
-	publishing []*partition // those of batch
-}
 
 // An outgoing message is encoded.
 type outgoing struct {
@@ -74,17 +53,20 @@ const (
 
 func newOutbox(link Publisher, name string) *outbox {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &outbox{
-		link:       link,
-		name:       name,
-		ctx:        ctx,
-		cancel:     cancel,
-		numbers:    sequences{channels: map[string]*sequence{}},
-		losses:     map[string]loss{},
-		partitions: map[int]*partition{},
-		senders:    map[string]*sender{},
-		emptied:    make(chan struct{}),
+	o := &outbox{
+		link:    link,
+		name:    name,
+		ctx:     ctx,
+		cancel:  cancel,
+		numbers: sequences{channels: map[string]*sequence{}},
+		losses:  map[string]loss{},
 	}
+	most := pathqueue.Amount{Items: maxBatchMessages, Bytes: maxBatchBytes}
+	o.queue = pathqueue.New(pathqueue.Config[outgoing]{
+		Path: link.Path, Send: o.publishBatches, RoundTrips: 1, MaxBatch: most, MaxRoundTrip: most,
+		Size: func(out outgoing) int { return len(out.Payload) + messageOverhead },
+	})
+	return o
 }
 
 // publish numbers and enqueues a packet, and returns at once. If the outbox is full, the number is
@@ -97,10 +79,10 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 	}
 	m := nodeMessage{kind: kindPacket, packet: packet}
 	o.numbers.assign(channel, &m)
-	if s := o.senderOf(channel); s.isFull(packet) {
+	if waiting, full := o.isFull(channel, packet); full {
 		o.recordLossLocked(loss{channel, m.epoch, m.number, 0})
 		return errors.Errorf(errors.ResourceExhausted,
-			"%d bytes wait to be sent to other nodes and at most %d may; a packet of %d bytes was not sent", s.bytes, maxWaitingBytes, len(packet))
+			"%d bytes wait to be sent to other nodes and at most %d may; a packet of %d bytes was not sent", waiting, maxWaitingBytes, len(packet))
 	}
 	o.enqueueLocked(channel, &m, 1, nil)
 	return nil
@@ -112,9 +94,13 @@ func (o *outbox) publish(channel Channel, packet []byte) error {
 func (o *outbox) send(channel Channel, m nodeMessage, published func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	presence := m.kind == kindPresence
-	if o.state == outboxClosed || presence && (o.state != outboxOpen || o.senderOf(channel).isFull(m.packet)) {
+	if o.state == outboxClosed {
 		return
+	}
+	if m.kind == kindPresence {
+		if _, full := o.isFull(channel, m.packet); full || o.state != outboxOpen {
+			return
+		}
 	}
 	o.enqueueLocked(channel, &m, 0, published)
 }
@@ -131,177 +117,73 @@ func (o *outbox) heartbeat(channel Channel, payload []byte) {
 	o.enqueueLocked(channel, &nodeMessage{kind: kindHeartbeat, packet: packet}, 0, nil)
 }
 
-// senderOf returns the sender that the next message on a channel will belong to.
-func (o *outbox) senderOf(channel Channel) *sender {
-	if p := o.partitions[channel.Partition]; p != nil && p.sender != nil {
-		return p.sender
-	}
-	path := o.link.Path(channel.Partition)
-	s := o.senders[path]
-	if s == nil {
-		s = &sender{}
-		o.senders[path] = s
-	}
-	return s
+// isFull reports whether a packet exceeds what may wait on the path of a channel, and what does.
+func (o *outbox) isFull(channel Channel, packet []byte) (waiting int, full bool) {
+	waiting = o.queue.Bytes(channel.Partition)
+	return waiting, waiting+len(packet) > maxWaitingBytes
 }
 
-func (s *sender) isFull(packet []byte) bool { return s.bytes+len(packet) > maxWaitingBytes }
-
-// enqueueLocked adds a message in any state. If it is lost, so is that number of packets.
+// enqueueLocked adds a message unless the outbox is closed. If it is lost, so is that number of
+// packets.
 func (o *outbox) enqueueLocked(channel Channel, m *nodeMessage, packets int, published func()) {
 	m.from = o.name
-	out := outgoing{
+	o.packets += packets
+	o.queue.Add(channel.Partition, outgoing{
 		Message:   Message{Channel: channel, Payload: m.encode()},
 		kind:      m.kind,
 		loss:      loss{channel, m.epoch, m.number, packets},
 		published: published,
-	}
-	p := o.partitions[channel.Partition]
-	if p == nil {
-		p = &partition{}
-		o.partitions[channel.Partition] = p
-	}
-	if p.sender == nil {
-		o.makeReadyLocked(p, o.senderOf(channel))
-	}
-	p.waiting = append(p.waiting, out)
-	p.bytes += out.size()
-	p.sender.bytes += out.size()
-	o.waiting++
-	o.packets += packets
+	})
 }
 
-// makeReadyLocked gives a partition to a sender.
-func (o *outbox) makeReadyLocked(p *partition, s *sender) {
-	p.sender = s
-	s.bytes += p.bytes
-	s.ready = append(s.ready, p)
-	if !s.running {
-		s.running = true
-		go o.run(s)
-	}
-}
-
-func (out *outgoing) size() int { return len(out.Payload) + messageOverhead }
-
-// run publishes until no message of the path waits.
-func (o *outbox) run(s *sender) {
-	for o.nextBatch(s) {
-		messages := make([]*Message, len(s.batch))
-		for i := range s.batch {
-			messages[i] = &s.batch[i].Message
-		}
-		ctx, cancel := context.WithTimeout(o.ctx, publishTimeout)
-		o.link.Publish(ctx, messages)
-		cancel()
-		for i := range s.batch {
-			if out := &s.batch[i]; out.Err == nil && out.published != nil {
-				out.published()
-			}
-		}
-		if o.finish(s) {
-			select {
-			case <-time.After(publishPause):
-			case <-o.ctx.Done():
-			}
+// publishBatches publishes messages of a path.
+func (o *outbox) publishBatches(path string, batches []pathqueue.Batch[outgoing]) (pause time.Duration) {
+	var messages []*Message
+	var all []*outgoing
+	for _, b := range batches {
+		for i := range b.Items {
+			all = append(all, &b.Items[i])
+			messages = append(messages, &b.Items[i].Message)
 		}
 	}
-}
-
-// nextBatch moves the first messages of the sender's partitions to its batch. It returns false if
-// there are none.
-func (o *outbox) nextBatch(s *sender) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	bytes := 0
-	for len(s.ready) > 0 && len(s.batch) < maxBatchMessages && bytes < maxBatchBytes {
-		p := s.ready[0]
-		s.ready = s.ready[1:]
-		n := 0
-		for before := bytes; n < len(p.waiting) && len(s.batch)+n < maxBatchMessages && bytes < maxBatchBytes; n++ {
-			bytes += p.waiting[n].size()
-			p.bytes -= bytes - before
-			before = bytes
-		}
-		s.batch = append(s.batch, p.waiting[:n]...)
-		s.publishing = append(s.publishing, p)
-		clear(p.waiting[:n]) // the payloads are freed with the batch
-		if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
-			p.waiting = nil
+	ctx, cancel := context.WithTimeout(o.ctx, publishTimeout)
+	o.link.Publish(ctx, messages)
+	cancel()
+	for _, out := range all {
+		if out.Err == nil && out.published != nil {
+			out.published()
 		}
 	}
-	s.running = len(s.batch) > 0
-	return s.running
+	if o.finish(path, all) {
+		return publishPause
+	}
+	return 0
 }
 
-// finish records the result of the batch and makes its partitions ready again. It reports whether
-// a message has failed. Messages that failed are not published again: an error leaves open whether
-// a message was published, and receivers need each at most once.
-func (o *outbox) finish(s *sender) (failed bool) {
+// finish records the results of messages of a path. It reports whether one has failed. Messages
+// that failed are not published again: an error leaves open whether a message was published, and
+// receivers need each at most once.
+func (o *outbox) finish(path string, published []*outgoing) (failed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	succeeded := false
-	for i := range s.batch {
-		out := &s.batch[i]
-		s.bytes -= out.size()
-		if out.Err != nil {
-			failed = true
-			o.recordFailure(out)
-		} else {
+	for _, out := range published {
+		if out.Err == nil {
 			succeeded = true
+			o.packets -= out.packets
+			continue
 		}
-		o.remove(out)
+		failed = true
+		o.loseLocked(out)
 	}
-	for _, p := range s.publishing {
-		p.sender = nil
-		if len(p.waiting) > 0 { // its path may have changed
-			s.bytes -= p.bytes
-			o.makeReadyLocked(p, o.senderOf(p.waiting[0].Channel))
-		}
-	}
-	clear(s.batch)
-	s.batch, s.publishing = s.batch[:0], s.publishing[:0]
 	switch {
 	case o.state == outboxClosed:
-		o.discardWaiting()
 	case succeeded:
-		o.announceLosses(s)
+		o.announceLossesLocked(func(c Channel) bool { return o.queue.Path(c.Partition) == path })
 	case o.state == outboxFlushing: // do not wait for every batch to fail
-		o.discardPath(s)
+		o.loseAllLocked(o.queue.DiscardPath(path))
 	}
-	o.checkEmptiedLocked()
 	return failed
-}
-
-// remove counts a message that neither waits nor is being published.
-func (o *outbox) remove(out *outgoing) {
-	o.waiting--
-	o.packets -= out.packets
-}
-
-// discardPath discards what waits on a path.
-func (o *outbox) discardPath(s *sender) {
-	for _, p := range s.ready {
-		o.discardPartitionLocked(p)
-		p.sender = nil
-	}
-	s.ready = nil
-}
-
-// discardPartitionLocked discards what waits in a partition of a sender.
-func (o *outbox) discardPartitionLocked(p *partition) {
-	for i := range p.waiting {
-		o.recordFailure(&p.waiting[i])
-		o.remove(&p.waiting[i])
-	}
-	p.sender.bytes -= p.bytes
-	p.waiting, p.bytes = nil, 0
-}
-
-func (o *outbox) discardWaiting() {
-	for _, s := range o.senders {
-		o.discardPath(s)
-	}
 }
 
 // removeUnused ends the sequences that are not used.
@@ -321,13 +203,7 @@ func (o *outbox) removeUnused() {
 func (o *outbox) interrupt() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.discardWaiting()
-	for _, p := range o.partitions {
-		if len(p.waiting) > 0 { // a batch of it is being published
-			o.discardPartitionLocked(p)
-		}
-	}
-	o.checkEmptiedLocked()
+	o.loseAllLocked(o.queue.Discard())
 }
 
 // flush rejects further packets, and waits until nothing waits or ctx is done. Then it closes the
@@ -335,15 +211,9 @@ func (o *outbox) interrupt() {
 func (o *outbox) flush(ctx context.Context) (unsent int) {
 	o.mu.Lock()
 	o.state = outboxFlushing
-	for _, s := range o.senders {
-		o.announceLosses(s)
-	}
-	o.checkEmptiedLocked()
+	o.announceLossesLocked(func(Channel) bool { return true })
 	o.mu.Unlock()
-	select {
-	case <-o.emptied:
-	case <-ctx.Done():
-	}
+	o.queue.Wait(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.shutLocked()
@@ -363,17 +233,6 @@ func (o *outbox) close() {
 
 func (o *outbox) shutLocked() {
 	o.state = outboxClosed
-	o.discardWaiting()
+	o.loseAllLocked(o.queue.Close())
 	o.cancel()
-}
-
-func (o *outbox) checkEmptiedLocked() {
-	if o.state != outboxFlushing || o.waiting > 0 {
-		return
-	}
-	select {
-	case <-o.emptied:
-	default:
-		close(o.emptied)
-	}
 }

@@ -10,10 +10,17 @@ type loss struct {
 	packets int // accepted packets of which no receiver knows that they are lost
 }
 
-// recordFailure records that a message may not have been published.
-func (o *outbox) recordFailure(out *outgoing) {
+// loseLocked records that a message may not have been published.
+func (o *outbox) loseLocked(out *outgoing) {
+	o.packets -= out.packets
 	if out.kind == kindPacket || out.kind == kindGap {
 		o.recordLossLocked(out.loss)
+	}
+}
+
+func (o *outbox) loseAllLocked(discarded []outgoing) {
+	for i := range discarded {
+		o.loseLocked(&discarded[i])
 	}
 }
 
@@ -26,16 +33,16 @@ func (o *outbox) recordLossLocked(l loss) {
 	o.losses[l.channel.Name] = l
 }
 
-// announceLosses enqueues a gap message on every channel of a path with a loss. Its number shows
-// receivers what is missing before it, also if no packet follows.
-func (o *outbox) announceLosses(s *sender) {
+// announceLossesLocked enqueues a gap message on every channel with a loss that is in reach. Its
+// number shows receivers what is missing before it, even if no packet follows.
+func (o *outbox) announceLossesLocked(inReach func(Channel) bool) {
 	for name, l := range o.losses {
-		if o.senderOf(l.channel) != s {
+		if !inReach(l.channel) {
 			continue
 		}
 		if c := o.numbers.channels[name]; c == nil || c.epoch != l.epoch {
-			// The sequence of the loss was removed. A number of the new one that is never
-			// sent makes receivers find a loss there.
+			// The sequence of the loss was removed. A number of the new one that is never sent
+			// makes receivers find a loss there.
 			o.numbers.assign(l.channel, &nodeMessage{})
 			l.first = 0
 		}

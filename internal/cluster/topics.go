@@ -89,7 +89,7 @@ func (s *Node) confirmedTopic(sub *subscription) {
 	sub.inEffect, sub.confirmed = true, time.Now()
 	if !sub.reported {
 		sub.reported = true
-		s.call(func() { s.handler.Subscribed(sub.topic) })
+		s.gate.Do(func() { s.handler.Subscribed(sub.topic) })
 	}
 	if !sub.reportAt.IsZero() {
 		sub.reportAt = time.Now().Add(lossDelay)
@@ -141,7 +141,7 @@ func (s *Node) deliver(sub *subscription, m *nodeMessage) {
 		sub.recordLoss(f.missing)
 	}
 	if f.isNew && m.kind == kindPacket {
-		s.call(func() { s.handler.Receive(sub.topic, m.from, m.packet) })
+		s.gate.Do(func() { s.handler.Receive(sub.topic, m.from, m.packet) })
 	}
 }
 
@@ -168,9 +168,9 @@ func (s *Node) reportLoss(sub *subscription, beats map[string]uint64) {
 	}
 	sub.lost, sub.unknown, sub.reportAt, sub.covered = 0, false, time.Time{}, beats
 	if packets == 0 {
-		s.call(func() { s.handler.Subscribed(sub.topic) })
+		s.gate.Do(func() { s.handler.Subscribed(sub.topic) })
 	}
-	s.call(func() { s.handler.MessagesLost(sub.topic, packets) })
+	s.gate.Do(func() { s.handler.MessagesLost(sub.topic, packets) })
 }
 
 // forgetTrackers removes the trackers of a peer.

@@ -24,23 +24,21 @@ func (q *FuncQueue) Add(f func()) {
 // run begins with fs. A function that calls runtime.Goexit ends its goroutine, and the
 // queue goes on with the next one.
 func (q *FuncQueue) run(fs []func()) {
-	ended := false
-	defer func() {
-		if !ended {
-			go q.run(fs)
-		}
-	}()
-	for {
-		for len(fs) > 0 {
+	Do(func() {
+		for fs = q.orTake(fs); len(fs) > 0; fs = q.orTake(fs) {
 			f := fs[0]
 			fs = fs[1:]
 			f()
 		}
-		if fs = q.take(); len(fs) == 0 {
-			ended = true
-			return
-		}
+	}, func() { go q.run(fs) })
+}
+
+// orTake returns fs, or the waiting functions if that is empty.
+func (q *FuncQueue) orTake(fs []func()) []func() {
+	if len(fs) > 0 {
+		return fs
 	}
+	return q.take()
 }
 
 // take returns the waiting functions. If there are none, it marks the queue as stopped.

@@ -220,31 +220,32 @@ func (q *SerialQueue[T]) Unclaim(job T) {
 // RunClaimed runs a job for which Claim was called, and then jobs until no job may start.
 func (q *SerialQueue[T]) RunClaimed(job T) {
 	turn, running := q.turn, true // no other job takes a turn while this one blocks the queue
-	defer func() {
-		if running { // the job has called runtime.Goexit
+	Do(func() {
+		for {
+			q.Owner.RunJob(job)
+			running = false
+			q.mu.Lock()
+			if q.turn == turn {
+				q.blocked = false
+			}
+			if q.waiting() > 0 {
+				q.Owner.AfterJob(true)
+			}
+			if q.blocked || q.waiting() == 0 {
+				break
+			}
+			job = q.take()
+			q.claimLocked()
+			turn, running = q.turn, true
+			q.mu.Unlock()
+		}
+		q.mu.Unlock()
+		q.Owner.AfterJob(false)
+	}, func() {
+		if running {
 			q.abandon(turn)
 		}
-	}()
-	for {
-		q.Owner.RunJob(job)
-		running = false
-		q.mu.Lock()
-		if q.turn == turn {
-			q.blocked = false
-		}
-		if q.waiting() > 0 {
-			q.Owner.AfterJob(true)
-		}
-		if q.blocked || q.waiting() == 0 {
-			break
-		}
-		job = q.take()
-		q.claimLocked()
-		turn, running = q.turn, true
-		q.mu.Unlock()
-	}
-	q.mu.Unlock()
-	q.Owner.AfterJob(false)
+	})
 }
 
 // Yield lets the next job start concurrently with the one that calls it. A job may call it

@@ -1,4 +1,4 @@
-// Package failure splits errors into what a client may see and what stays on the server. It calls
-// methods of application code, which may panic or form trees without an end: callers recover
-// panics, and the functions bound the trees.
+// Package failure splits errors and panics of the application into what a client may see and what
+// stays on the server. Methods of errors may panic, too, or form trees without an end: [Inspector.Guard]
+// recovers panics, and the functions bound the trees. The package has no locks and no goroutines.
 package failure

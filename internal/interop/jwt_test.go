@@ -41,9 +41,9 @@ func options(secret []byte) *router.Options {
 			}
 			return router.Identity{UserID: claims.Subject, Data: claims, ExpiresAt: claims.ExpiresAt.Time}, nil
 		},
-		RejectAfterUpgrade: true, // invalid tokens are closed with 4401, too
-		OnRejected: func(rejection router.Rejection) {
-			slog.Info("rejected", "ip", rejection.IP, "reason", rejection.Reason, "code", rejection.Code, "error", rejection.Err)
+		RefuseAfterUpgrade: true, // invalid tokens are closed with 4401, too
+		OnRefused: func(refusal router.Refusal) {
+			slog.Info("refused", "ip", refusal.IP, "reason", refusal.Reason, "code", refusal.Code, "error", refusal.Err)
 		},
 	}
 }

@@ -2,8 +2,8 @@ package topic
 
 import (
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -18,7 +18,7 @@ type follower struct {
 	held    *heldFrames // nil once the answer to its request is queued
 
 	// rest is what is still to be sent of the state, nil if there is nothing: see StateSender.
-	rest *history.StateRest
+	rest *sequencer.StateRest
 }
 
 // connNumber returns the number by which a connList sorts.
@@ -32,7 +32,7 @@ type heldFrames struct {
 
 // A topicHistory is what a topic with a History needs in addition.
 type topicHistory struct {
-	sequencer *history.Sequencer // its lock is acquired before the topic's, which guards the rest
+	sequencer *sequencer.Sequencer // its lock is acquired before the topic's, which guards the rest
 	followers connList[*follower]
 	joining   connList[*follower] // subscriptions with positions that wait for the store
 }
@@ -71,7 +71,7 @@ const unrecoveredWork = 256
 
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
 // its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
-func (ts *Topics) activate(t *Topic, f *follower, j history.Joined) (result JoinResult, ok bool) {
+func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result JoinResult, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.history.isJoining(f) {
@@ -212,7 +212,7 @@ func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
 }
 
 // lose reports a loss to followers and to the application.
-func (ts *Topics) lose(t *Topic, l history.Loss) {
+func (ts *Topics) lose(t *Topic, l sequencer.Loss) {
 	m := protocol.Moved{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
 	switch {
 	case l.Reset:

@@ -3,7 +3,7 @@ package topic
 import (
 	"sync/atomic"
 
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -23,12 +23,12 @@ func (h *Holding) Init() { h.turn = make(chan struct{}, 1) }
 
 // NewCatchup returns what reads the publications that a client has missed: as many as holdMissed will hold
 // at most. A packet contains a message in all formats.
-func (ts *Topics) NewCatchup(c *Subscriber, h *Holding) *history.Catchup {
+func (ts *Topics) NewCatchup(c *Subscriber, h *Holding) *sequencer.Catchup {
 	queue := c.WS.QueueStats()
 	heldMessages, heldBytes := h.add(0, 0)
 	messages := max(ts.config.QueueMessages/2-heldMessages-queue.Messages, 0)
 	bytes := max(ts.config.QueueBytes/2-heldBytes-queue.Bytes, 0)
-	return history.NewCatchup(ts.histories, messages, bytes*int(ts.config.Formats.End())+messages*packetOverhead)
+	return sequencer.NewCatchup(ts.histories, messages, bytes*int(ts.config.Formats.End())+messages*packetOverhead)
 }
 
 // packetOverhead is about how many bytes a packet has in addition to its messages, such as its conflation key.

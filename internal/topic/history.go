@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -36,9 +36,9 @@ func (ts *Topics) startSequencer(t *Topic) {
 	if !t.Pattern.HasHistory() {
 		return
 	}
-	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, t.Name, t.Pattern.Retention, history.Sink{
+	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, t.Name, t.Pattern.Retention, sequencer.Sink{
 		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
-		Lost:    func(l history.Loss) { ts.lose(t, l) },
+		Lost:    func(l sequencer.Loss) { ts.lose(t, l) },
 	})}
 }
 
@@ -87,14 +87,14 @@ func (ts *Topics) Following(name string) {
 }
 
 // Follow delivers the publications of a history to sink instead of subscribers. topic must be unknown.
-func (ts *Topics) Follow(name string, r broker.Retention, sink history.Sink) *history.Sequencer {
+func (ts *Topics) Follow(name string, r broker.Retention, sink sequencer.Sink) *sequencer.Sequencer {
 	shard := ts.shard(name)
 	t := &Topic{Name: name, Pattern: undeclared, shard: shard, subscriptions: 1}
 	s := &ts.shards[shard]
 	s.mu.Lock() // the broker calls following only after history is set
 	defer s.mu.Unlock()
 	s.topics[name] = t
-	t.history = &topicHistory{sequencer: history.NewSequencer(ts.reader, name, r, sink)}
+	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, name, r, sink)}
 	return t.history.sequencer
 }
 

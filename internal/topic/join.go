@@ -5,7 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // This file subscribes connections to topics with a History, from a position on.
@@ -17,7 +17,7 @@ type JoinRequest struct {
 	After *broker.Position // it may receive only what follows; nil is everything
 
 	// Missed reads what the client has missed, together with that of other topics; nil for this topic alone.
-	Missed *history.CatchupTopic
+	Missed *sequencer.CatchupTopic
 }
 
 // A JoinResult says how a subscriber continues.
@@ -64,12 +64,12 @@ func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error)
 	if req.State {
 		result, active, err = ts.joinState(ctx, t, j.f, req)
 	} else {
-		err = t.history.sequencer.Join(ctx, req.Since, req.Missed, func(joined history.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) })
+		err = t.history.sequencer.Join(ctx, req.Since, req.Missed, func(joined sequencer.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) })
 	}
 	switch {
 	case err == nil && active:
 		return result, nil
-	case err == nil, errors.Is(err, history.ErrClosed):
+	case err == nil, errors.Is(err, sequencer.ErrClosed):
 		return JoinResult{}, ErrUnsubscribed
 	case !j.Added:
 		t.removeJoining(j.f)
@@ -87,7 +87,7 @@ var ErrUnsubscribed = &errors.Error{Code: errors.Canceled, Message: "the connect
 
 // withhold removes from what a client would receive when it joins what it may not read: publications
 // that are not newer than a position, unless that is nil. One of a later epoch is newer.
-func withhold(j history.Joined, after *broker.Position) history.Joined {
+func withhold(j sequencer.Joined, after *broker.Position) sequencer.Joined {
 	if after == nil || j.Rest != nil {
 		return j
 	}

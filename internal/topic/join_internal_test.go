@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // TestWithhold_OlderPublications may read what follows position 3 of the epoch b, which follows a and precedes c.
@@ -25,7 +25,7 @@ func TestWithhold_OlderPublications(t *testing.T) {
 		"later epoch, some withheld":    {"c", []string{"b", "b", "c", "c"}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := history.Joined{Recovered: true, Position: broker.Position{Epoch: tt.current, Offset: uint64(len(tt.labels))}}
+			j := sequencer.Joined{Recovered: true, Position: broker.Position{Epoch: tt.current, Offset: uint64(len(tt.labels))}}
 			for i, epoch := range tt.labels {
 				j.Publications = append(j.Publications, broker.Publication{Position: broker.Position{Epoch: epoch, Offset: uint64(i + 1)}})
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -57,7 +57,7 @@ func (j *stateJoin) prepare(state []broker.Publication) error {
 }
 
 // activate makes the subscriber a follower. The sequencer calls it under its lock.
-func (j *stateJoin) activate(joined history.Joined) {
+func (j *stateJoin) activate(joined sequencer.Joined) {
 	t, f := j.topic, j.f
 	t.mu.Lock()
 	defer t.mu.Unlock()

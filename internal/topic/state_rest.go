@@ -5,8 +5,8 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/history"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -25,7 +25,7 @@ type StateSender struct {
 	conn    *Subscriber
 	holding *Holding // of the connection
 	Topic   *Topic
-	rest    *history.StateRest
+	rest    *sequencer.StateRest
 
 	frames  map[uint64]*wsconn.Frame // of the part, by offset
 	longest int                      // bytes of a frame
@@ -42,7 +42,7 @@ func (s *StateSender) Run(ctx context.Context) error {
 	for err == nil && !s.ended {
 		err = s.sendPart(ctx)
 	}
-	if err == nil || errors.Is(err, history.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || ctx.Err() != nil {
+	if err == nil || errors.Is(err, sequencer.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || ctx.Err() != nil {
 		return nil
 	}
 	return err

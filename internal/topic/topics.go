@@ -8,7 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/history"
+	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -19,8 +19,8 @@ type Topics struct {
 
 	// Of this node; set by Connect.
 	node      broker.Node
-	histories broker.HistoryNode // nil if the broker keeps none
-	reader    *history.Reader    // of histories
+	histories broker.Histories  // nil if the broker keeps none
+	reader    *sequencer.Reader // of histories
 
 	seed   maphash.Seed
 	shards [topicShards]topicShard
@@ -70,10 +70,10 @@ func (ts *Topics) Init(config Config) {
 }
 
 // Connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps none.
-func (ts *Topics) Connect(node broker.Node, histories broker.HistoryNode) {
+func (ts *Topics) Connect(node broker.Node, histories broker.Histories) {
 	ts.node, ts.histories = node, histories
 	if histories != nil {
-		ts.reader = history.NewReader(histories)
+		ts.reader = sequencer.NewReader(histories)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/timerqueue"
 )
@@ -60,29 +61,25 @@ func (f *flusher) run() { f.write(f.take(nil)) }
 // write begins with conns. A Handler that calls runtime.Goexit ends the goroutine, and another one
 // goes on.
 func (f *flusher) write(conns []*Conn) {
-	next, ended := 0, false // next is the index of the first connection that has not been written
-	defer func() {
-		if !ended {
-			go f.write(conns[next:])
-		}
-	}()
-	yielded := time.Now()
-	for ; conns != nil; conns, next = f.take(conns), 0 {
-		slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.sock.raw.Order(), b.sock.raw.Order()) })
-		for next < len(conns) {
-			c := conns[next]
-			conns[next] = nil
-			next++
-			if c.writer.CompareAndSwap(writerQueued, writerRunning) {
-				c.writeLoop()
-			}
-			if next%8 == 0 && time.Since(yielded) > flushInterval {
-				runtime.Gosched()
-				yielded = time.Now()
+	next := 0 // the index of the first connection that has not been written
+	executor.Do(func() {
+		yielded := time.Now()
+		for ; conns != nil; conns, next = f.take(conns), 0 {
+			slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.sock.raw.Order(), b.sock.raw.Order()) })
+			for next < len(conns) {
+				c := conns[next]
+				conns[next] = nil
+				next++
+				if c.writer.CompareAndSwap(writerQueued, writerRunning) {
+					c.writeLoop()
+				}
+				if next%8 == 0 && time.Since(yielded) > flushInterval {
+					runtime.Gosched()
+					yielded = time.Now()
+				}
 			}
 		}
-	}
-	ended = true
+	}, func() { go f.write(conns[next:]) })
 }
 
 // flushInterval bounds how long other goroutines wait for a flusher on the same processor.

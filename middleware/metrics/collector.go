@@ -32,8 +32,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // increase when a counter first appears with the value 1.
 func (m *Metrics) createSeries() {
 	for _, where := range []string{
-		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRejected", "OnLimitExceeded", "OnBackpressure", "CloseCode",
-		"Logger", "Broker.Subscribe", "Broker.Unsubscribe", "Broker.Publish", "Broker.Close",
+		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRefused", "OnLimitExceeded", "OnBackpressure", "CloseCode",
 	} {
 		m.panics.get(panicSource{"", where})
 	}

@@ -25,7 +25,7 @@ type Metrics struct {
 	codes map[errors.Code]string // label values
 
 	accepted prometheus.Counter
-	rejected cache[rejection, prometheus.Counter]
+	refused  cache[refusal, prometheus.Counter]
 	closed   cache[closeCode, prometheus.Counter]
 
 	messages cache[result, prometheus.Counter]

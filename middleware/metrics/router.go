@@ -16,16 +16,16 @@ const (
 
 // Label values of the series that have more than one label.
 type (
-	rejection   struct{ reason, code string }
+	refusal     struct{ reason, code string }
 	result      struct{ typ, code string }
 	panicSource struct{ typ, where string }
 )
 
 func (m *Metrics) defineConnections() {
 	m.accepted = m.counter("connections_accepted_total", "Requests that became connections.")
-	rejected := m.counters("connections_rejected_total",
-		"Handshakes that were rejected and connections that OnOpen rejected, by reason and error code.", "reason", "code")
-	m.rejected.make = func(r rejection) prometheus.Counter { return rejected.WithLabelValues(r.reason, r.code) }
+	refused := m.counters("connections_refused_total",
+		"Handshakes that were refused and connections that OnOpen refused, by reason and error code.", "reason", "code")
+	m.refused.make = func(r refusal) prometheus.Counter { return refused.WithLabelValues(r.reason, r.code) }
 	closed := m.counters("connections_closed_total",
 		"Connections that ended, by the close code of the first close frame in either direction; 1006 if there was none.", "code")
 	m.closed.make = func(c closeCode) prometheus.Counter { return closed.WithLabelValues(c.label()) }
@@ -83,8 +83,8 @@ func (m *Metrics) observe(e router.Event) {
 		m.accepted.Inc()
 	case router.EventClosed:
 		m.closed.get(closeCodeOf(e.Status)).Inc()
-	case router.EventRejected:
-		m.rejected.get(rejection{e.Reason, m.code(e.Code)}).Inc()
+	case router.EventRefused:
+		m.observeRefused(e)
 	case router.EventRead:
 		m.received.Add(float64(e.Bytes))
 	case router.EventStarted:
@@ -100,12 +100,19 @@ func (m *Metrics) observe(e router.Event) {
 		m.clientTimes.get(e.Type).Observe(e.Duration.Seconds())
 	case router.EventSessionResumed:
 		m.resumes.get(e.Code).Inc()
-	case router.EventLimitExceeded:
-		m.exceeded.get(limitKind(router.LimitKind(e.Reason))).Inc()
 	case router.EventPanicked:
 		m.panics.get(panicSource{typeOf(e), e.Reason}).Inc()
 	default:
 		m.observeSending(e)
+	}
+}
+
+func (m *Metrics) observeRefused(e router.Event) {
+	if e.Count == 0 { // a request or a connection; EventCompleted counts messages
+		m.refused.get(refusal{e.Reason, m.code(e.Code)}).Inc()
+	}
+	if e.Limit != "" {
+		m.exceeded.get(limitKind(e.Limit)).Inc()
 	}
 }
 

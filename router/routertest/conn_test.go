@@ -31,8 +31,8 @@ func TestDial_OptionsSetRequest(t *testing.T) {
 	assert.Equal(t, "192.0.2.1:1234", (<-requests).RemoteAddr)
 }
 
-func TestRejected_ReturnsResponse(t *testing.T) {
-	resp := routertest.Rejected(t, http.NotFoundHandler())
+func TestRefused_ReturnsResponse(t *testing.T) {
+	resp := routertest.Refused(t, http.NotFoundHandler())
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
 }
 

@@ -44,7 +44,7 @@ func RemoteAddr(addr string) Option {
 }
 
 // Dial connects to a handler, usually a router, over an in-memory pipe. The
-// connection is closed when the test ends. A rejected handshake fails the test.
+// connection is closed when the test ends. A refused handshake fails the test.
 //
 // So does a message of the server that clients do not know: if the handler is a router that declares any message
 // which it sends (see [router.Sends] and TopicOptions.Messages), every message that the connection receives must be declared, and every reply to
@@ -55,7 +55,7 @@ func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 	ws, resp, err := transport.dial()
 	if err != nil {
 		if resp != nil {
-			t.Fatalf("routertest: handshake was rejected with status %s", resp.Status)
+			t.Fatalf("routertest: handshake was refused with status %s", resp.Status)
 		}
 		t.Fatalf("routertest: %v", err)
 	}
@@ -66,14 +66,14 @@ func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 	return newConn(t, ws, transport.client, codec, declarationsOf(h))
 }
 
-// Rejected sends a handshake that the handler must reject, and returns the HTTP
+// Refused sends a handshake that the handler must refuse, and returns the HTTP
 // response. An accepted handshake fails the test.
-func Rejected(t testing.TB, h http.Handler, opts ...Option) *http.Response {
+func Refused(t testing.TB, h http.Handler, opts ...Option) *http.Response {
 	t.Helper()
 	ws, resp, err := (&pipeTransport{handler: h, opts: opts}).dial()
 	if err == nil {
 		_ = ws.CloseNow()
-		t.Fatal("routertest: handshake was accepted; it must be rejected")
+		t.Fatal("routertest: handshake was accepted; it must be refused")
 	}
 	if resp == nil {
 		t.Fatalf("routertest: %v", err)

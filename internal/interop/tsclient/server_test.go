@@ -107,7 +107,7 @@ func startServer(t *testing.T) string {
 	unpaced := &ratelimit.Options{Key: ratelimit.KeyPerConn, Cost: costOf("HIDDEN")}
 	r := router.New(&router.Options{
 		Authenticate:       authenticate,
-		RejectAfterUpgrade: true,
+		RefuseAfterUpgrade: true,
 		Resume:             router.ResumeOptions{Within: time.Minute},
 		AnnounceLimits:     ratelimit.Announce(announced, paced),
 		Codecs:             []router.Codec{cbor.New(nil)},

@@ -1,0 +1,138 @@
+package memstore
+
+import (
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+)
+
+// A topic is the history of one topic.
+type topic struct {
+	name string
+
+	mu       sync.Mutex
+	removed  bool          // from the store
+	used     time.Time     // by the last call
+	age      time.Duration // of the last Append
+	epoch    string
+	previous broker.Position          // see broker.Page
+	top      uint64                   // the last offset; 0 until the first publication is stored
+	stored   ring[broker.Publication] // adjacent, in the order of offset and time; the last one has offset top
+	bytes    int64                    // of the packets in stored
+	size     int64                    // of the memory that the topic uses; part of Store.memory
+	state    state
+	keys     idempotencyKeys
+}
+
+// lock acquires the lock unless the topic was removed. If another call has acquired it first, now
+// becomes the time of that.
+func (t *topic) lock(now *time.Time) bool {
+	t.mu.Lock()
+	if t.removed {
+		t.mu.Unlock()
+		return false
+	}
+	if now.Before(t.used) {
+		*now = t.used
+	}
+	t.used = *now
+	return true
+}
+
+// age returns the age at which publications expire.
+func age(r broker.Retention) time.Duration {
+	if r.Age <= 0 {
+		return broker.DefaultAge
+	}
+	return r.Age
+}
+
+func (t *topic) position() broker.Position { return broker.Position{Epoch: t.epoch, Offset: t.top} }
+
+// expired returns how many of the stored publications have expired.
+func (t *topic) expired(age time.Duration, now time.Time) uint64 {
+	oldest := now.Add(-age)
+	return uint64(sort.Search(t.stored.len(), func(i int) bool { return !t.stored.at(i).At.Before(oldest) }))
+}
+
+// growth returns how much memory a publication needs at most, in addition to what it replaces, and
+// how many of the oldest publications the retention does not keep when it has been added. The last of
+// these may be the publication itself.
+func (t *topic) growth(a *broker.Append) (bytes int64, excess int) {
+	excess, bytes = t.excess(a)
+	if n := t.stored.len(); excess <= n {
+		bytes += publicationSize(a) + publicationBytes*int64(t.stored.growth(n-excess))
+	}
+	if a.StateKey != "" {
+		bytes -= t.state.size(a.StateKey)
+		if !a.Removed {
+			bytes += stateSize(a.StateKey, a.Packet)
+		}
+	}
+	if a.IdempotencyKey != "" {
+		bytes += keySize(a.IdempotencyKey) + keyExpiryBytes*int64(t.keys.queue.growth(t.keys.queue.len()))
+	}
+	return bytes, excess
+}
+
+// excess returns how many of the oldest publications exceed the retention when one has been added,
+// and minus the memory of those that are stored.
+func (t *topic) excess(a *broker.Append) (excess int, bytes int64) {
+	messages, packets := t.stored.len()+1, t.bytes+int64(len(a.Packet))
+	for excess < maxRemoved && (messages > max(a.Retention.Messages, 1) || a.Retention.Bytes > 0 && packets > a.Retention.Bytes) {
+		if excess == t.stored.len() {
+			return excess + 1, bytes
+		}
+		p := t.stored.at(excess)
+		messages--
+		packets -= int64(len(p.Packet))
+		bytes -= int64(cap(p.Packet) + len(p.StateKey))
+		excess++
+	}
+	return excess, bytes
+}
+
+// append adds a publication, removes the oldest ones that exceed the retention, and what has expired.
+func (t *topic) append(a *broker.Append, p *broker.Publication, excess int) {
+	t.age = age(a.Retention)
+	t.top = p.Position.Offset
+	if a.IdempotencyKey != "" {
+		t.size += t.keys.add(a.IdempotencyKey, t.top, p.At)
+	}
+	if a.StateKey != "" {
+		t.size += t.state.set(p)
+	}
+	kept := excess <= t.stored.len()
+	for range min(excess, t.stored.len()) {
+		t.removeOldest()
+	}
+	if kept {
+		t.size += publicationSize(a) + publicationBytes*int64(t.stored.push(*p))
+		t.bytes += int64(len(p.Packet))
+	}
+	t.clean(p.At)
+}
+
+// publicationSize returns the memory of a stored publication, without its element of the ring.
+func publicationSize(a *broker.Append) int64 { return int64(cap(a.Packet) + len(a.StateKey)) }
+
+// clean removes what has expired.
+func (t *topic) clean(now time.Time) {
+	oldest := now.Add(-t.age)
+	for range maxRemoved {
+		if t.stored.len() == 0 || !t.stored.at(0).At.Before(oldest) {
+			break
+		}
+		t.removeOldest()
+	}
+	t.size -= t.state.clean(oldest)
+	t.size -= t.keys.clean(now)
+}
+
+func (t *topic) removeOldest() {
+	p, shrunk := t.stored.pop()
+	t.bytes -= int64(len(p.Packet))
+	t.size -= int64(cap(p.Packet)+len(p.StateKey)) + publicationBytes*int64(shrunk)
+}

@@ -1,0 +1,108 @@
+package router
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/sampling"
+)
+
+// A Refusal describes a refused request, connection or message, for Options.OnRefused.
+type Refusal struct {
+	Conn     *Conn      // nil for a request that was not upgraded, or only to be refused
+	Identity Identity   // of the connection; for a request what Options.Authenticate returned, also with an error
+	IP       netip.Addr // of the client; the zero netip.Addr if it is unknown
+	Type     string     // message type as in IngressContext; "" for requests and connections
+
+	// Code is that of the error, also if the client does not receive it.
+	Code errors.Code
+
+	// Reason names the check. For a request it is "origin", "draining", "limit", "authentication",
+	// "handshake" or "conn_context" (it failed), and for a connection "on_open" (of Options). For a
+	// message it is the stage of the pipeline: "size", "parse", "ingress", "draining", "route",
+	// "concurrency", "decode", "handler" or "reply", or "deadline" for a call that was not answered
+	// in time.
+	Reason string
+
+	// Err is the [*LimitExceeded] if a limit was exceeded, and otherwise the error of the
+	// application, if the client does not receive all of it. Else it is nil.
+	Err error
+
+	RetryAfter time.Duration // as in errors.Error: 0 if unknown, errors.Never if retrying cannot help
+
+	// Unreported is the number of refusals, of all clients, for which Options.OnRefused was not
+	// called since the previous call.
+	Unreported int64
+}
+
+// refusalOf returns what the failure says. The connection is nil if none was opened.
+func refusalOf(refused *failure.Failure, c *Conn, typ string) Refusal {
+	refusal := Refusal{Conn: c, Type: typ, Code: refused.Payload.Code, Err: refused.Cause, RetryAfter: refused.RetryAfter}
+	if l := limitOf(refused); l != nil {
+		limit := *l
+		limit.Conn, limit.Type, limit.Messages = c, typ, 1
+		refusal.Err = &limit
+	}
+	return refusal
+}
+
+// reportRefusal calls Options.OnRefused, unless the client has been refused before in the same
+// interval.
+func (r *Router) reportRefusal(refusal *Refusal) {
+	if r.opts.OnRefused == nil || !r.refusals.sample(refusal) {
+		return
+	}
+	if refusal.Conn != nil {
+		refusal.Conn.sub.WS.Wake() // the hook must not delay the answer
+	}
+	r.hook("OnRefused", func() { r.opts.OnRefused(*refusal) })
+}
+
+// A refusalSampler selects the refusals that are reported: at most one per client and
+// sampleInterval.
+type refusalSampler struct {
+	clients sampling.Sampler[refusedClient]
+
+	mu         sync.Mutex
+	unreported int64
+}
+
+const sampleInterval = time.Second
+
+func (s *refusalSampler) init() { s.clients.Init(1, sampleInterval) }
+
+// A refusedClient is what is sampled together: a user, else the addresses of one customer of a
+// provider, else a connection, else all requests.
+type refusedClient struct {
+	user    userKey
+	network netip.Prefix
+	connID  string
+}
+
+func clientOf(refusal *Refusal) (client refusedClient) {
+	switch {
+	case refusal.Identity.UserID != "":
+		client.user = refusal.Identity.user()
+	case refusal.IP.IsValid():
+		client.network = ipprefix.Of(refusal.IP)
+	case refusal.Conn != nil:
+		client.connID = refusal.Conn.id
+	}
+	return client
+}
+
+// sample reports whether the application receives a refusal, and sets Unreported if so.
+func (s *refusalSampler) sample(refusal *Refusal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.clients.Passes(clientOf(refusal)) {
+		s.unreported++
+		return false
+	}
+	refusal.Unreported, s.unreported = s.unreported, 0
+	return true
+}

@@ -1,0 +1,119 @@
+package router
+
+import (
+	"net/http"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/handshake"
+)
+
+// A refusalReason names the check that refused a request or a new connection. Its values
+// are the Reason of EventRefused, a value in the log, and a label of middleware/metrics.
+type refusalReason string
+
+const (
+	reasonOrigin         refusalReason = "origin"
+	reasonDraining       refusalReason = "draining"
+	reasonLimit          refusalReason = "limit"
+	reasonAuthentication refusalReason = "authentication"
+	reasonHandshake      refusalReason = "handshake"
+	reasonConnContext    refusalReason = "conn_context"
+	reasonOnOpen         refusalReason = "on_open" // after the upgrade: the connection is closed
+)
+
+// A handshakeRefusal says why a request does not become a connection. The check that refuses the
+// request chooses the reason.
+type handshakeRefusal struct {
+	reason  refusalReason
+	failure *failure.Failure
+}
+
+// refusedBy returns a refusal with an error that is not one of the application.
+func refusedBy(reason refusalReason, err error) *handshakeRefusal {
+	return &handshakeRefusal{reason, inspector.Inspect(err, "")}
+}
+
+// refusedByLimit returns a refusal by a limit.
+func refusedByLimit(l LimitExceeded) *handshakeRefusal {
+	return &handshakeRefusal{reasonLimit, limitFailure(l)}
+}
+
+// refusedByAuthenticate returns the refusal for an error of Options.Authenticate, which may be a
+// limit.
+func refusedByAuthenticate(failure *failure.Failure) *handshakeRefusal {
+	if failure.Limit != nil {
+		return &handshakeRefusal{reasonLimit, failure}
+	}
+	return &handshakeRefusal{reasonAuthentication, failure}
+}
+
+// errHandshake stands for the error of a handshake that internal/wsconn has answered.
+var errHandshake = &errors.Error{Code: errors.InvalidArgument, Message: "not a WebSocket handshake"}
+
+// errDisconnected stands for the error of a handshake whose client has gone.
+var errDisconnected = &errors.Error{Code: errors.Canceled, Message: "the client has closed the connection"}
+
+// refuseHandshake answers a request with an HTTP error, or with a close frame. The connection has
+// never been opened.
+func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal *handshakeRefusal) {
+	defer c.reportRefusedRequest(req, refusal) // even if the ResponseWriter panics
+	r, payload := c.router, refusal.failure.Payload
+	if refusal.failure.Limit != nil {
+		payload.Code = errors.ResourceExhausted // status 429 also if the error says to never retry
+	}
+	malformed := refusal.reason == reasonHandshake
+	if r.opts.RefuseAfterUpgrade && !malformed && r.refuseAfterUpgrade(w, req, &payload) {
+		return
+	}
+	handshake.WriteErrorHeader(w, req, payload.Code, refusal.failure.RetryAfter)
+	text, _ := envelope.MarshalJSON(payload) // its details have been encoded already
+	_, _ = w.Write(text)
+}
+
+// expected reports whether a refusal is what a client without valid credentials causes, so that its
+// cause is no error of the server.
+func (h *handshakeRefusal) expected() bool {
+	return h.reason == reasonAuthentication && h.failure.BlamesClient()
+}
+
+// reportRefusedRequest reports a refused request.
+func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal) {
+	r := c.router
+	if r.opts.Development {
+		r.hintHandshake(req, refused)
+	}
+	refusal := refusalOf(refused.failure, nil, "")
+	if refused.failure.Limit != nil {
+		refusal.Code = errors.ResourceExhausted
+	}
+	refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, string(refused.reason)
+	if refused.expected() {
+		r.reportRefusedConn(&refusal, nil, refused.failure.Text)
+	} else {
+		r.reportRefusedConn(&refusal, refused.failure, "")
+	}
+}
+
+// reportRefusedConn reports a refused request or connection to observers, the log and hooks, which may
+// call runtime.Goexit. The failure is nil if its cause is not one of the server; the text of such a
+// cause is for the log, or "".
+func (r *Router) reportRefusedConn(refusal *Refusal, failure *failure.Failure, text string) {
+	event := Event{Kind: EventRefused, Reason: refusal.Reason, Code: refusal.Code}
+	var limit *LimitExceeded
+	if failure != nil {
+		if limit = limitOf(failure); limit != nil {
+			event.Limit = limit.Kind
+		}
+	}
+	r.observe(event)
+	r.reportRefusedDebug(refusal, text)
+	switch {
+	case limit != nil:
+		r.callOnLimitExceeded(*limit)
+	case failure != nil:
+		r.reportPrivate(ErrorReport{Conn: refusal.Conn, IP: refusal.IP, Err: failure.Cause}, failure)
+	}
+	r.reportRefusal(refusal)
+}

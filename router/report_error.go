@@ -1,0 +1,43 @@
+package router
+
+import (
+	"net/netip"
+
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
+)
+
+// An ErrorReport describes an error whose details the client does not receive.
+type ErrorReport struct {
+	Conn *Conn  // nil if the request was not upgraded
+	Type string // message type as in IngressContext; "" if no message is involved
+	Err  error
+	IP   netip.Addr // of the client; the zero netip.Addr if it is unknown
+}
+
+// A PanicError is a recovered panic of application code. Its field Value is the argument of panic, and
+// Stack is as from runtime/debug.Stack. Error describes the panic without its stack. If Value is neither an
+// error nor a string, the text contains only its type, because the error may be logged and the value may be
+// a message.
+type PanicError = failure.PanicError
+
+// reportError passes the private part of an error, if there is one, to Options.OnError or to
+// the log. Invalid credentials of a refresh are expected, as those of a request are.
+func (r *Router) reportError(c *Conn, typ string, failure *failure.Failure) {
+	if typ == protocol.TypeAuth && failure.BlamesClient() {
+		r.reportRefusedRefresh(c, failure)
+		return
+	}
+	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failure.Cause}, failure)
+}
+
+// reportPrivate is reportError with a report that has been filled in.
+func (r *Router) reportPrivate(report ErrorReport, failure *failure.Failure) {
+	switch {
+	case failure.Cause == nil:
+	case r.opts.OnError != nil:
+		r.hook("OnError", func() { r.opts.OnError(report) })
+	default:
+		r.reportFailure(report, failure)
+	}
+}
