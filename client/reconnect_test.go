@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -50,22 +51,28 @@ func TestConnect_AsksForAnotherTokenOnce(t *testing.T) {
 
 func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
 	t.Parallel()
-	var tokens atomic.Int64
-	s := startServer(t, &router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
-		tokens.Add(1)
-		return router.Identity{UserID: "ann", ExpiresAt: time.Now().Add(3 * time.Second)}, nil
-	}})
-	s.start()
-	states := make(chan client.State, 100)
-	c := s.connect(&client.Options{
-		Token:   func(context.Context, bool) (string, error) { return "token", nil },
-		OnState: func(s client.State, _ error) { states <- s },
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Second) // until what is on its way has arrived
+		var tokens atomic.Int64
+		r := quietRouter(&router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
+			tokens.Add(1)
+			return router.Identity{UserID: "ann", ExpiresAt: time.Now().Add(3 * time.Second)}, nil
+		}})
+		httpClient, closeAll := newDelayedNetwork(constant(100 * time.Millisecond)).serve(r)
+		defer closeAll()
+		var states []client.State
+		c := client.New("ws://example.com/", &client.Options{
+			HTTPClient: httpClient,
+			Token:      func(context.Context, bool) (string, error) { return "token", nil },
+			OnState:    func(s client.State, _ error) { states = append(states, s) },
+		})
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		require.NoError(t, c.Connect(t.Context()))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.GreaterOrEqual(t, tokens.Load(), int64(20))
+		assert.Equal(t, []client.State{client.Connecting, client.Open}, states, "the connection has stayed open")
 	})
-	require.NoError(t, c.Connect(testContext(t)))
-	require.Eventually(t, func() bool { return tokens.Load() >= 3 }, time.Minute, time.Millisecond)
-	assert.Equal(t, client.Connecting, <-states)
-	assert.Equal(t, client.Open, <-states)
-	assert.Empty(t, states, "the connection has stayed open")
 }
 
 func TestClient_ReplacesConnectionOfServerThatShutsDown(t *testing.T) {

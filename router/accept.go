@@ -112,8 +112,8 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	if refusal := r.conns.acquireUser(c.Identity()); refusal != nil {
 		return refusal
 	}
-	c.shard = uint8(rand.N(connShards))
-	shard := &r.shards[c.shard]
+	shard := &r.shards[rand.N(connShards)]
+	c.calls.Deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
 		if c.sub.WS == nil { // also if the ResponseWriter has panicked

@@ -189,6 +189,7 @@ func trickle(conn net.Conn, p []byte) {
 }
 
 func TestAdversarial_PeersAreDisconnected(t *testing.T) {
+	t.Parallel()
 	flood := slices.Concat(slices.Repeat([][]byte{{0x89, 0x80, 0, 0, 0, 0}}, 1000)...)
 	for name, tt := range map[string]struct {
 		send func(conn net.Conn)

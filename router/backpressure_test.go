@@ -78,6 +78,7 @@ func dialTCP(t testing.TB, server *httptest.Server) net.Conn {
 }
 
 func TestLimits_InboundBytesPauseReading(t *testing.T) {
+	t.Parallel()
 	const size, limit, buffer = 4000, 20_000, 4096
 	const message = size + 100
 	for name, tt := range map[string]struct {

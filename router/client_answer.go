@@ -27,21 +27,6 @@ const (
 	maxClientDetailsBytes = 4096
 )
 
-// answerClientCall hands an answer over to the call that waits for it. It reports false if there is
-// none: the answer is late or a duplicate, or no call had its ID. Otherwise the caller of the call owns in.
-func (c *Conn) answerClientCall(in *incoming) bool {
-	calls := c.extra().clientCalls.Load()
-	if calls == nil {
-		return false
-	}
-	call := calls.remove(string(in.head.CorrelationID))
-	if call == nil {
-		return false
-	}
-	call.answer <- in
-	return true
-}
-
 // decodeAnswer decodes and validates the answer to a call like a message of the route, and releases
 // it. It returns a pointer to the reply.
 func (r *Router) decodeAnswer(rt *Route, in *incoming) (reply any, err error) {

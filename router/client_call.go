@@ -3,11 +3,10 @@ package router
 import (
 	"context"
 	"reflect"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -70,20 +69,6 @@ func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error)
 	return *reply.(*Reply), nil
 }
 
-// A clientCalls holds the calls to a client that have no answer.
-type clientCalls struct {
-	mu      sync.Mutex
-	last    uint64                 // the number of the latest call
-	waiting map[string]*clientCall // by correlation ID; nil if there are none
-}
-
-// A clientCall is a call to a client. The goroutine that removes it from clientCalls decides how it
-// ends: with an answer, or because its caller stops waiting.
-type clientCall struct {
-	id     string
-	answer chan *incoming // of capacity 1, so that the reading goroutine does not wait
-}
-
 // errNoAnswer ends a call to a client after Timeouts.Call.
 var errNoAnswer = &errors.Error{Code: errors.DeadlineExceeded, Message: "the client has not answered in time"}
 
@@ -94,28 +79,23 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.router.opts.Timeouts.Call, errNoAnswer)
 	defer cancel()
-	call, err := c.beginClientCall()
-	if err != nil {
-		return nil, err
+	waiting := c.callsToClient()
+	call, open := waiting.Begin(c.router.opts.Limits.ClientCalls)
+	if call == nil {
+		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.ClientCalls)}
 	}
 	greeted := c.sub.HasGreeted()
-	if err := c.sendCall(ctx, call, m, start, greeted); err != nil {
-		if in := c.endClientCall(call); in != nil {
+	if err := c.sendCall(ctx, call.ID, m, start, greeted); err != nil {
+		if in, ok := waiting.End(call); ok {
 			in.release() // the client has guessed the ID
 		}
 		return nil, err
 	}
-	select {
-	case in := <-call.answer:
-		return in, nil
-	case <-ctx.Done():
-	case <-c.ctx.Done():
-	}
-	if in := c.endClientCall(call); in != nil { // answered in the same instant
+	if in, ok := waiting.Await(call, ctx.Done(), c.ctx.Done()); ok {
 		return in, nil
 	}
 	if greeted {
-		c.abortClientCall(call)
+		c.abortClientCall(call.ID)
 	}
 	return nil, c.endOfWait(ctx)
 }
@@ -133,34 +113,22 @@ func (c *Conn) endOfWait(ctx context.Context) error {
 	}
 }
 
-// beginClientCall adds a call, unless too many have no answer.
-func (c *Conn) beginClientCall() (*clientCall, error) {
+// callsToClient returns the calls to the client.
+func (c *Conn) callsToClient() *calls.Outgoing[*incoming] {
 	extra := c.ownExtra()
 	if extra.clientCalls.Load() == nil {
-		extra.clientCalls.CompareAndSwap(nil, new(clientCalls))
+		extra.clientCalls.CompareAndSwap(nil, new(calls.Outgoing[*incoming]))
 	}
-	calls := extra.clientCalls.Load()
-	calls.mu.Lock()
-	defer calls.mu.Unlock()
-	if n, limit := len(calls.waiting)+1, c.router.opts.Limits.ClientCalls; n > limit {
-		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(n), Limit: int64(limit)}
-	}
-	calls.last++
-	call := &clientCall{id: protocol.AnswerPrefix + strconv.FormatUint(calls.last, 10), answer: make(chan *incoming, 1)}
-	if calls.waiting == nil {
-		calls.waiting = map[string]*clientCall{}
-	}
-	calls.waiting[call.id] = call
-	return call, nil
+	return extra.clientCalls.Load()
 }
 
 // sendCall queues a call. While the send queue is full, it waits until ctx is done.
-func (c *Conn) sendCall(ctx context.Context, call *clientCall, m Message, start time.Time, greeted bool) error {
+func (c *Conn) sendCall(ctx context.Context, id string, m Message, start time.Time, greeted bool) error {
 	var timeoutMs int64
 	if deadline, ok := ctx.Deadline(); ok && greeted {
 		timeoutMs = max(1, failure.Ceil(deadline.Sub(start), time.Millisecond))
 	}
-	head := wire.OutgoingHead{CorrelationID: call.id, TimeoutMs: timeoutMs, At: start}
+	head := wire.OutgoingHead{CorrelationID: id, TimeoutMs: timeoutMs, At: start}
 	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return c.encodeCall(m, head) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return context.Cause(ctx)
@@ -176,33 +144,10 @@ func (c *Conn) encodeCall(m Message, head wire.OutgoingHead) (*wsconn.Frame, err
 	return envelope.Encode(c.codec(), m, head)
 }
 
-// endClientCall removes a call whose caller stops waiting. If the answer has
-// arrived before, it returns that.
-func (c *Conn) endClientCall(call *clientCall) *incoming {
-	if c.extra().clientCalls.Load().remove(call.id) == nil {
-		return <-call.answer
-	}
-	return nil
-}
-
-// remove removes a call and returns it, or nil if there is none with this ID.
-func (x *clientCalls) remove(id string) *clientCall {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	call := x.waiting[id]
-	if call == nil {
-		return nil
-	}
-	if delete(x.waiting, id); len(x.waiting) == 0 {
-		x.waiting = nil // a map keeps the memory of its largest size
-	}
-	return call
-}
-
 // abortClientCall notifies the client that its answer is not needed. It does not wait: without room
 // in the send queue, the client is not notified.
-func (c *Conn) abortClientCall(call *clientCall) {
-	frame := envelope.EncodeControl(c.binary(), protocol.TypeAbort, call.id)
+func (c *Conn) abortClientCall(id string) {
+	frame := envelope.EncodeControl(c.binary(), protocol.TypeAbort, id)
 	frame.Droppable("")
 	frame.SetPolicy(wsconn.DropNewest)
 	_ = c.send(frame)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
@@ -30,35 +31,31 @@ type Conn struct {
 	cancel context.CancelCauseFunc
 
 	messages    executor.SerialQueue[*incoming]
-	claimed     *incoming               // the message that the reading goroutine handles next, or nil; belongs to it
-	calls       callIndex               // without an answer
+	calls       calls.Index[Context]    // without an answer
 	reportQueue atomic.Pointer[reports] // nil until the first report
 	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
-	inFlight    atomic.Int32            // calls whose handlers have not returned
 	refused     bool                    // by OnOpen
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
+	claimed     bool                    // it handles the one that it has received; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
-	shard       uint8                   // index in Router.shards; read-only
 	draining    atomic.Uint32           // a drainReason: refuses new messages, and closes when only the reader is active
-
-	deadlinePlace int32         // in the deadlineQueue, which guards it
-	revocations   atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it
+	revocations atomic.Uint32           // how often Revoke was called for the user: subscriptions compare it
 
 	rate    rateBucket // Limits.MessagesPerConn
 	address *address   // read-only; nil if the client's address is unknown
 	extras  atomic.Pointer[connExtras]
 
-	mu sync.Mutex // also held to change identity and subscriber.topics
+	mu sync.Mutex // also held to change identity and the subscriptions of sub
 }
 
 // connExtras are what few connections need.
 type connExtras struct {
-	clientCalls atomic.Pointer[clientCalls] // nil until the first Call
-	values      atomic.Pointer[connValues]  // nil until the first Set
-	recovery    atomic.Pointer[resumable]   // nil until the client asks for positions or a session
-	congested   atomic.Pointer[topic.Topic] // to which the connection has published too much; see publisher.go
-	events      atomic.Int32                // concurrent events that are being handled, and one that waits for them
-	eventEnded  atomic.Pointer[signal]      // nil until an event waits
+	clientCalls atomic.Pointer[calls.Outgoing[*incoming]] // nil until the first Call
+	values      atomic.Pointer[connValues]                // nil until the first Set
+	recovery    atomic.Pointer[resumable]                 // nil until the client asks for positions or a session
+	congested   atomic.Pointer[topic.Topic]               // to which the connection has published too much; see publisher.go
+	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
+	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
 }
 
 // noExtras is that of all connections that have none. It is only read.

@@ -137,9 +137,7 @@ func (r *reader) serve() (paused bool) {
 		if msg.Buffer == nil {
 			continue
 		}
-		r.receive(msg)
-		in := c.claimed
-		c.claimed = nil
+		in := r.receive(msg)
 		switch {
 		case in == nil:
 			if c.messages.TryStart() {
@@ -236,7 +234,7 @@ func (c *Conn) release() {
 			c.closeAfterDrain()
 		}
 	case 0:
-		c.stopDeadlines()
+		c.calls.Stop()
 		defer c.releaseSlot()
 		defer c.callOnClose()
 		c.leaveTopics()

@@ -3,6 +3,8 @@ package router
 import (
 	"context"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/calls"
 )
 
 // A Context is a received message with its connection, and the message's [context.Context]. It
@@ -11,16 +13,14 @@ import (
 // handled nevertheless, unless it is a call. A Context may be retained. Its methods are safe
 // for concurrent use, except SetValue and SetReply.
 type Context struct {
-	conn          *Conn
-	route         *Route
-	message       any     // a pointer to the decoded value
-	reply         Message // depends on call.replyState
-	correlationID string
-	receivedAt    time.Time
-	size          int64
-	identity      *connIdentity // that ingress functions received
-	values        *keyValue     // a linked list, latest first
-	call          call          // only for a call
+	conn     *Conn
+	route    *Route
+	message  any     // a pointer to the decoded value
+	reply    Message // depends on call.Reply
+	size     int64
+	identity *connIdentity       // that ingress functions received
+	values   *keyValue           // a linked list, latest first
+	call     calls.Call[Context] // of an event, it has only the correlation ID and the time of receipt
 }
 
 // A keyValue is a pair that SetValue has stored.
@@ -33,10 +33,7 @@ var _ context.Context = (*Context)(nil)
 
 // Deadline returns the deadline of a call; ok is false for other messages.
 func (c *Context) Deadline() (deadline time.Time, ok bool) {
-	if c.call.timeout == 0 {
-		return time.Time{}, false
-	}
-	return c.receivedAt.Add(c.call.timeout), true
+	return c.call.Deadline()
 }
 
 // Done returns a channel that is closed when the context is canceled.
@@ -65,7 +62,7 @@ func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.
 // context returns the context that Context delegates to.
 func (c *Context) context() context.Context {
 	if c.route.rpc {
-		return c.callContext()
+		return c.call.Context(c.conn.ctx, endedByDeadline)
 	}
 	return c.conn.ctx
 }
@@ -86,7 +83,7 @@ func (c *Context) Message() Message { return c.route.value(c.message) }
 // Reply returns the reply of a call, or nil before the handler has set it. It is meant for
 // middleware, after next has returned.
 func (c *Context) Reply() Message {
-	switch c.call.replyState {
+	switch c.call.Reply {
 	case replyInline:
 		return c.route.returned(c.reply)
 	case replySet:
@@ -98,21 +95,21 @@ func (c *Context) Reply() Message {
 
 // SetReply sets or replaces the reply of a call. It is meant for middleware, which must then
 // return nil. For a message that is not a call, it has no effect.
-func (c *Context) SetReply(m Message) { c.reply, c.call.replyState = m, replySet }
+func (c *Context) SetReply(m Message) { c.reply, c.call.Reply = m, replySet }
 
 // CorrelationID returns the identifier by which the client matches the answer with the
 // message, or "".
-func (c *Context) CorrelationID() string { return c.correlationID }
+func (c *Context) CorrelationID() string { return c.call.ID }
 
 // Ingress returns what the ingress functions received for the message, so that the key and the
 // cost of a limit can be computed again, to refund them, for example. Its Identity is the one
 // that the message was charged with, also if the connection has another one since.
 func (c *Context) Ingress() IngressContext {
-	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.receivedAt)
+	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.call.ReceivedAt)
 }
 
 // ReceivedAt returns when the last byte of the message was read.
-func (c *Context) ReceivedAt() time.Time { return c.receivedAt }
+func (c *Context) ReceivedAt() time.Time { return c.call.ReceivedAt }
 
 // Send sends a message to the client; see [Conn.Send].
 func (c *Context) Send(m Message) error { return c.conn.Send(m) }

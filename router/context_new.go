@@ -36,7 +36,7 @@ func isInline(t reflect.Type) bool { return t.Size() <= maxInlineBytes }
 func newContext() *Context { return new(Context) }
 
 // A replyState says what Context.reply holds.
-type replyState uint8
+type replyState = uint8
 
 const (
 	noReply     replyState = iota // a pointer to where the handler's reply will be, or nil
@@ -47,7 +47,7 @@ const (
 // placeOfReply returns a pointer to where the handler's reply will be, or nil if there is no such place
 // or the reply is already set.
 func (c *Context) placeOfReply() any {
-	if c.call.replyState == replySet {
+	if c.call.Reply == replySet {
 		return nil
 	}
 	return c.reply

@@ -55,12 +55,15 @@ func (c *Conn) handleControl(in *incoming) *failure.Failure {
 		c.acknowledgeResume(string(in.head.CorrelationID))
 	}
 	c.reportCompleted(in.control, "")
-	if in.control != protocol.TypeAnswer || !c.answerClientCall(in) {
+	if in.control != protocol.TypeAnswer || !c.extra().clientCalls.Load().Deliver(string(in.head.CorrelationID), in) {
 		in.release()
 	}
 	c.release()
 	return nil
 }
+
+// errNoCredit rejects a message that grants credits without a number.
+var errNoCredit = errors.InvalidField("meta.credit", "is missing")
 
 // errAckWithoutID rejects a message that asks for an acknowledgment which the client could not
 // match with it.

@@ -205,6 +205,7 @@ func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
 // TestFollower_ReconnectingClientsMissNothing lets clients reconnect to two nodes at random while
 // several goroutines publish.
 func TestFollower_ReconnectingClientsMissNothing(t *testing.T) {
+	t.Parallel()
 	for seed := range testscale.Pick[uint64](2, 10) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { reconnect(t, seed) })
 	}

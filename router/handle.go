@@ -54,18 +54,18 @@ func (c *Conn) runHandler(in *incoming) {
 // timer has not fired yet.
 func (c *Conn) mayStart(in *incoming) bool {
 	ctx := in.call
-	timeout := ctx.call.timeout
+	timeout := ctx.call.Timeout
 	switch {
 	case c.ctx.Err() != nil:
-		if c.settleCall(ctx) {
+		if c.calls.Settle(&ctx.call) {
 			c.reportCompleted(ctx.route.name, errors.Canceled)
 		}
 		return false
-	case in.waits && timeout > 0 && time.Since(ctx.receivedAt) >= timeout: // reads only the monotonic clock
+	case in.waits && timeout > 0 && time.Since(ctx.call.ReceivedAt) >= timeout: // reads only the monotonic clock
 		c.refuseMessage(in, failure.Of(errDeadline).At("deadline"))
 		return false
 	default:
-		return !ctx.call.isAnswered()
+		return !ctx.call.IsAnswered()
 	}
 }
 
@@ -77,7 +77,7 @@ func (c *Conn) endHandling(in *incoming) {
 	switch ctx := in.context; {
 	case ctx == nil:
 	case in.call != nil:
-		defer ctx.call.end(endedByReturn)
+		defer ctx.call.End(endedByReturn)
 		if ctx.route.afterAnswer != nil {
 			ctx.route.afterAnswer(ctx)
 		}
@@ -105,7 +105,7 @@ func (c *Conn) finishHandling(route *Route) {
 
 // finishCall releases the concurrency of a call.
 func (c *Conn) finishCall(route *Route) {
-	c.inFlight.Add(-1)
+	c.calls.Finish()
 	c.router.observe(Event{Kind: EventFinished, Type: route.name})
 }
 
@@ -261,12 +261,12 @@ func (c *Conn) handleCall(in *incoming) {
 	if in.route.concurrent {
 		c.messages.Yield()
 	}
-	if in.call.call.isAnswered() {
+	if in.call.call.IsAnswered() {
 		return // the handler of an answered call does not start
 	}
 	if refused := c.run(in); refused != nil {
 		c.refuseMessage(in, refused)
-	} else if c.settleCall(in.call) {
+	} else if c.calls.Settle(&in.call.call) {
 		c.answerReply(in)
 	}
 }
@@ -315,14 +315,4 @@ func (c *Conn) answerReply(in *incoming) {
 	} else {
 		c.reportCompleted(ctx.route.name, "")
 	}
-}
-
-// settleCall records that the call has its answer, and reports whether it had none before. The
-// client may use the call's ID again as soon as it receives the answer, so settleCall comes first.
-func (c *Conn) settleCall(ctx *Context) bool {
-	if !ctx.call.markAnswered() {
-		return false
-	}
-	c.calls.remove(ctx)
-	return true
 }

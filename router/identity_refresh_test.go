@@ -140,6 +140,7 @@ func TestRefresh_WithoutAuthenticateIsUnimplemented(t *testing.T) {
 }
 
 func TestRefresh_IsRejectedAboveConnsPerUser(t *testing.T) {
+	t.Parallel()
 	r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
 	routertest.Dial(t, r, routertest.Token("ann"))
 	guest := routertest.Dial(t, r)

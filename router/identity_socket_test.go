@@ -18,6 +18,7 @@ import (
 // TestIdentity_OverSocket is the story of a client that logs in, is rejected with another user's
 // token, refreshes its identity, is warned, and is closed when the identity expires.
 func TestIdentity_OverSocket(t *testing.T) {
+	t.Parallel()
 	r := newLoginRouter(router.Options{})
 	server := httptest.NewServer(r)
 	defer server.Close()

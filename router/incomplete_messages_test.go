@@ -146,6 +146,7 @@ func closeCodeIn(received string) uint16 {
 // TestLimits_LongMessagesTakeTurns has clients with messages that are together much longer than the
 // limit. Each is handled, because none waits with a part of what it needs.
 func TestLimits_LongMessagesTakeTurns(t *testing.T) {
+	t.Parallel()
 	for _, total := range []int64{1, 300_000, 3_000_000} {
 		runSynctest(t, fmt.Sprint(total), func(t *testing.T) {
 			const clients, size = 50, 250_000

@@ -39,10 +39,10 @@ package router
 // calls OnClose, and releases the slots. Conn.acquire fails after that.
 //
 // Per connection whose identity expires: the timer of connIdentity, which calls checkExpiry.
-// Per connShard: the timer of the deadlineQueue, which looks for the expired calls of connections and
+// Per connShard: the timer of its calls.Deadlines, which looks for the expired calls of connections and
 // starts a goroutine for each. That answers the call (cancelCall) wherever it is: in ingress on the
 // reading goroutine, in c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
-// marks the call as answered sends the answer (settleCall). The one that takes a message out of
+// marks the call as answered sends the answer (calls.Index.Settle). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per member that waits for its client: a timer, on the node that the client has left (away.go,
 // internal/topic), and on the others if that node has ended.
@@ -84,12 +84,10 @@ package router
 //
 //   - registry.mu
 //   - the locks of accesslog.Recent and accesslog.Log
-//   - callIndex.mu, and under it the lock of the deadlineQueue
-//   - clientCalls.mu
+//   - the locks of internal/calls
 //   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu
 //   - those of internal/topic that are in no order
 //   - refusalSampler.mu
-//   - credits.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - sequencer.Reader.mu, sequencer.Catchup.mu, and the locks of internal/ask

@@ -60,6 +60,7 @@ func (l *logCounter) perSecond(text string) (most int) {
 // TestLogger_BadMessagesAreSampled sends 10,000 messages in 100 seconds that the codec of the application
 // cannot decode.
 func TestLogger_BadMessagesAreSampled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log logCounter
 		codec := newCountingCodec("a.v1")
@@ -82,6 +83,7 @@ func TestLogger_BadMessagesAreSampled(t *testing.T) {
 // TestLogger_FailuresOfIngressAreAggregated lets the store of a limiter be away for 10,000 messages of
 // two types.
 func TestLogger_FailuresOfIngressAreAggregated(t *testing.T) {
+	t.Parallel()
 	for _, hooked := range []bool{false, true} {
 		runSynctest(t, fmt.Sprintf("OnError %v", hooked), func(t *testing.T) {
 			var log logCounter

@@ -13,9 +13,7 @@ func Receive(c *Conn, text []byte) {
 	msg := wsconn.Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(len(text))), Size: int64(len(text)), At: time.Now()}
 	msg.Bytes = append(msg.Bytes, text...)
 	c.inline = true
-	(&reader{Conn: c}).receive(msg)
-	if in := c.claimed; in != nil {
-		c.claimed = nil
+	if in := (&reader{Conn: c}).receive(msg); in != nil {
 		c.messages.RunClaimed(in)
 	} else if c.messages.TryStart() {
 		c.messages.Run()

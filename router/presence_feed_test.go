@@ -153,6 +153,7 @@ func TestPresenceFeed_ChangesWithoutEffectAreNotSent(t *testing.T) {
 // TestPresenceFeed_LargeChangesAreSentInBatches lets a node with 1,000 members leave, and asks for
 // 1,000 members.
 func TestPresenceFeed_LargeChangesAreSentInBatches(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
 		one, two := newPresenceNode(b), newPresenceNode(b)

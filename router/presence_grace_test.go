@@ -28,6 +28,7 @@ func (v *viewCluster) enter(node int, user string) *sessionClient {
 // TestPresenceGrace_ReturnIsNoChange loses the connection of a user in all ways. No observer sees a
 // user leave, or join again, who returns in time.
 func TestPresenceGrace_ReturnIsNoChange(t *testing.T) {
+	t.Parallel()
 	for name, loss := range losses() {
 		for node := range 3 {
 			for _, away := range testscale.Sample([]time.Duration{2 * time.Second, 0, presenceGrace / 2}, 1) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -19,7 +20,7 @@ func (c *Context) Progress(update any) error {
 	if err != nil {
 		return err
 	}
-	err = c.conn.sub.WS.QueueUnless(&c.call.answered, frame)
+	err = c.conn.sub.WS.QueueUnless(&c.call.Answered, frame)
 	c.conn.sub.WS.Wake()
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return nil // the call has been answered
@@ -43,10 +44,13 @@ func (c *Context) ProgressWait(update any) error {
 	if c.hasEnded() {
 		return c.endCause()
 	}
-	if err := c.awaitCredit(); err != nil {
-		return err
+	if err := c.call.Credits.Await(c, c.conn.router.opts.Timeouts.Send); err != nil {
+		if errors.Is(err, calls.ErrUngranted) {
+			return err
+		}
+		return c.endCause()
 	}
-	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.call.answered)
+	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.call.Answered)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return c.endCause()
 	}
@@ -61,19 +65,19 @@ func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
 	if c.conn.router.opts.Development {
 		c.hintProgress(update)
 	}
-	return envelope.EncodeProgress(c.conn.codec(), c.correlationID, update)
+	return envelope.EncodeProgress(c.conn.codec(), c.call.ID, update)
 }
 
 // hasEnded reports whether a call has been answered or its context is done.
-func (c *Context) hasEnded() bool { return c.call.isAnswered() || c.Err() != nil }
+func (c *Context) hasEnded() bool { return c.call.IsAnswered() || c.Err() != nil }
 
 // endCause returns why a call has ended.
 func (c *Context) endCause() error {
 	if c.conn.ctx.Err() != nil {
 		return errClosed
 	}
-	if why := c.call.ended.Load(); why != nil && why.cause != nil {
-		return why.cause
+	if cause := c.call.Cause(); cause != nil {
+		return cause
 	}
 	if cause := context.Cause(c.context()); cause != nil {
 		return cause

@@ -19,6 +19,7 @@ import (
 // TestPublish_SlowsPublisherWhileSubscribersAreBehind has subscribers that do not read. The connection that
 // publishes to them is delayed, and no other one.
 func TestPublish_SlowsPublisherWhileSubscribersAreBehind(t *testing.T) {
+	t.Parallel()
 	const messages, size = 10, 4000
 	type handled struct {
 		text string

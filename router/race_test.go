@@ -59,6 +59,7 @@ func TestOrder_EventStartsAfterEarlierCallIsDecoded(t *testing.T) {
 }
 
 func TestCall_DelayedByEventIsAnsweredByDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
 		router.RPC(r, func(*router.Context, Echo) (Echoed, error) { time.Sleep(time.Hour); return Echoed{}, nil })

@@ -76,8 +76,8 @@ type reader struct {
 	reads bool      // it has the right, and must not end without another reader
 }
 
-// receive runs stages 1 to 5.
-func (r *reader) receive(msg wsconn.Message) {
+// receive runs stages 1 to 5. It returns the message if the caller must handle it next, and otherwise nil.
+func (r *reader) receive(msg wsconn.Message) *incoming {
 	c := r.Conn
 	in := incomingPool.Get().(*incoming)
 	in.Message, in.identity = msg, c.identity.Load()
@@ -95,14 +95,19 @@ func (r *reader) receive(msg wsconn.Message) {
 		refused = c.runIngress(in)
 		r.in, in.stage = nil, ""
 	}
-	if refused = c.admit(in, headErr, refused); refused == nil {
-		return
+	c.claimed = false
+	if refused = c.admit(in, headErr, refused); c.claimed {
+		return in
+	}
+	if refused == nil {
+		return nil
 	}
 	r.in = in
 	c.refuseMessage(in, refused)
 	r.in = nil
 	c.endReceived(in)
 	in.release()
+	return nil
 }
 
 // endReceived ends a message that the reader has refused.
@@ -155,16 +160,16 @@ func (c *Conn) beginCall(in *incoming, headErr error) {
 		return
 	}
 	ctx := c.newContext(in, in.head.CorrelationID)
-	ctx.call.timeout = in.timeout()
+	ctx.call.Of, ctx.call.Timeout = ctx, in.timeout()
 	in.call = ctx
-	c.watchDeadline(ctx)
+	c.calls.Watch(&ctx.call)
 }
 
 // newContext returns the Context of a message, without the decoded message.
 func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
 	ctx := in.route.newContext()
-	ctx.conn, ctx.route, ctx.correlationID = c, in.route, string(correlationID)
-	ctx.receivedAt, ctx.size, ctx.identity = in.At, in.Size, in.identity
+	ctx.conn, ctx.route, ctx.size, ctx.identity = c, in.route, in.Size, in.identity
+	ctx.call.ID, ctx.call.ReceivedAt = string(correlationID), in.At
 	return ctx
 }
 
@@ -229,7 +234,7 @@ func (in *incoming) typ() string {
 func (in *incoming) correlationID() string {
 	switch {
 	case in.context != nil:
-		return in.context.correlationID
+		return in.context.call.ID
 	case in.control != "" && in.control != protocol.TypeHeartbeat:
 		return ""
 	}
@@ -263,7 +268,7 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
-// enqueue is stage 5. It adds the message to the connection's serial queue, or to c.claimed if the
+// enqueue is stage 5. It adds the message to the connection's serial queue, or sets c.claimed if the
 // reading goroutine can handle it at once.
 func (c *Conn) enqueue(in *incoming) *failure.Failure {
 	late := in.head.FindMeta(in.Bytes)
@@ -275,7 +280,7 @@ func (c *Conn) enqueue(in *incoming) *failure.Failure {
 		return failure
 	}
 	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
-		c.claimed = in
+		c.claimed = true
 		return nil
 	}
 	in.waits = true
@@ -284,18 +289,23 @@ func (c *Conn) enqueue(in *incoming) *failure.Failure {
 		return nil
 	}
 	ctx := in.call // another goroutine may own in after Enqueue
-	deadline, _ := ctx.Deadline()
+	deadline, _ := ctx.call.Deadline()
 	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
 		return failure.Of(errDeadline).At("deadline")
 	}
-	if ctx.call.isAnswered() {
+	if ctx.call.IsAnswered() {
 		for _, in := range c.takeWaiting(ctx) {
 			c.finishHandling(in.route)
 			in.release()
 		}
 	}
 	return nil
+}
+
+// errDuplicateCall rejects a call whose correlation ID is that of an open call.
+var errDuplicateCall = &errors.Error{
+	Code: errors.InvalidArgument, Message: "a call with this correlationId has no answer yet; every call must have an ID of its own",
 }
 
 // admitCall decides about a call in stage 5. late says that its meta was not known before.
@@ -309,24 +319,23 @@ func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 			return failure
 		}
 	}
-	if !c.calls.add(ctx) {
+	if !c.calls.Add(&ctx.call) {
 		in.head.CorrelationID = nil // it belongs to the other call
 		return failure.Of(errDuplicateCall).At("concurrency")
 	}
-	if ctx.call.isAnswered() { // the deadline passed before the call was in the index
-		c.calls.remove(ctx)
+	if ctx.call.IsAnswered() { // the deadline passed before the call was in the index
+		c.calls.Remove(&ctx.call)
 		return failure.Of(errDeadline).At("deadline")
 	}
 	if in.route.stream && c.draining.Load() != notDraining { // drain may have ended the open streams before this one was added
 		return failure.Of(c.drainError()).At("draining")
 	}
-	limit := int64(c.router.opts.Limits.Concurrency)
-	if n := int64(c.inFlight.Add(1)); n > limit {
-		c.inFlight.Add(-1)
-		return limitFailure(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: limit}).At("concurrency")
+	limit := c.router.opts.Limits.Concurrency
+	if n, ok := c.calls.Start(limit); !ok {
+		return limitFailure(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: int64(limit)}).At("concurrency")
 	}
 	if failure := c.acknowledge(in); failure != nil {
-		c.inFlight.Add(-1)
+		c.calls.Finish()
 		return failure
 	}
 	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
@@ -337,11 +346,11 @@ func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 // at its deadline reads these fields, so the deadline must not be watched meanwhile. readLateMeta reports
 // false if the deadline has passed already.
 func (c *Conn) readLateMeta(in *incoming) bool {
-	ctx := in.call
-	if !c.unwatchDeadline(ctx) {
+	k := &in.call.call
+	if !c.calls.Unwatch(k) {
 		return false
 	}
-	ctx.correlationID, ctx.call.timeout = string(in.head.CorrelationID), in.timeout()
-	c.watchDeadline(ctx)
+	k.ID, k.Timeout = string(in.head.CorrelationID), in.timeout()
+	c.calls.Watch(k)
 	return true
 }

@@ -10,7 +10,7 @@ import (
 // refuseMessage refuses a message: the client receives exactly one answer, or what the LimitAction
 // says. The caller wakes the writer.
 func (c *Conn) refuseMessage(in *incoming, refused *failure.Failure) {
-	if in.call != nil && !c.settleCall(in.call) { // the deadline has passed meanwhile
+	if in.call != nil && !c.calls.Settle(&in.call.call) { // the deadline has passed meanwhile
 		in.stage = ""
 		c.reportLate(in.route.name, refused)
 		return
@@ -18,7 +18,7 @@ func (c *Conn) refuseMessage(in *incoming, refused *failure.Failure) {
 	c.refuseSettled(in, refused)
 }
 
-// refuseSettled refuses an event, or a call for which settleCall has reported true.
+// refuseSettled refuses an event, or a call for which Index.Settle has reported true.
 func (c *Conn) refuseSettled(in *incoming, refused *failure.Failure) {
 	action := c.router.opts.LimitAction
 	if in.route != nil {

@@ -263,7 +263,7 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 		c.router.owners.remove(s)
 		return errConcurrentResume
 	}
-	s.memberID, s.token, s.unacknowledged = claim.record.memberID(), claim.token, ctx.correlationID
+	s.memberID, s.token, s.unacknowledged = claim.record.memberID(), claim.token, ctx.call.ID
 	s.record, s.stored, s.version = claim.record, claim.stored, claim.version
 	s.revocationsOf = userKey{claim.record.TenantID, claim.record.UserID}
 	s.record.Topics = nil

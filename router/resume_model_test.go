@@ -56,6 +56,7 @@ type resumeModel struct {
 // TestResume_OnlyOwnersOfValidTokensSucceed interleaves greetings, resumes with all kinds of tokens,
 // lost answers, acknowledgments, closed and lost connections, crashed nodes, lost packets, and time.
 func TestResume_OnlyOwnersOfValidTokensSucceed(t *testing.T) {
+	t.Parallel()
 	seeds, steps := testscale.Pick[uint64](4, 20), 250
 	var total resumeModel
 	for seed := range seeds {

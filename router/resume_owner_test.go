@@ -200,6 +200,7 @@ type ownerRace struct {
 // while every call of the store may wait, before it takes effect and before it returns. No
 // connection handles a message after a later owner knows that it has the session.
 func TestResume_OneConnectionOwnsASession(t *testing.T) {
+	t.Parallel()
 	const perBubble = 50
 	var total ownerRace
 	for seed := range testscale.Pick[uint64](4, 200) {

@@ -225,6 +225,7 @@ func (v *viewCluster) shutDown(*sessionClient) {
 // TestPresence_ResumeIsNoChange resumes a session in all situations. No observer sees the member
 // leave, or join again.
 func TestPresence_ResumeIsNoChange(t *testing.T) {
+	t.Parallel()
 	joins := map[string]func(*testing.T, *sessionClient){
 		"by a handler": func(t *testing.T, c *sessionClient) { require.NoError(t, c.conn.Join("club/go", "Ann")) },
 		"by itself":    func(_ *testing.T, c *sessionClient) { c.call("$ws:subscribe", `{"topic":"club/go","presence":true}`) },

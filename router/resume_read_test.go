@@ -71,6 +71,7 @@ func (m *meteredBroker) reset() {
 // receive only a part. Another connection keeps the topics on the node, so that what is counted is read for the
 // resume alone.
 func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
+	t.Parallel()
 	topics := testscale.Pick(30, 300)
 	for _, tt := range []struct {
 		name             string

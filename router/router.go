@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
@@ -71,14 +72,14 @@ type Router struct {
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
-	created time.Time // the base of times in callDeadlines and of Conn.number
+	created time.Time // the base of times of calls and of Conn.number
 
 	shards [connShards]connShard
 }
 
 // A connShard is shared by some of the connections, which reduces contention for its locks.
 type connShard struct {
-	deadlines deadlineQueue
+	deadlines calls.Deadlines[Context]
 	pool      executor.Pool
 	messages  executor.Config // of the queues of received messages
 }
@@ -99,6 +100,7 @@ func New(opts *Options) *Router {
 	r.conns.init(r.opts.Limits)
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	for i := range r.shards {
+		r.shards[i].deadlines.Base, r.shards[i].deadlines.Expired = r.created, expireCall
 		r.shards[i].messages = executor.Config{
 			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}

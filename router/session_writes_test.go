@@ -13,6 +13,7 @@ import (
 
 // TestSession_WritesWhatChanges grants one topic after another, takes some away, and resumes the session.
 func TestSession_WritesWhatChanges(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const topics, each = 900, 256 // bytes for one change
 		b := &cutBroker{Broker: memory.NewBroker()}

@@ -78,6 +78,7 @@ func TestShutdown_WithoutConnectionsReturnsAtOnce(t *testing.T) {
 }
 
 func TestShutdown_PacesCloses(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		for range 1000 {
@@ -92,6 +93,7 @@ func TestShutdown_PacesCloses(t *testing.T) {
 }
 
 func TestShutdown_TenThousandUnresponsiveConnectionsEndAtDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conns := testscale.Pick(1000, 10_000)
 		var ended atomic.Int64
@@ -162,6 +164,7 @@ func TestShutdown_ExpiredContextClosesConnections(t *testing.T) {
 }
 
 func TestShutdown_ClosesIdleConnections(t *testing.T) {
+	t.Parallel()
 	var ended atomic.Int64
 	r := router.New(&router.Options{OnClose: func(*router.Conn, router.CloseError) { ended.Add(1) }})
 	server := httptest.NewServer(r)
@@ -195,6 +198,7 @@ func reconnectDelay(t *testing.T, closed router.CloseError) time.Duration {
 }
 
 func TestShutdown_CloseReasonSpreadsReconnects(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ conns, timeout, spread int }{ // both in seconds
 		"there is time to pace the closes": {2000, 60, 1},
 		"the closes come at once":          {2000, 0, 2},

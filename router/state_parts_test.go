@@ -52,6 +52,7 @@ func (b *board) read() {
 // TestStateParts_ChangesReachJoiners sets and removes keys while clients that read in bursts receive the
 // state in parts, on two nodes.
 func TestStateParts_ChangesReachJoiners(t *testing.T) {
+	t.Parallel()
 	for seed := range testscale.Pick[uint64](2, 20) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinInParts(t, seed) })
 	}
@@ -113,7 +114,8 @@ func TestStateParts_EndWithTheSubscription(t *testing.T) {
 			require.NoError(t, r.Revoke(t.Context(), "t", "ann", "feed/a"))
 		},
 		"by the client": func(_ *testing.T, _ *router.Router, _ *router.Conn, client *routertest.Conn) {
-			client.SendText(`{"type":"$ws:unsubscribe","meta":{"correlationId":"u"},"payload":{"topic":"feed/a"}}`)
+			// The server reads it later if its queue is too long.
+			go client.SendText(`{"type":"$ws:unsubscribe","meta":{"correlationId":"u"},"payload":{"topic":"feed/a"}}`)
 		},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
@@ -121,7 +123,7 @@ func TestStateParts_EndWithTheSubscription(t *testing.T) {
 			opts.Authenticate = byUserToken
 			r := newStateRouter(nil, 1, opts)
 			log := newQuoteLog()
-			log.fill(t, r, 100)
+			log.fill(t, r, 400)
 			b := &board{t: t, log: log, client: routertest.Dial(t, r, routertest.Token("ann"))}
 			b.client.Pause()
 			b.subscribe()
@@ -139,7 +141,7 @@ func TestStateParts_EndWithTheSubscription(t *testing.T) {
 					assert.NotEqual(t, "$ws:state", frame.Type)
 				}
 			}
-			assert.Less(t, parts, 50)
+			assert.Less(t, parts, 200)
 			log.publish(t, r, "go", 1)
 			synctest.Wait()
 			assert.Zero(t, b.client.Pending())

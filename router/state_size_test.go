@@ -101,6 +101,7 @@ func heapBytes() int64 {
 // TestStateParts_DisconnectedClientReadsNoMore bounds what a client makes the server read that leaves, or that
 // does not answer when the server closes the connection.
 func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(c *router.Conn, client *routertest.Conn){
 		"by the client": func(_ *router.Conn, client *routertest.Conn) { client.Abort() },
 		"by the server": func(c *router.Conn, _ *routertest.Conn) { c.Close(router.StatusNormal, "") },

@@ -52,6 +52,7 @@ func TestState_LateJoinersReceiveEveryKey(t *testing.T) {
 // TestState_RemovalsReachConcurrentJoiners lets clients join two nodes, lose their connections, and
 // return with and without their positions, while keys are set and removed.
 func TestState_RemovalsReachConcurrentJoiners(t *testing.T) {
+	t.Parallel()
 	for seed := range testscale.Pick[uint64](2, 10) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinConcurrently(t, seed) })
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -58,6 +59,29 @@ func mustBeEncodable(r *Router, item reflect.Type, position string) {
 	}
 }
 
+// errCreditWithoutID rejects a stream that could never be granted more items.
+var errCreditWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.credit requires meta.correlationId"}
+
+// readCredit stores the credits with which a stream starts.
+func (in *incoming) readCredit() *failure.Failure {
+	switch {
+	case !in.head.HasCredit:
+		return nil
+	case len(in.head.CorrelationID) == 0:
+		return failure.Of(errCreditWithoutID).At("parse")
+	}
+	in.call.call.Credits = calls.NewCredits(in.head.Credit)
+	return nil
+}
+
+// grantCredit handles the client's permission for n more items. The stream may have ended
+// meanwhile, so an unknown ID is ignored; so are calls, and streams that started without credits.
+func (c *Conn) grantCredit(id string, n int64) {
+	if k := c.calls.Find(id); k != nil {
+		k.Credits.Grant(n)
+	}
+}
+
 // errNoIterator reports a handler of a stream that has returned nil.
 var errNoIterator = errors.New("router: the iterator of the stream is nil; a stream without items needs one that yields nothing")
 
@@ -97,9 +121,9 @@ func withoutClosed(err error) error {
 // draining, and drain stores draining before endStreams looks for streams, so one of them sees the
 // other.
 func (c *Conn) endStreams() {
-	for _, ctx := range c.calls.all() {
-		if ctx.route.stream {
-			go c.cancelCall(ctx, failure.Of(errDraining).At("draining"), endedByDraining)
+	for _, k := range c.calls.All() {
+		if k.Of.route.stream {
+			go c.cancelCall(k.Of, failure.Of(errDraining).At("draining"), endedByDraining)
 		}
 	}
 }

@@ -78,6 +78,7 @@ func TestStream_AbortAtEveryItemStopsProducer(t *testing.T) {
 
 // TestStream_AbortStopsBusyProducer aborts a producer that never waits for anything else.
 func TestStream_AbortStopsBusyProducer(t *testing.T) {
+	t.Parallel()
 	p := &probe{}
 	s, _ := newStreamRouter(router.Options{}, p.handle)
 	server := httptest.NewServer(s)
@@ -224,6 +225,7 @@ func TestShutdown_EndsStreamsAndWaitsForCalls(t *testing.T) {
 // TestShutdown_RacesWithNewStreams starts streams while connections are drained: each one ends, and
 // Shutdown returns.
 func TestShutdown_RacesWithNewStreams(t *testing.T) {
+	t.Parallel()
 	const conns, streams = 4, 100
 	for round := range 20 {
 		p := &probe{}

@@ -24,6 +24,7 @@ func TestAdmitCall_RejectsStreamThatDrainMayNotHaveSeen(t *testing.T) {
 		}
 		require.NotNil(t, failed)
 		assert.Equal(t, errors.Unavailable, failed.Payload.Code)
-		assert.Zero(t, c.inFlight.Load())
+		running, _ := c.calls.Start(1)
+		assert.Equal(t, int64(1), running, "the rejected stream is not counted")
 	}
 }

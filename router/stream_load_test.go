@@ -93,6 +93,7 @@ func liveBytes() int64 {
 // TestStream_MillionItemsToSlowReader stops reading before every 100,000 items, each time until the
 // server has stopped producing.
 func TestStream_MillionItemsToSlowReader(t *testing.T) {
+	t.Parallel()
 	const maxGrowth = 4 << 20
 	items := testscale.Pick(200_000, 1_000_000)
 	r := router.New(discardLogs(router.Options{Timeouts: patient}))
@@ -128,6 +129,7 @@ func TestStream_MillionItemsToSlowReader(t *testing.T) {
 
 // TestStream_SlowReaderInVirtualTime pauses a client again and again.
 func TestStream_SlowReaderInVirtualTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const items, queue = 20_000, 64
 		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: queue}, Timeouts: patient}))

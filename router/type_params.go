@@ -63,7 +63,7 @@ func callHandler[M, Reply Message](handle func(*Context, M) (Reply, error)) Hand
 			return err
 		}
 		if place, ok := ctx.placeOfReply().(*Reply); ok {
-			*place, ctx.call.replyState = reply, replyInline
+			*place, ctx.call.Reply = reply, replyInline
 		} else {
 			ctx.SetReply(reply)
 		}

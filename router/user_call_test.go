@@ -188,6 +188,7 @@ func TestCallUser_ManyConnections(t *testing.T) {
 // client is called twice by one call, each connection has one result at most, and whatever a client
 // that stays connected to a healthy node answers is a result.
 func TestCallUser_RandomFaults(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(testscale.Pick(20, 500)) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 59))

@@ -144,6 +144,7 @@ func TestUserConns_Bounded(t *testing.T) {
 // TestUserConns_AreThoseOfAllNodes compares the connections of random users on random nodes with a
 // model.
 func TestUserConns_AreThoseOfAllNodes(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(testscale.Pick(5, 100)) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 59))

@@ -320,6 +320,7 @@ func TestUserHistory_WithoutSessionsMessagesHaveNoPositions(t *testing.T) {
 
 // TestUserHistory_IdleLogsAreComparedTogether bounds what users to whom nothing is sent cost the store.
 func TestUserHistory_IdleLogsAreComparedTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &meteredBroker{HistoryBroker: memory.NewBroker()}
 		r := newUserLogRouter(m, func(o *router.Options) { o.Limits = withoutRates(o.Limits) })

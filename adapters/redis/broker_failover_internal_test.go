@@ -92,6 +92,7 @@ func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, 
 // that all connections stay open.
 func TestBroker_FollowsPlannedFailover(t *testing.T) {
 	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
+	t.Parallel()
 	s := redistest.StartSentinel(t)
 	lasted := measureOutage(t, []string{"news"}, s.Client(t), s.Client(t), func() { s.Promote(t) })
 	assert.Less(t, lasted, 9*time.Second) // 3 s on an idle machine
@@ -99,6 +100,7 @@ func TestBroker_FollowsPlannedFailover(t *testing.T) {
 
 func TestBroker_FollowsFailoverOfClusterMaster(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
+	t.Parallel()
 	servers, client := startReplicatedCluster(t)
 	topics := make([]string, 30)
 	for i := range topics {
@@ -153,6 +155,7 @@ func startReplicatedCluster(t *testing.T) (servers []*redistest.Server, client f
 // subscription.
 func TestBroker_FollowsMovedSlot(t *testing.T) {
 	testscale.FullOnly(t, "TestPartitionTags_SpreadEvenly")
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	e := newEngine(servers.Client(t))
 	slot := pubsub.SlotOf(e.Tags[e.Channel(cluster.TopicChannel, "news").Partition])
@@ -172,6 +175,7 @@ func TestBroker_FollowsMovedSlot(t *testing.T) {
 }
 
 func TestPartitionTags_SpreadEvenly(t *testing.T) {
+	t.Parallel()
 	tags := newEngine(goredis.NewClusterClient(&goredis.ClusterOptions{})).Tags
 	for masters := 1; masters <= 64; masters++ {
 		counts := make([]int, masters)

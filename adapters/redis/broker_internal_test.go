@@ -36,6 +36,7 @@ func selectCases[C any](cases []C, name func(C) string) []C {
 
 // TestBroker_KeepsContract gives each case a server, because the cases use the same topics.
 func TestBroker_KeepsContract(t *testing.T) {
+	t.Parallel()
 	for _, c := range selectCases(brokertest.Cases(), func(c brokertest.Case) string { return c.Name }) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -97,6 +98,7 @@ func (f *faultyCluster) cluster() brokertest.Cluster {
 
 func TestBroker_KeepsContractOnCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestBroker_KeepsContract")
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {

@@ -66,6 +66,7 @@ func number(packet string) (n int) {
 // was published, and each outage must be reported once.
 func TestBroker_ReportsEveryLoss(t *testing.T) {
 	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
+	t.Parallel()
 	type network struct {
 		server                *redistest.Server
 		publisher, subscriber *redistest.Proxy // of the nodes

@@ -296,6 +296,7 @@ func TestBroker_Resharding(t *testing.T) {
 // TestBroker_ReshardingDuringFailover kills another master meanwhile.
 func TestBroker_ReshardingDuringFailover(t *testing.T) {
 	testscale.FullOnly(t, "TestBroker_Resharding")
+	t.Parallel()
 	const slots = 300
 	servers, client := startReplicatedCluster(t)
 	admins := adminsOf(t, servers)

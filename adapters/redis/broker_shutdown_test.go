@@ -20,6 +20,7 @@ import (
 
 // TestShutdown_SendsPublications shuts a node down immediately after it has published.
 func TestShutdown_SendsPublications(t *testing.T) {
+	t.Parallel()
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
 			server := redistest.Start(t)

@@ -21,6 +21,7 @@ import (
 // takes until it suspects them, while another node publishes. What the server has sent meanwhile
 // arrives in the end, so nothing may be lost or reported.
 func TestBroker_DeliversWhatStalledConnectionHas(t *testing.T) {
+	t.Parallel()
 	type stall struct {
 		name  string
 		begin func(*redistest.Proxy)

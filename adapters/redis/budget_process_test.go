@@ -280,6 +280,7 @@ func startNodes(t *testing.T, a *fakeAPI, requests int) []*node {
 // limits of some routes allow.
 func TestBudget_FourProcessesExceedNoLimit(t *testing.T) {
 	testscale.FullOnly(t, "TestBudget_KilledProcessBlocksForOneLease")
+	t.Parallel()
 	a := newAPI(t, busyAPI)
 	start := time.Now()
 	for _, n := range startNodes(t, a, 10_000) {
@@ -292,6 +293,7 @@ func TestBudget_FourProcessesExceedNoLimit(t *testing.T) {
 // TestBudget_KilledProcessExceedsNoLimit kills one of four processes while they send.
 func TestBudget_KilledProcessExceedsNoLimit(t *testing.T) {
 	testscale.FullOnly(t, "TestBudget_KilledProcessBlocksForOneLease")
+	t.Parallel()
 	a := newAPI(t, busyAPI)
 	nodes := startNodes(t, a, 6_000)
 	require.Eventually(t, func() bool {

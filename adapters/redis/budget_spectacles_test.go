@@ -55,6 +55,7 @@ func (f conventionClient) respond(ctx context.Context, limit int, resetAfter tim
 }
 
 func TestBudget_SharedWithConventionClient(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	f := s.conventionClient()
 	first := s.tryAcquire()
@@ -70,6 +71,7 @@ func TestBudget_SharedWithConventionClient(t *testing.T) {
 }
 
 func TestBudget_UsesWindowOfConventionClient(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	f := s.conventionClient()
 	require.Zero(t, f.tryAcquire(t.Context()))
@@ -87,6 +89,7 @@ func TestBudget_UsesWindowOfConventionClient(t *testing.T) {
 // TestBudget_InFlightCountsInWindowOfConventionClient lets the other client open a window while
 // our requests are in flight.
 func TestBudget_InFlightCountsInWindowOfConventionClient(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	f := s.conventionClient()
 	s.set("r:limit", 5, 0)
@@ -100,6 +103,7 @@ func TestBudget_InFlightCountsInWindowOfConventionClient(t *testing.T) {
 
 // The other client deletes the window before it ends.
 func TestBudget_SurvivesAWindowDeletedByConventionClient(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	start := time.Now()
 	s.respond(s.tryAcquire(), outbound.Status{Limit: 1, Remaining: 0, ResetAfter: 200 * time.Millisecond})

@@ -18,6 +18,7 @@ import (
 )
 
 func TestBudget_PassesTheConformanceSuite(t *testing.T) {
+	t.Parallel()
 	for name, client := range startServers(t) {
 		for _, c := range outboundtest.Cases() {
 			t.Run(name+" "+c.Name, func(t *testing.T) {
@@ -78,6 +79,7 @@ func stepExpiry(t *testing.T, client goredis.UniversalClient, key string, d time
 }
 
 func TestNewBudget_PanicsIfInvalid(t *testing.T) {
+	t.Parallel()
 	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
 	cluster := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer func() { _, _ = client.Close(), cluster.Close() }()
@@ -219,6 +221,7 @@ func TestBudget_GlobalKeyWithoutExpiryBlocksForOneLease(t *testing.T) {
 
 // Flaw: a limit of 0 permits every request, with -1 remaining.
 func TestBudget_LimitOfZeroPermitsNothing(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.respond(s.tryAcquire(), outbound.ParseHeaders(200, headersOf("X-RateLimit-Limit", "0", "X-RateLimit-Reset-After", "60")))
 	assert.Positive(t, s.tryAcquire().Wait)
@@ -234,6 +237,7 @@ func TestBudget_LimitOfZeroPermitsNothing(t *testing.T) {
 
 // Flaw: a late response sets the expiry of the next window.
 func TestBudget_LateResponseDoesNotEndTheNextWindow(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.set("r:limit", 5, 0)
 	late := s.acquireUpTo(2)
@@ -247,6 +251,7 @@ func TestBudget_LateResponseDoesNotEndTheNextWindow(t *testing.T) {
 
 // Flaw: the remaining requests that the API reports are ignored.
 func TestBudget_ObeysReportedRemaining(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.set("r:limit", 5, 0)
 	s.respond(s.tryAcquire(), outbound.Status{Limit: 5, Remaining: 1, ResetAfter: time.Minute})
@@ -274,6 +279,7 @@ func TestBudget_ResetMinusDateIsNeverEarly(t *testing.T) {
 
 // Flaw: Reset-After is read as milliseconds.
 func TestBudget_ResetAfterIsInSeconds(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.respond(s.tryAcquire(), outbound.ParseHeaders(200, headersOf("X-RateLimit-Limit", "1", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset-After", "61.25")))
 	assert.InDelta(t, 61250*time.Millisecond, s.ttl("r:remaining"), float64(10*time.Second))
@@ -281,6 +287,7 @@ func TestBudget_ResetAfterIsInSeconds(t *testing.T) {
 
 // Flaw: the keys of a route are in different hash slots, and all bots share one global key.
 func TestBudget_PrefixesAreIndependent(t *testing.T) {
+	t.Parallel()
 	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
 	budgets := map[string]*redis.Budget{}
 	for _, bot := range []string{"one", "two"} {
@@ -300,6 +307,7 @@ func TestBudget_PrefixesAreIndependent(t *testing.T) {
 
 // Flaw: a limit never expires.
 func TestBudget_EveryKeyExpires(t *testing.T) {
+	t.Parallel()
 	s := newTestBudget(t)
 	s.respond(s.tryAcquire(), outbound.Status{Limit: 5, Remaining: 4, ResetAfter: time.Minute})
 	s.respond(s.tryAcquire(), outbound.Status{RetryAfter: time.Minute, Global: true})
@@ -331,6 +339,7 @@ func TestBudget_WaitersDoNotStampede(t *testing.T) {
 
 // Flaw: a client without the script needs five round trips per request.
 func TestBudget_TryAcquireIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := redis.NewBudget(server.Client(t), "{bot}:", nil)
 	tryAcquire := func() outbound.Grant {

@@ -79,6 +79,7 @@ func (m *maxTree) addBelow(node, low, high, from, to int, n int64) {
 
 // TestExceedsBound_EqualsAllIntervals compares with a calculation for every pair of times.
 func TestExceedsBound_EqualsAllIntervals(t *testing.T) {
+	t.Parallel()
 	const capacity, perSecond = 10, 5
 	exceeded := 0
 	for range 300 {

@@ -62,6 +62,7 @@ func testRounds(t *testing.T) int {
 }
 
 func TestCooldown_Contract(t *testing.T) {
+	t.Parallel()
 	testRecords(t, func(t *testing.T, client goredis.UniversalClient) {
 		for _, c := range limittest.CooldownCases() {
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, cooldownHarness(t, client)) })

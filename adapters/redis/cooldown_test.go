@@ -17,6 +17,7 @@ import (
 )
 
 func TestCooldown_SharedByProcesses(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	policy := limit.CooldownPolicy{Name: "b[u]rst*", Max: 50, Window: time.Hour, Penalty: time.Hour}
 	var penalties, allowed atomic.Int64
@@ -75,6 +76,7 @@ func TestCooldown_ResetAll(t *testing.T) {
 }
 
 func TestCooldown_InvalidArguments(t *testing.T) {
+	t.Parallel()
 	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
 	right := limit.CooldownPolicy{Max: 1, Window: time.Second, Penalty: time.Second}
@@ -88,6 +90,7 @@ func TestCooldown_InvalidArguments(t *testing.T) {
 }
 
 func TestCooldown_LoweredMax(t *testing.T) {
+	t.Parallel()
 	client := redistest.Shared(t)
 	p := limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 10, Window: time.Minute, Penalty: time.Minute}
 	_, err := limit.Consume(t.Context(), redis.NewCooldown(client, p, nil), limit.Key{"ann"}, 10)
@@ -99,6 +102,7 @@ func TestCooldown_LoweredMax(t *testing.T) {
 }
 
 func TestCooldown_ResetAllRemovesKeyWithoutParts(t *testing.T) {
+	t.Parallel()
 	c := redis.NewCooldown(redistest.Shared(t), limit.CooldownPolicy{Name: redistest.Prefix(t), Max: 1, Window: time.Minute, Penalty: time.Minute}, nil)
 	_, err := limit.Consume(t.Context(), c, limit.Key{}, 1)
 	require.NoError(t, err)

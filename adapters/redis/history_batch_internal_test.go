@@ -24,6 +24,7 @@ func batchOf(limit int, names ...string) broker.Batch {
 
 // TestHistory_BatchNeedsOneScriptPerPartition counts scripts, and reads another lineage in them.
 func TestHistory_BatchNeedsOneScriptPerPartition(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	var names []string
@@ -63,6 +64,7 @@ func TestHistory_BatchNeedsOneScriptPerPartition(t *testing.T) {
 
 // TestHistory_BatchWithWrongKeys has topics whose keys are of another type, or contain something else.
 func TestHistory_BatchWithWrongKeys(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	names := []string{"metadata", "stream", "frames", "intact"}
@@ -88,6 +90,7 @@ func TestHistory_BatchWithWrongKeys(t *testing.T) {
 
 // TestHistory_BatchIsRejectedByReplica reads from a server that has become a replica.
 func TestHistory_BatchIsRejectedByReplica(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	n.publish(t, "1")
@@ -99,6 +102,7 @@ func TestHistory_BatchIsRejectedByReplica(t *testing.T) {
 
 // TestHistory_BatchKeepsMetadata reads topics in a server whose memory is full.
 func TestHistory_BatchKeepsMetadata(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	position := n.publish(t, "1").Position

@@ -56,6 +56,7 @@ func infoNumber(t *testing.T, admin *goredis.Client, section, text string) int64
 // TestHistory_BlipCostsFewScripts breaks the connections on which nodes receive, and waits until each node has
 // compared all of its topics. It logs the numbers in docs/guides/recovery.md.
 func TestHistory_BlipCostsFewScripts(t *testing.T) {
+	t.Parallel()
 	const nodes = 4
 	topics := testscale.Pick(500, 5000)
 	server := redistest.Start(t)
@@ -115,6 +116,7 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 // TestHistory_ReturningClientReadsLittle lets a client return to topics of which each fills its queue, and logs
 // the numbers in docs/guides/recovery.md.
 func TestHistory_ReturningClientReadsLittle(t *testing.T) {
+	t.Parallel()
 	const missed, packetBytes = 499, 1100
 	topics := testscale.Pick(10, 300)
 	server := redistest.Start(t)

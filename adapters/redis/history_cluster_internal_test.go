@@ -19,6 +19,7 @@ import (
 // TestHistory_Cluster publishes on topics of all masters.
 func TestHistory_Cluster(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
+	t.Parallel()
 	const topics, each = 50, 20
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
@@ -61,6 +62,7 @@ func TestHistory_Cluster(t *testing.T) {
 // TestHistory_SlotMigration publishes while the slot of the topic moves to another master.
 func TestHistory_SlotMigration(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
 	b.followNews(t)
@@ -102,6 +104,7 @@ func TestHistory_SlotMigration(t *testing.T) {
 // TestHistory_ClusterFailover kills a master, and publishes meanwhile on topics of all masters.
 func TestHistory_ClusterFailover(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
+	t.Parallel()
 	servers, client := startReplicatedCluster(t)
 	a, b := connectHistory(t, client()), connectHistory(t, client())
 	const topics = 12

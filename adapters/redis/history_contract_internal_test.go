@@ -26,6 +26,7 @@ func testHistoryCluster(client func() goredis.UniversalClient) brokertest.Histor
 }
 
 func TestHistory_KeepsContract(t *testing.T) {
+	t.Parallel()
 	for _, c := range selectCases(brokertest.HistoryCases(), func(c brokertest.HistoryCase) string { return c.Name }) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +51,7 @@ func TestHistory_KeepsContract(t *testing.T) {
 
 func TestHistory_KeepsContractOnCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_KeepsContract")
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	for _, c := range brokertest.HistoryCases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -61,6 +63,7 @@ func TestHistory_KeepsContractOnCluster(t *testing.T) {
 // TestHistory_SessionKeepsContract runs the cases for sessions without histories.
 func TestHistory_SessionKeepsContract(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_KeepsContract")
+	t.Parallel()
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()

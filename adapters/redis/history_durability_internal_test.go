@@ -182,6 +182,7 @@ func TestHistory_FailoverWithoutThePublication(t *testing.T) {
 // TestHistory_ConfirmationsNameTheServer compares them before and after a failover: what one server has stored, the
 // other does not confirm.
 func TestHistory_ConfirmationsNameTheServer(t *testing.T) {
+	t.Parallel()
 	master, replica := startReplicated(t)
 	n := connectHistory(t, master.Client(t))
 	call := &appendCall{Append: broker.Append{Topic: "news", Retention: retention}, Keys: n.keysOf("news")}
@@ -236,6 +237,7 @@ func TestHistory_UnconfirmableIsNotStored(t *testing.T) {
 
 // TestHistory_UnreachableServerStoresNothing uses a Durability for the first time when the server is away.
 func TestHistory_UnreachableServerStoresNothing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	n := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr, o.MaxRetries, o.DialerRetries = proxy.Addr, -1, 1 }))
@@ -246,6 +248,7 @@ func TestHistory_UnreachableServerStoresNothing(t *testing.T) {
 
 // TestHistory_FullMemoryConfirmsWhatIsStored fills the memory after a publication that was not confirmed.
 func TestHistory_FullMemoryConfirmsWhatIsStored(t *testing.T) {
+	t.Parallel()
 	master, replica := startReplicated(t, "--maxmemory-policy", "noeviction")
 	n := connectHistory(t, master.Client(t))
 	replica.Pause()
@@ -320,6 +323,7 @@ func TestHistory_SurvivesKilledServer(t *testing.T) {
 }
 
 func TestMissing_ComparesReplies(t *testing.T) {
+	t.Parallel()
 	two, disk, both := broker.Durability{Replicas: 2}, broker.Durability{OnDisk: true}, broker.Durability{Replicas: 1, OnDisk: true}
 	for _, c := range []struct {
 		d     broker.Durability

@@ -114,6 +114,7 @@ func (l *failoverLoad) lost(t *testing.T, topic string) int {
 // publications that are lost.
 func TestHistory_FailoverKeepsWhatIsConfirmed(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_FailoverWithoutThePublication")
+	t.Parallel()
 	sentinel := func(fail func(*redistest.Sentinel)) func(*testing.T) (goredis.UniversalClient, func()) {
 		return func(t *testing.T) (goredis.UniversalClient, func()) {
 			t.Helper()

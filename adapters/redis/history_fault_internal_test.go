@@ -19,6 +19,7 @@ import (
 
 // TestHistory_RestartBeginsEpoch restarts a server that has saved a part of what was published.
 func TestHistory_RestartBeginsEpoch(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	for _, packet := range numbers(1, 3) {
@@ -53,6 +54,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 }
 
 func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	n.publish(t, "lost")
@@ -67,6 +69,7 @@ func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
 
 func TestHistory_PromotionBeginsEpoch(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
+	t.Parallel()
 	servers := redistest.StartSentinel(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
 	b.followNews(t)
@@ -95,6 +98,7 @@ func TestHistory_PromotionBeginsEpoch(t *testing.T) {
 // TestHistory_ReplicaIsNotRead reads and publishes on a replica, as if it had just been demoted.
 func TestHistory_ReplicaIsNotRead(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
+	t.Parallel()
 	servers := redistest.StartSentinel(t)
 	connectHistory(t, servers.Master.Client(t)).publish(t, "1")
 	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
@@ -113,6 +117,7 @@ func TestHistory_ReplicaIsNotRead(t *testing.T) {
 }
 
 func TestHistory_LostKeysBeginEpoch(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	keys := n.keysOf("news")
@@ -140,6 +145,7 @@ func TestHistory_LostKeysBeginEpoch(t *testing.T) {
 }
 
 func TestHistory_ScriptsAreSentAgain(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	for _, packet := range numbers(1, 3) {
@@ -259,6 +265,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 }
 
 func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	a := connectHistory(t, server.Client(t))
@@ -278,6 +285,7 @@ func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
 }
 
 func TestHistory_CloseRejectsPublications(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	n.followNews(t)
@@ -308,6 +316,7 @@ func TestHistory_CloseRejectsPublications(t *testing.T) {
 }
 
 func TestHistory_EvictionPolicyIsChecked(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	require.NoError(t, checkPolicy(t.Context(), client))

@@ -58,6 +58,7 @@ func patiently(t *testing.T, call func() error) {
 }
 
 func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
+	t.Parallel()
 	names := testscale.Pick(3000, 10_000)
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
@@ -74,6 +75,7 @@ func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
 
 func TestHistory_ReadingCreatesNoTopicOnCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_ReadingCreatesNoTopic")
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	n := connectHistory(t, servers.Client(t))
 	n.readInvented(t, 10_000)
@@ -86,6 +88,7 @@ func TestHistory_ReadingCreatesNoTopicOnCluster(t *testing.T) {
 
 // TestHistory_UnusedTopicIsReadWhenMemoryIsFull needs a record of the partition.
 func TestHistory_UnusedTopicIsReadWhenMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t)
@@ -125,6 +128,7 @@ func (n *observedNode) otherTopic(t *testing.T) string {
 // TestHistory_LostTopicDoesNotReuseItsPositions lets the keys of a topic expire while the record of its
 // partition remains. A topic without publications continues.
 func TestHistory_LostTopicDoesNotReuseItsPositions(t *testing.T) {
+	t.Parallel()
 	for _, all := range []bool{false, true} {
 		t.Run(fmt.Sprintf("all keys: %v", all), func(t *testing.T) {
 			server := redistest.Start(t)
@@ -156,6 +160,7 @@ func TestHistory_LostTopicDoesNotReuseItsPositions(t *testing.T) {
 
 // TestHistory_LostTopicIsPublishedFirst publishes on a topic whose keys are lost before it is read.
 func TestHistory_LostTopicIsPublishedFirst(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	first := n.publish(t, "1").Position
@@ -168,6 +173,7 @@ func TestHistory_LostTopicIsPublishedFirst(t *testing.T) {
 }
 
 func TestHistory_FlushBeginsAnew(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	before := n.publish(t, "1").Position
@@ -181,6 +187,7 @@ func TestHistory_FlushBeginsAnew(t *testing.T) {
 // TestHistory_RecordOfPartitionIsBounded ages the epoch of a partition: the next topic that begins ends
 // it, after it has taken it over itself.
 func TestHistory_RecordOfPartitionIsBounded(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	record, other := n.keysOf("news").first, n.otherTopic(t)
@@ -204,6 +211,7 @@ func TestHistory_RecordOfPartitionIsBounded(t *testing.T) {
 
 // TestHistory_RestartEndsEpochOfUnusedTopic restarts a server that has saved its data.
 func TestHistory_RestartEndsEpochOfUnusedTopic(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	before, _ := n.page(t)
@@ -221,6 +229,7 @@ func TestHistory_RestartEndsEpochOfUnusedTopic(t *testing.T) {
 // TestHistory_FirstPublicationReachesWaitingNodes lets sequencers of two nodes join a topic that was
 // never used, and publishes on a third one.
 func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	var mu sync.Mutex
 	var received []broker.Position

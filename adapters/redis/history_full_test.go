@@ -66,6 +66,7 @@ func (c *newsClient) receive(offset uint64) {
 // TestHistory_RedisOutOfMemory lets Redis reject all that needs memory: publishers get an error,
 // subscribers of new topics a position, and connected and returning clients miss nothing that was stored.
 func TestHistory_RedisOutOfMemory(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	admin := server.Client(t)
 	newRouter := func() *router.Router {

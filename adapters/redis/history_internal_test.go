@@ -105,6 +105,7 @@ func numbers(from, to int) (all []string) {
 }
 
 func TestHistory_PublicationIsStoredAndPublished(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
 	b.followNews(t)
@@ -133,6 +134,7 @@ func TestHistory_PublicationIsStoredAndPublished(t *testing.T) {
 
 // TestHistory_ConcurrentPublications lets 64 publishers use two nodes. Two others follow the topic.
 func TestHistory_ConcurrentPublications(t *testing.T) {
+	t.Parallel()
 	const publishers, each = 64, 100
 	server := redistest.Start(t)
 	var nodes, followers [2]*observedNode
@@ -177,6 +179,7 @@ func TestHistory_ConcurrentPublications(t *testing.T) {
 }
 
 func TestHistory_IdempotencyKey(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
 	a.followNews(t)
@@ -218,6 +221,7 @@ func TestHistory_IdempotencyKey(t *testing.T) {
 }
 
 func TestHistory_Pages(t *testing.T) {
+	t.Parallel()
 	n := connectHistory(t, redistest.Start(t).Client(t))
 	for _, packet := range numbers(1, 20) {
 		n.publish(t, packet)
@@ -250,6 +254,7 @@ func TestHistory_Pages(t *testing.T) {
 }
 
 func TestHistory_RetentionChanges(t *testing.T) {
+	t.Parallel()
 	n := connectHistory(t, redistest.Start(t).Client(t))
 	publish := func(packet string, r broker.Retention) uint64 {
 		appended, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: r, Packet: []byte(packet)})
@@ -287,6 +292,7 @@ func TestHistory_RetentionChanges(t *testing.T) {
 }
 
 func TestHistory_AgeIsBounded(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	for _, packet := range numbers(1, 30) {
@@ -324,6 +330,7 @@ func TestHistory_AgeIsBounded(t *testing.T) {
 }
 
 func TestHistory_StateOfKeys(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
 	r := broker.Retention{Messages: 1}
@@ -364,6 +371,7 @@ func TestHistory_StateOfKeys(t *testing.T) {
 
 // TestHistory_StateIsPruned ages the state of a key beyond the lifetime of the topic.
 func TestHistory_StateIsPruned(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	publish := func(key string) {
@@ -383,6 +391,7 @@ func TestHistory_StateIsPruned(t *testing.T) {
 }
 
 func TestParseFrame_RejectsForeignPayload(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{"", "a", "a 1 2", "a b 2 0 p", "a 1 b 0 p", "a 1 2 b p", "a 1 2 9 p", "a 1 2 -9 p", "a -1 2 0 p"} {
 		_, ok := parseFrame(s)
 		assert.False(t, ok, s)

@@ -15,6 +15,7 @@ import (
 // TestHistory_ReadsKeepMetadata reads a topic whose publications have expired, when its metadata is
 // about to expire. The memory of the server is full.
 func TestHistory_ReadsKeepMetadata(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t)
@@ -57,6 +58,7 @@ func TestHistory_ReadsKeepMetadata(t *testing.T) {
 
 // TestHistory_ReadsDoNotShortenLifetime reads with a shorter age than that of the publications.
 func TestHistory_ReadsDoNotShortenLifetime(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Age: 100 * time.Hour}})
@@ -73,6 +75,7 @@ func TestHistory_ReadsDoNotShortenLifetime(t *testing.T) {
 // TestHistory_MetadataOutlivesStream compares the lifetimes after publications with different
 // retentions. A read that returns publications does not extend the lifetime of the metadata.
 func TestHistory_MetadataOutlivesStream(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	keys := n.keysOf("news")
@@ -92,6 +95,7 @@ func TestHistory_MetadataOutlivesStream(t *testing.T) {
 // TestHistory_QuietTopicKeepsItsEpoch moves the clock of the server by three days, in which a node reads the
 // topic as often as an idle one is compared.
 func TestHistory_QuietTopicKeepsItsEpoch(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	n := connectHistory(t, m.client)
 	short := broker.Retention{Messages: 10, Age: time.Minute}

@@ -22,6 +22,7 @@ import (
 // maxima are those of docs/guides/recovery.md.
 func TestHistory_MemoryInRedis(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RedisOutOfMemory")
+	t.Parallel()
 	const topics, publications, packetBytes = 300, 100, 200
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)

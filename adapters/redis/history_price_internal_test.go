@@ -17,6 +17,7 @@ import (
 // TestHistory_PriceOfDurability prints what the table of docs/guides/recovery.md has: how fast 64
 // publishers, of which each waits for its publication, are with each Durability.
 func TestHistory_PriceOfDurability(t *testing.T) {
+	t.Parallel()
 	lasts := testscale.Pick(50*time.Millisecond, 2*time.Second)
 	cases := []struct {
 		name       string

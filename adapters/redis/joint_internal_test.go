@@ -19,6 +19,7 @@ import (
 // TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares what they
 // decide in one step with what limiters in memory decide one after the other.
 func TestJoint_EqualsLimitersInMemory(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	rng := rand.New(rand.NewPCG(31, 32))
 	simulation := memory.NewSimulation(m.server.Now)
@@ -115,6 +116,7 @@ func jointPairs(m *movedServer, rng *rand.Rand, simulation *memory.Simulation, p
 
 // TestJoint_CostsOneRoundTrip has a limit per second and one per month.
 func TestJoint_CostsOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	both := limit.AllOf(NewLimiter(client, limit.PerSecond(1000).Named("second")), NewQuota(client, limit.QuotaPolicy{Name: "month", Max: 100, Period: limit.Month}))

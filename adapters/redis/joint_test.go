@@ -16,6 +16,7 @@ import (
 // TestAllOf_DeniedFloodOfDifferentKindsCausesFewRoundTrips floods limiters that cannot decide in one
 // step, each of which denies in one of the cases.
 func TestAllOf_DeniedFloodOfDifferentKindsCausesFewRoundTrips(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	for name, few := range map[string]limit.Limiter{
@@ -49,6 +50,7 @@ func TestAllOf_DeniedFloodOfDifferentKindsCausesFewRoundTrips(t *testing.T) {
 
 // TestRecords_DenialsOfSeveralCostsCauseFewRoundTrips alternates costs, which a client chooses.
 func TestRecords_DenialsOfSeveralCostsCauseFewRoundTrips(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	penalized := redis.NewCooldown(client, limit.CooldownPolicy{Name: "penalized", Max: 10, Window: time.Minute, Penalty: time.Hour}, nil)

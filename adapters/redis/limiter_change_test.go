@@ -44,6 +44,7 @@ func TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit(t *testing.T) {
 }
 
 func TestLimiter_JointAndReservedFloodsCauseFewRoundTrips(t *testing.T) {
+	t.Parallel()
 	const calls = 300
 	for name, call := range map[string]func(l, other *redis.Limiter) (limit.Decision, error){
 		"AllOf": func(l, other *redis.Limiter) (limit.Decision, error) {
@@ -94,6 +95,7 @@ func TestLimiter_JointAndReservedFloodsCauseFewRoundTrips(t *testing.T) {
 // TestLimiter_SetPolicyWhileCallsShareRoundTrips changes the policy while calls with both
 // policies wait for the same round trip.
 func TestLimiter_SetPolicyWhileCallsShareRoundTrips(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	large, small := limit.PerHour(1).Burst(1000).Named("p"), limit.PerHour(2).Burst(500).Named("p")
 	l := redis.NewLimiter(server.Client(t), large)

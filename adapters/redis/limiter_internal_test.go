@@ -82,6 +82,7 @@ func harness(t *testing.T, client goredis.UniversalClient) limittest.Harness {
 }
 
 func TestLimiter_Contract(t *testing.T) {
+	t.Parallel()
 	t.Run("one node", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
@@ -96,6 +97,7 @@ func TestLimiter_Contract(t *testing.T) {
 
 // TestLimiter_KeepsRandomRules tests a part of the contract on one node.
 func TestLimiter_KeepsRandomRules(t *testing.T) {
+	t.Parallel()
 	client := redistest.Shared(t)
 	for _, c := range testscale.Sample(limittest.Cases(), 12) {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, harness(t, client)) })

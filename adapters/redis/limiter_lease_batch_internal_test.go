@@ -12,6 +12,7 @@ import (
 // TestLease_RememberedDenialsEndWithIt learns that a bucket is empty from the reply of every script, and
 // takes the tokens that return when a lease ends, half a second later.
 func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	for name, learn := range map[string]func(b *leaseBench, generous *Limiter) (limit.Decision, error){
 		"from the lease": func(*leaseBench, *Limiter) (limit.Decision, error) { return limit.Decision{}, nil },
@@ -60,6 +61,7 @@ func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
 
 // TestLease_RepliesToManyCallsNameTheirEnds tests what the calls of many callers learn.
 func TestLease_RepliesToManyCallsNameTheirEnds(t *testing.T) {
+	t.Parallel()
 	b := newLeaseBench(t, startMovedServer(t))
 	b.lease(6, time.Second)
 	b.lease(1, 2*time.Second)
@@ -81,6 +83,7 @@ func TestLease_RepliesToManyCallsNameTheirEnds(t *testing.T) {
 // TestLease_JointCallsAreDeniedWhole fills a key with leases: joint calls take nothing, and plain calls
 // go on.
 func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
+	t.Parallel()
 	b := newLeaseBench(t, startMovedServer(t))
 	full := b.harness(limit.PerHour(3600).Burst(10_000))
 	other := b.m.harness(t).New(limit.PerSecond(10).Named("other")).(*Limiter)

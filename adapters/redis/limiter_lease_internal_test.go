@@ -52,6 +52,7 @@ func (b *leaseBench) lacks(want time.Duration, why string) {
 func (b *leaseBench) bucket() string { return b.prefix + ":user:ann" }
 
 func TestLease_Unhappy(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	for name, test := range map[string]func(*leaseBench){
 		"the server loses its data": func(b *leaseBench) {
@@ -139,6 +140,7 @@ func TestLease_Unhappy(t *testing.T) {
 // TestLease_KeyOutlivesItsBucket checks that a settled lease is known until its end, although the
 // bucket is full much earlier.
 func TestLease_KeyOutlivesItsBucket(t *testing.T) {
+	t.Parallel()
 	b := newLeaseBench(t, startMovedServer(t))
 	r, start := b.lease(1, time.Hour), b.m.server.Now()
 	b.m.sleep(30 * time.Minute)
@@ -157,6 +159,7 @@ func TestLease_KeyOutlivesItsBucket(t *testing.T) {
 }
 
 func TestLease_Values(t *testing.T) {
+	t.Parallel()
 	b := newLeaseBench(t, startMovedServer(t))
 	at := func(seconds int64) int64 { return b.m.server.Now().UnixMicro() + seconds*1_000_000 }
 	start := at(0)
@@ -180,6 +183,7 @@ func TestLease_Values(t *testing.T) {
 // TestLease_ClockGoesBackInTheirOrder moves the clock to before two leases, so that the later one ends
 // first.
 func TestLease_ClockGoesBackInTheirOrder(t *testing.T) {
+	t.Parallel()
 	b := newLeaseBench(t, startMovedServer(t))
 	b.lease(4, time.Minute)
 	b.m.sleep(50 * time.Second)
@@ -195,6 +199,7 @@ func TestLease_ClockGoesBackInTheirOrder(t *testing.T) {
 // TestLease_ClockGoesBackwards checks that a lease lasts no longer than from when the clock went back,
 // even if all calls since then were denied.
 func TestLease_ClockGoesBackwards(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	for name, tt := range map[string]struct{ back, lacks time.Duration }{
 		"by an hour":             {time.Hour, 100 * time.Second}, // no bucket lacks more than its capacity

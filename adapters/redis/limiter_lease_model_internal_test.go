@@ -16,6 +16,7 @@ import (
 // TestLimiter_LeasesEqualTheModel makes random calls by every script about buckets, and compares the
 // decisions with those of a model that ends each lease at its time.
 func TestLimiter_LeasesEqualTheModel(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	for round := range testscale.Pick(8, 100) {
 		rng := rand.New(rand.NewPCG(uint64(round), 41))

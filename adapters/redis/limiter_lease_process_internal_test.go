@@ -70,6 +70,7 @@ func crash(t *testing.T, test string, p any) (receipt limit.Receipt) {
 
 // TestLease_ReturnsAfterCrash kills processes that have reserved tokens and not settled.
 func TestLease_ReturnsAfterCrash(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	addr := m.client.(*goredis.Client).Options().Addr
 	b := newLeaseBench(t, m)
@@ -128,6 +129,7 @@ func TestMeterProcess(t *testing.T) {
 
 // TestMeter_EstimateOfKilledProcessReturns kills processes between Reserve and Settle.
 func TestMeter_EstimateOfKilledProcessReturns(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	p := meterProcess{m.client.(*goredis.Client).Options().Addr, m.server.Now(), limit.Key{"user", "ann"}}
 	meter, bucket, quota := p.meter(m.client)

@@ -18,6 +18,7 @@ import (
 // TestScripts_ConvertAsUnitsDo compares the conversion of buckets in the scripts with that of
 // package limit, for random policies and numbers up to the largest.
 func TestScripts_ConvertAsUnitsDo(t *testing.T) {
+	t.Parallel()
 	const compare = `
 local replies = {}
 for i = 1, #ARGV, 6 do
@@ -82,6 +83,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 }
 
 func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
+	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
 	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
 	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
@@ -108,6 +110,7 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 // TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the server back during
 // a block.
 func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
+	t.Parallel()
 	c := batchtest.NewClock()
 	l := newTestLimiter(t, redistest.Shared(t), limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
 	for n, call := range []func(limit.Key) (limit.Decision, error){
@@ -142,6 +145,7 @@ func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
 // TestLimiter_BackwardClockForgivesNoDeficit moves the clock back after a reservation, whose
 // tokens would otherwise be granted twice.
 func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
+	t.Parallel()
 	c := batchtest.NewClock()
 	l := newTestLimiter(t, redistest.Shared(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
 	ann := limit.Key{"user", "ann"}
@@ -161,6 +165,7 @@ func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
 }
 
 func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
+	t.Parallel()
 	client := redistest.Shared(t)
 	unnamed := NewLimiter(client, limit.PerHour(5))
 	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6)), "give it a name")

@@ -35,6 +35,7 @@ func consume(t testing.TB, l limit.Limiter, key limit.Key, cost int64) limit.Dec
 }
 
 func TestLimiter_DecisionIsOneScriptAndAtMostOneWrite(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	l := redis.NewLimiter(client, limit.PerHour(1))
@@ -52,6 +53,7 @@ func TestLimiter_DecisionIsOneScriptAndAtMostOneWrite(t *testing.T) {
 }
 
 func TestLimiter_FullBucketExpires(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	l := redis.NewLimiter(client, limit.PerMinute(7).Named("say: hello"))
 	d := consume(t, l, user("ann"), 3)
@@ -68,6 +70,7 @@ func TestLimiter_FullBucketExpires(t *testing.T) {
 }
 
 func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	large, small := redis.NewLimiter(client, limit.PerHour(200)), redis.NewLimiter(client, limit.PerHour(10))
 	assert.EqualValues(t, 199, consume(t, large, user("ann"), 1).Remaining)
@@ -77,6 +80,7 @@ func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
 }
 
 func TestLimiter_IntervalBound(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	one := redis.NewLimiter(server.Client(t), limittest.IntervalBoundPolicy().Named("one"))
 	another := redis.NewLimiter(server.Client(t), limittest.IntervalBoundPolicy().Named("one"))
@@ -85,6 +89,7 @@ func TestLimiter_IntervalBound(t *testing.T) {
 
 // TestLimiter_SharedByClients counts what all clients together were granted.
 func TestLimiter_SharedByClients(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	const capacity = 500
 	var granted atomic.Int64
@@ -106,6 +111,7 @@ func TestLimiter_SharedByClients(t *testing.T) {
 }
 
 func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	l := redis.NewLimiter(server.Client(t), limit.PerSecond(10))
 	server.ResetStats(t)
@@ -131,6 +137,7 @@ func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
 }
 
 func TestLimiter_UnknownScriptIsResent(t *testing.T) {
+	t.Parallel()
 	servers := startServers(t)
 	var sentinel *redistest.Sentinel
 	if testscale.Pick(false, true) {
@@ -167,6 +174,7 @@ func TestLimiter_UnknownScriptIsResent(t *testing.T) {
 // TestLimiter_NeverChargesTwice closes connections while calls are in flight, with a client that
 // retries.
 func TestLimiter_NeverChargesTwice(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	client := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, MaxRetries: 10, MinRetryBackoff: -1})
@@ -205,6 +213,7 @@ func TestLimiter_NeverChargesTwice(t *testing.T) {
 
 // TestLimiter_ConsumeReturnsAtDeadline covers clients with different options for deadlines.
 func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]func(*goredis.Options){
 		"default options":     func(*goredis.Options) {},
 		"ignores deadlines":   func(o *goredis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 },
@@ -354,6 +363,7 @@ func setPassword(s *redistest.Server) {
 func clearPassword(s *redistest.Server) { admin(s, "config", "set", "requirepass", "") }
 
 func TestLimiter_WorksWithFullMemory(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
 	client := server.Client(t)
 	var err error
@@ -367,6 +377,7 @@ func TestLimiter_WorksWithFullMemory(t *testing.T) {
 }
 
 func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
+	t.Parallel()
 	client := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
 		t.Error("dialed")
 		return nil, errors.New("no")
@@ -379,6 +390,7 @@ func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
 }
 
 func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
+	t.Parallel()
 	assert.PanicsWithValue(t, "redis: NewLimiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
 	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
 	assert.PanicsWithValue(t, "redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster", func() {
@@ -388,6 +400,7 @@ func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 }
 
 func TestLimiter_BatchOfOneBucketIsAnError(t *testing.T) {
+	t.Parallel()
 	client, name := redistest.Shared(t), redistest.Prefix(t)+"same"
 	both := limit.AllOf(redis.NewLimiter(client, limit.PerHour(5).Named(name)), redis.NewLimiter(client, limit.PerHour(50).Named(name)))
 	_, err := limit.Consume(t.Context(), both, limit.Key{"user", "", "ann"}, 1)

@@ -11,12 +11,12 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// TestMain runs more tests at the same time in the quick tier, in which most of them wait for leases
-// to expire.
+// TestMain runs more tests at the same time than there are processors: most of them wait for leases to
+// expire, or for servers. In the full tier, more of them compute.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	redistest.Examples()
-	_ = flag.Set("test.parallel", testscale.Pick("8", flag.Lookup("test.parallel").Value.String()))
+	_ = flag.Set("test.parallel", testscale.Pick("8", "4"))
 	os.Exit(m.Run())
 }
 

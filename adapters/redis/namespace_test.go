@@ -25,6 +25,7 @@ import (
 )
 
 func TestWithNamespace_PanicsIfItIsNotValid(t *testing.T) {
+	t.Parallel()
 	client := goredis.NewClient(&goredis.Options{})
 	t.Cleanup(func() { _ = client.Close() })
 	for _, name := range []string{"", "a:b", "a{b}", "a b", "ä", strings.Repeat("x", 65)} {

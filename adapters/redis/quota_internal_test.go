@@ -16,6 +16,7 @@ import (
 
 // TestQuota_ServerClockDecides lets the clocks of this process and of the server differ.
 func TestQuota_ServerClockDecides(t *testing.T) {
+	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
 	c.Server.Store(time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC).UnixMicro())
 	process := c.Now()
@@ -42,6 +43,7 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 
 // TestSlidingLog_RecordIsBounded takes many tokens, whose log the script must shorten.
 func TestSlidingLog_RecordIsBounded(t *testing.T) {
+	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
 	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
 	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
@@ -69,6 +71,7 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 
 // TestScripts_HaveOneFormOfExpiry keeps useClock right.
 func TestScripts_HaveOneFormOfExpiry(t *testing.T) {
+	t.Parallel()
 	for _, lua := range []string{slidingLogLua, slidingCounterLua, quotaLua} {
 		assert.Equal(t, strings.Count(lua, "'PX'")+strings.Count(lua, "'PEXPIRE'"), strings.Count(lua, "format('%.0f', millis)"))
 		assert.Equal(t, strings.Count(lua, "call('SET',"), strings.Count(lua, "'PX'"), "every record expires")

@@ -58,6 +58,7 @@ func (b *quotaBench) remains(want int64, why string) {
 func (b *quotaBench) record() string { return b.prefix + ":user:ann" }
 
 func TestQuotaLease_Unhappy(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]func(*quotaBench){
 		"the server loses its data": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
@@ -146,6 +147,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 // TestQuotaLease_RecordOutlivesItsPeriod checks that a lease is known until its end, although nothing
 // counts any more.
 func TestQuotaLease_RecordOutlivesItsPeriod(t *testing.T) {
+	t.Parallel()
 	b := newQuotaBench(t)
 	start := b.m.server.Now()
 	period := start.Truncate(time.Hour).UnixMicro()
@@ -173,6 +175,7 @@ func TestQuotaLease_RecordOutlivesItsPeriod(t *testing.T) {
 // TestQuotaLease_RememberedDenialsEndWithIt takes the tokens that return when a lease ends, soon after
 // they were denied.
 func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
+	t.Parallel()
 	for name, learn := range map[string]func(b *quotaBench) (limit.Decision, error){
 		"from one call": func(b *quotaBench) (limit.Decision, error) {
 			return limit.Consume(b.Context(), b.Quota, b.key, 4)
@@ -206,6 +209,7 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 // TestQuotaLease_Full fills a key with leases: others are denied, alone and jointly, and plain calls are
 // not.
 func TestQuotaLease_Full(t *testing.T) {
+	t.Parallel()
 	b := newQuotaBench(t)
 	b.Quota = b.process(10_000)
 	first := b.lease(1, 10*time.Second)
@@ -240,6 +244,7 @@ func TestQuotaLease_Full(t *testing.T) {
 
 // TestQuotaLease_DenialOfLeasesIsNotRemembered fills a key with leases that end after the period.
 func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
+	t.Parallel()
 	b := newQuotaBench(t)
 	b.Quota = b.process(10_000)
 	for range limit.MaxLeases {
@@ -255,6 +260,7 @@ func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
 
 // TestMeter_OfBucketAndQuota reserves from both, which are decided in one step.
 func TestMeter_OfBucketAndQuota(t *testing.T) {
+	t.Parallel()
 	b := newQuotaBench(t)
 	bucket := b.m.harness(t).New(limit.PerMinute(6).Burst(20).Named("bucket" + redistest.Prefix(t)))
 	meter := limit.NewMeter(time.Minute, bucket, b.Quota)

@@ -13,6 +13,7 @@ import (
 // TestRecords_LooksWriteNothing looks at keys with reservations, during a block, and after their
 // last window, on a clock that goes back before each look.
 func TestRecords_LooksWriteNothing(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	prefix := redistest.Prefix(t)
 	window := limit.WindowPolicy{Name: prefix, Max: 3, Window: time.Minute}

@@ -74,6 +74,7 @@ func TestRemoteCall_OneServer(t *testing.T) {
 // TestRemoteCall_SentinelAndCluster does the same through other kinds of servers.
 func TestRemoteCall_SentinelAndCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestRemoteCall_OneServer")
+	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		sentinel := redistest.StartSentinel(t)
@@ -121,6 +122,7 @@ func callAllNodes(t *testing.T, client func() goredis.UniversalClient) {
 // connection to Redis.
 func TestRemoteCall_CutConnections(t *testing.T) {
 	testscale.FullOnly(t, "TestRemoteCall_OneServer")
+	t.Parallel()
 	for _, cut := range []int{0, 1} {
 		t.Run([]string{"of the caller", "of the client"}[cut], func(t *testing.T) {
 			t.Parallel()
@@ -149,6 +151,7 @@ func TestRemoteCall_CutConnections(t *testing.T) {
 
 // TestRemoteCall_CostsTwoPackets counts what calls cost on Redis.
 func TestRemoteCall_CostsTwoPackets(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	nodes := make([]*router.Router, 4)
 	for i := range nodes {

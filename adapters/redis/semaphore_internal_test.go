@@ -18,6 +18,7 @@ import (
 )
 
 func TestSemaphore_Contract(t *testing.T) {
+	t.Parallel()
 	client := redistest.Shared(t)
 	semaphore := NewSemaphore(client, redistest.Prefix(t), 3)
 	limittest.Semaphore(t, semaphore, func(key limit.Key, inUse int64) {
@@ -34,6 +35,7 @@ func TestSemaphore_Contract(t *testing.T) {
 // while another process dies.
 func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	testscale.FullOnly(t, "TestSemaphore_Contract")
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	key := limit.Key{"user", "", "ann"}

@@ -44,6 +44,7 @@ func (m *movedServer) now() time.Duration { return time.Duration(m.local.Local.L
 // TestLimiters_OnMovedServer tests limiters with the scripts and the expiry that they have in
 // production.
 func TestLimiters_OnMovedServer(t *testing.T) {
+	t.Parallel()
 	m := startMovedServer(t)
 	for _, c := range testscale.Sample(limittest.Cases(), 5) {
 		t.Run("bucket: "+c.Name, func(t *testing.T) { c.Run(t, m.harness(t)) })

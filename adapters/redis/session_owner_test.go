@@ -53,6 +53,7 @@ func wait() {
 // while the answers of Redis are late. A connection that another one has superseded learns of it
 // long before it stores its record again.
 func TestSession_BelongsToOneConnection(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	var nodes [2]*router.Router
 	var answered atomic.Int32
@@ -195,6 +196,7 @@ func testNodeEnds(t *testing.T, end func(*endingNode), notice, returnWithin time
 
 func TestPresence_NodeIsKilled(t *testing.T) {
 	testscale.FullOnly(t, "TestPresence_NodeShutsDown")
+	t.Parallel()
 	testNodeEnds(t, func(n *endingNode) { n.proxy.Cut() }, 20*time.Second, 8*time.Second)
 }
 

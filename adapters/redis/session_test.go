@@ -69,6 +69,7 @@ func sessionKeys(t *testing.T, client *goredis.Client) []string {
 }
 
 func TestSession_ContinuesOnAnotherNode(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	one, two := newSessionNode(t, client), newSessionNode(t, client)
 	old := routertest.Dial(t, one)
@@ -107,6 +108,7 @@ func TestSession_ContinuesOnAnotherNode(t *testing.T) {
 }
 
 func TestSession_EndsWhenRedisLosesItsData(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	one := newSessionNode(t, client)

@@ -36,6 +36,7 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 }
 
 func TestSlidingLog_Contract(t *testing.T) {
+	t.Parallel()
 	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewSlidingLog(client, p)
 		return l, l.records, slidingLogLua
@@ -43,6 +44,7 @@ func TestSlidingLog_Contract(t *testing.T) {
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
+	t.Parallel()
 	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewSlidingCounter(client, p)
 		return l, l.records, slidingCounterLua
@@ -50,6 +52,7 @@ func TestSlidingCounter_Contract(t *testing.T) {
 }
 
 func TestQuota_Contract(t *testing.T) {
+	t.Parallel()
 	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewQuota(client, p)
 		l.clock = c.Now

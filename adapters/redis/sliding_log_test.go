@@ -14,6 +14,7 @@ import (
 
 // TestWindows_RecordsExpire checks the names of records and their expiry on a real server.
 func TestWindows_RecordsExpire(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	policy := limit.WindowPolicy{Name: "a:b", Max: 5, Window: time.Minute}
 	quota := limit.QuotaPolicy{Name: "a:b", Max: 5, Period: limit.Day}
@@ -45,6 +46,7 @@ func TestWindows_RecordsExpire(t *testing.T) {
 // TestWindows_ExpiryIsThatOfTheLongestPolicy lets a policy with a short window, or period, write the record
 // that one with a long window needs.
 func TestWindows_ExpiryIsThatOfTheLongestPolicy(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	long, short := limit.WindowPolicy{Name: "w", Max: 9, Window: time.Hour}, limit.WindowPolicy{Name: "w", Max: 9, Window: time.Second}
 	penalty := limit.CooldownPolicy{Name: "w", Max: 9, Window: time.Second, Penalty: time.Second}
@@ -73,6 +75,7 @@ func TestWindows_ExpiryIsThatOfTheLongestPolicy(t *testing.T) {
 
 // TestSlidingLog_ForeignValue finds a value under the name of a record that is not one.
 func TestSlidingLog_ForeignValue(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	l := redis.NewSlidingLog(client, limit.WindowPolicy{Name: "w", Max: 2, Window: time.Hour})
 	for _, value := range []string{"0", "0,1730000000000000,1730000000000001,1730000000000002"} {
@@ -83,6 +86,7 @@ func TestSlidingLog_ForeignValue(t *testing.T) {
 }
 
 func TestWindows_DenialIsCached(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client(t)
 	window := limit.WindowPolicy{Max: 3, Window: time.Hour}
@@ -106,6 +110,7 @@ func TestWindows_DenialIsCached(t *testing.T) {
 }
 
 func TestWindows_InvalidArgumentsPanic(t *testing.T) {
+	t.Parallel()
 	client := redistest.Shared(t)
 	window, quota := limit.WindowPolicy{Max: 1, Window: time.Second}, limit.QuotaPolicy{Max: 1}
 	assert.PanicsWithValue(t, "redis: a log needs a client", func() { redis.NewSlidingLog(nil, window) })
@@ -117,6 +122,7 @@ func TestWindows_InvalidArgumentsPanic(t *testing.T) {
 }
 
 func TestWindows_UnnamedPoliciesAreSeparate(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client(t)
 	two, three := limit.WindowPolicy{Max: 2, Window: time.Hour}, limit.WindowPolicy{Max: 3, Window: time.Hour}
 	assert.True(t, consume(t, redis.NewSlidingLog(client, two), user("ann"), 2).Allowed)

@@ -97,6 +97,7 @@ func sendNotes(t *testing.T, r *router.Router, user string, from, to int) {
 // TestUserHistory_NodeThatWasCutOff cuts one of two nodes off, sends messages to a user with two connections on each, and
 // disconnects another one.
 func TestUserHistory_NodeThatWasCutOff(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	one, two := newUserNode(t, server), newUserNode(t, server)
 	var clients, disconnected []*userClient

@@ -53,6 +53,7 @@ func createValue(t *testing.T, n *observedNode) (version uint64) {
 
 // TestValue_FullMemory fills the memory of a server. Values can still be loaded and deleted.
 func TestValue_FullMemory(t *testing.T) {
+	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t)
@@ -82,6 +83,7 @@ func TestValue_FullMemory(t *testing.T) {
 // it must not decide that another version is current.
 func TestValue_ReplicaIsNotUsed(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
+	t.Parallel()
 	servers := redistest.StartSentinel(t)
 	version := createValue(t, connectHistory(t, servers.Master.Client(t)))
 	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
@@ -207,6 +209,7 @@ func TestValue_DataIsNotKept(t *testing.T) {
 // TestValue_SlotMigration replaces and loads a value while its slot moves to another master.
 func TestValue_SlotMigration(t *testing.T) {
 	testscale.FullOnly(t, "TestValue_OutcomeOfInterruptedCall")
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
 	current := broker.Value{Version: createValue(t, a), Data: []byte("data")}

@@ -50,6 +50,7 @@ func burst(t *testing.T, newBroker func() broker.Broker) {
 		r := router.New(&router.Options{
 			Broker:         newBroker(),
 			Limits:         router.Limits{QueueMessages: 2 * members * each},
+			Timeouts:       patientTimeouts,
 			OnMessagesLost: func(topic string, n int) { t.Errorf("%d messages of %q were lost", n, topic) },
 			Logger:         slog.New(slog.DiscardHandler),
 		})
@@ -65,7 +66,7 @@ func burst(t *testing.T, newBroker func() broker.Broker) {
 		})
 		nodes = append(nodes, server.URL)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var ready, done sync.WaitGroup
 	ready.Add(members)

@@ -115,7 +115,7 @@ func (f roomFlood) run(t *testing.T, tr transport) error {
 	var ready sync.WaitGroup
 	ready.Add(members)
 	url, client := tr.listen(t, newFloodRouter(t, ready.Done))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	errs := make([]error, members)
 	var done sync.WaitGroup

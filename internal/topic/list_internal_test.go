@@ -37,6 +37,7 @@ func checkConnList(t *testing.T, l *connList[*Subscriber], want map[uint64]bool)
 }
 
 func TestConnList_KeepsOrderOfConnections(t *testing.T) {
+	t.Parallel()
 	const n = 4 * maxBlockEntries
 	conns := numbered(n)
 	for seed := range uint64(4) {

@@ -81,6 +81,7 @@ func heapBytes() uint64 {
 // TestSubscriptions_MatchModel subscribes and unsubscribes at random, and compares the subscriptions
 // with a set of names.
 func TestSubscriptions_MatchModel(t *testing.T) {
+	t.Parallel()
 	counted, uncounted := &Pattern{Options: Options{MaxPerConn: 1000}}, &Pattern{}
 	topics := make([]*Topic, 300)
 	for i := range topics {

@@ -61,10 +61,12 @@ func TestConn_WritesFramesInOrderAndTheCloseFrameLast(t *testing.T) {
 }
 
 func TestConn_CloseTimeoutEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.CloseTimeout = time.Second
 	for name, stuck := range map[string]bool{"a silent peer": false, "a peer that does not read": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			addr, conns := listen(t, opts)
 			dialRaw(t, addr, nil)
 			server := <-conns

@@ -41,7 +41,7 @@ var transports = []transport{
 	{name: "TCP parked"},
 	{name: "TCP blocking", blocking: true},
 	{name: "wrapped", wrap: func(c net.Conn) net.Conn { return hidden{c} }},
-	{name: "wrapped byte by byte", maxBytes: 8 << 10, wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}, bufio.NewReader(c)} }},
+	{name: "wrapped byte by byte", maxBytes: testscale.Pick(1<<10, 8<<10), wrap: func(c net.Conn) net.Conn { return byteByByte{hidden{c}, bufio.NewReader(c)} }},
 	{name: "TCP inline", inline: true},
 	{name: "TLS parked", secure: true},
 	{name: "TLS blocking", secure: true, blocking: true},

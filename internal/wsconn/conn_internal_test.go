@@ -66,6 +66,7 @@ func everything([]byte) int64 { return 1 << 20 }
 
 // TestConn_CloseTimeoutHoldsDespiteThePingTimer closes while the timer has fired and waits for the lock.
 func TestConn_CloseTimeoutHoldsDespiteThePingTimer(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.PingInterval = 50 * time.Millisecond
 	c, client := accept(t, opts)

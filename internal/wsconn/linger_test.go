@@ -10,6 +10,7 @@ import (
 
 // TestConn_ReadsSlowlyAfterViolation has a client that goes on sending after an invalid frame.
 func TestConn_ReadsSlowlyAfterViolation(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.CloseTimeout = 500 * time.Millisecond
 	addr, conns := listen(t, opts)

@@ -48,6 +48,7 @@ func put(c *wsconn.Conn, message string) error {
 }
 
 func TestConn_SlowConsumerPolicies(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name      string
 		policy    wsconn.SlowConsumerPolicy

@@ -47,6 +47,7 @@ func TestConn_ReadsFramesSentWithTheHandshake(t *testing.T) {
 }
 
 func TestConn_InvalidFramesCloseTheConnection(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		frames [][]byte
 		code   int

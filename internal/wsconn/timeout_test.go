@@ -13,6 +13,7 @@ import (
 )
 
 func TestConn_MessageTimeoutAppliesOnlyInsideMessages(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.MessageTimeout = 50 * time.Millisecond
 	addr, conns := listen(t, opts)
@@ -31,8 +32,9 @@ func TestConn_MessageTimeoutAppliesOnlyInsideMessages(t *testing.T) {
 // TestConn_PartOfMessageIsSignOfLife sends a message more slowly than a silent peer is
 // disconnected. The peer cannot answer a ping inside a frame.
 func TestConn_PartOfMessageIsSignOfLife(t *testing.T) {
+	t.Parallel()
 	opts := options()
-	opts.PingInterval, opts.PongTimeout = 200*time.Millisecond, 200*time.Millisecond
+	opts.PingInterval, opts.PongTimeout = 700*time.Millisecond, 700*time.Millisecond // a busy machine may pause the test for a second
 	addr, conns := listen(t, opts)
 	c := dialRaw(t, addr, nil)
 	go func() { _ = echo(<-conns) }()

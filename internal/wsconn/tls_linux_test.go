@@ -134,6 +134,7 @@ func TestTLS_ParkedConnectionHasNoGoroutine(t *testing.T) {
 
 // TestTLS_ContinuesAfterDeadlineInsideRecord fails if crypto/tls changes what tlsConn depends on.
 func TestTLS_ContinuesAfterDeadlineInsideRecord(t *testing.T) {
+	t.Parallel()
 	forEachTLSVersion(t, func(t *testing.T, config *tls.Config) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -240,6 +241,7 @@ func TestTLS_ReadsRecordsOfSingleBytes(t *testing.T) {
 
 // TestTLS_ParksInsideRecords splits a record at every byte.
 func TestTLS_ParksInsideRecords(t *testing.T) {
+	t.Parallel()
 	s := serveTLS(t, options())
 	p, rc, c := s.dialRecords(t)
 	for i, n := 1, 2; i < n; i++ {
@@ -300,6 +302,7 @@ func TestTLS_ReadsLongRecords(t *testing.T) {
 
 // TestTLS_AnswersKeyUpdates sends key updates after the write deadline of the last write has passed.
 func TestTLS_AnswersKeyUpdates(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.WriteTimeout = 20 * time.Millisecond
 	s := serveTLS(t, opts)

@@ -30,6 +30,7 @@ func TestTLS_MessageTimeoutAppliesInsideRecords(t *testing.T) {
 }
 
 func TestTLS_SilentPeerInsideRecordIsDisconnected(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.PingInterval, opts.PongTimeout = 50*time.Millisecond, 50*time.Millisecond
 	s := serveTLS(t, opts)
@@ -92,6 +93,7 @@ func TestTLS_StuckPeerDelaysNoOther(t *testing.T) {
 
 // TestTLS_ReadsWhileItsWriterWaits sends all messages before it reads the answers.
 func TestTLS_ReadsWhileItsWriterWaits(t *testing.T) {
+	t.Parallel()
 	opts := options()
 	opts.WriteTimeout, opts.QueueBytes, opts.QueueMessages = time.Minute, 64<<20, 1<<20
 	s := serveTLS(t, opts)
@@ -111,6 +113,7 @@ func TestTLS_ReadsWhileItsWriterWaits(t *testing.T) {
 }
 
 func TestTLS_AbortEndsParkedAndStuckConnections(t *testing.T) {
+	t.Parallel()
 	s := serveTLS(t, options())
 	p, c := s.dial(t, &tls.Config{})
 	requireEcho(t, p, "hello")

@@ -16,6 +16,7 @@
 package serverclock
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/binary"
 	"errors"
@@ -68,23 +69,39 @@ func New(t testing.TB, at time.Time) *Clock {
 	return c
 }
 
+// build writes the library that servers load to dir.
 func build(dir string) (library string, err error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("serverclock: %w on %s; it replaces functions of the C library of Linux", errors.ErrUnsupported, runtime.GOOS)
 	}
-	compiler, err := exec.LookPath("cc")
+	if _, err := exec.LookPath(compiler); err != nil {
+		return "", err
+	}
+	code, err := compile()
 	if err != nil {
 		return "", err
 	}
-	code, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
-	if err := os.WriteFile(code, source, 0o600); err != nil {
-		return "", err
-	}
-	if output, err := exec.Command(compiler, "-O2", "-shared", "-fPIC", "-o", library, code).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", compiler, err, output)
-	}
-	return library, nil
+	library = filepath.Join(dir, "clock.so")
+	return library, os.WriteFile(library, code, 0o600)
 }
+
+const compiler = "cc"
+
+// compile returns the compiled source. Compiling takes longer than many of the tests.
+var compile = sync.OnceValues(func() ([]byte, error) { //nolint:gochecknoglobals // the source does not change
+	dir, err := os.MkdirTemp("", "serverclock")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	library := filepath.Join(dir, "clock.so")
+	cmd := exec.Command(compiler, "-O2", "-shared", "-fPIC", "-o", library, "-x", "c", "-")
+	cmd.Stdin = bytes.NewReader(source)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", compiler, err, output)
+	}
+	return os.ReadFile(library)
+})
 
 // Env returns what to add to the environment of a server.
 func (c *Clock) Env() []string {

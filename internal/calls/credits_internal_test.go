@@ -1,4 +1,4 @@
-package router
+package calls
 
 import (
 	"math"
@@ -9,9 +9,9 @@ import (
 )
 
 func TestCredits_Saturate(t *testing.T) {
-	k := credits{left: math.MaxInt64 - 1}
+	k := Credits{left: math.MaxInt64 - 1}
 	for _, n := range []int64{1, 1, 1<<53 - 1, math.MaxInt64, 0} {
-		k.grant(n)
+		k.Grant(n)
 		assert.Equal(t, int64(math.MaxInt64), k.left)
 	}
 	assert.Nil(t, k.take())
@@ -20,7 +20,7 @@ func TestCredits_Saturate(t *testing.T) {
 // TestCredits_GrantWakesEveryProducer lets three goroutines of one stream wait for two credits.
 func TestCredits_GrantWakesEveryProducer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &credits{}
+		k := &Credits{}
 		took := make(chan struct{}, 3)
 		for range 3 {
 			go func() {
@@ -31,13 +31,13 @@ func TestCredits_GrantWakesEveryProducer(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		k.grant(0)
+		k.Grant(0)
 		synctest.Wait()
 		assert.Empty(t, took)
-		k.grant(2)
+		k.Grant(2)
 		synctest.Wait()
 		assert.Len(t, took, 2)
-		k.grant(1)
+		k.Grant(1)
 		synctest.Wait()
 		assert.Len(t, took, 3)
 	})

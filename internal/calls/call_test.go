@@ -1,0 +1,118 @@
+package calls_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
+)
+
+var (
+	errAborted = errors.New("aborted")
+	errExpired = errors.New("expired")
+
+	returned = calls.NewEnd(nil)
+	aborted  = calls.NewEnd(errAborted)
+	expired  = calls.NewExpiry(errExpired)
+)
+
+// TestCall_ContextEndsAsItsCall uses the context of a call before or after its end.
+func TestCall_ContextEndsAsItsCall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends      []*calls.End
+		err       error
+		cause     error // of the context
+		callCause error
+	}{
+		"open":                     {},
+		"returned":                 {ends: []*calls.End{returned}, err: context.Canceled, cause: context.Canceled},
+		"aborted, then returned":   {ends: []*calls.End{aborted, returned}, err: context.Canceled, cause: errAborted, callCause: errAborted},
+		"returned, then aborted":   {ends: []*calls.End{returned, aborted}, err: context.Canceled, cause: context.Canceled},
+		"expired":                  {ends: []*calls.End{expired}, err: context.DeadlineExceeded, cause: errExpired, callCause: errExpired},
+		"expired, then returned":   {ends: []*calls.End{expired, returned}, err: context.DeadlineExceeded, cause: errExpired, callCause: errExpired},
+		"aborted, then expired":    {ends: []*calls.End{aborted, expired}, err: context.Canceled, cause: errAborted, callCause: errAborted},
+		"expired, without its End": {err: context.DeadlineExceeded, cause: errExpired},
+	} {
+		for use, usedBefore := range map[string]bool{"used before": true, "used after": false} {
+			t.Run(name+", "+use, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					k := calls.Call[message]{ReceivedAt: time.Now(), Timeout: time.Second}
+					if usedBefore {
+						assert.NoError(t, k.Context(t.Context(), expired).Err())
+					}
+					if errors.Is(tt.cause, errExpired) {
+						time.Sleep(time.Second)
+						synctest.Wait()
+					}
+					for _, end := range tt.ends {
+						k.End(end)
+					}
+					ctx := k.Context(t.Context(), expired)
+					assert.Equal(t, tt.err, ctx.Err())
+					assert.Equal(t, tt.cause, context.Cause(ctx))
+					assert.Equal(t, tt.callCause, k.Cause())
+					assert.Same(t, ctx, k.Context(t.Context(), expired))
+					k.End(returned) // stops the timer
+				})
+			})
+		}
+	}
+}
+
+func TestCall_ContextEndsWithItsParent(t *testing.T) {
+	parent, cancel := context.WithCancelCause(t.Context())
+	var k calls.Call[message]
+	ctx := k.Context(parent, expired)
+	_, ok := ctx.Deadline()
+	assert.False(t, ok, "a call without timeout")
+	cancel(errAborted)
+	assert.Equal(t, errAborted, context.Cause(ctx))
+	assert.NoError(t, k.Cause(), "the call itself is open")
+}
+
+// TestCall_ContextExpiresByItsTimer ends a call a little before its context notices the deadline.
+func TestCall_ContextExpiresByItsTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := calls.Call[message]{ReceivedAt: time.Now(), Timeout: time.Second}
+		ctx := k.Context(t.Context(), expired)
+		k.End(expired)
+		assert.NoError(t, ctx.Err())
+		<-ctx.Done()
+		assert.Equal(t, context.DeadlineExceeded, ctx.Err())
+		k.End(returned)
+	})
+}
+
+// A hookedContext calls a function when another context is derived from it.
+type hookedContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	hook func()
+}
+
+func (c hookedContext) Done() <-chan struct{} {
+	c.hook()
+	return c.Context.Done()
+}
+
+// TestCall_ContextRacesHaveOneResult uses the context of a call, or ends the call, while its context is being
+// created.
+func TestCall_ContextRacesHaveOneResult(t *testing.T) {
+	k := calls.Call[message]{ReceivedAt: time.Now(), Timeout: time.Hour}
+	var other context.Context
+	ctx := k.Context(hookedContext{t.Context(), sync.OnceFunc(func() { other = k.Context(t.Context(), expired) })}, expired)
+	assert.Same(t, other, ctx)
+	k.End(aborted)
+	assert.Equal(t, errAborted, context.Cause(ctx))
+
+	ended := calls.Call[message]{ReceivedAt: time.Now(), Timeout: time.Hour}
+	ctx = ended.Context(hookedContext{t.Context(), sync.OnceFunc(func() { ended.End(aborted) })}, expired)
+	assert.Equal(t, errAborted, context.Cause(ctx))
+	assert.Equal(t, context.Canceled, ctx.Err())
+}
