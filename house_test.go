@@ -2,6 +2,7 @@ package penstock_test
 
 import (
 	"bytes"
+	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,12 +19,17 @@ import (
 const (
 	maxPackageLines = 4_000
 	maxFileLines    = 400
+	maxExported     = 60
 )
 
 var (
 	ownBudgets = map[string]int{
 		"router":          11_600,
 		"limit/limittest": 5_400, // cases of a suite
+	}
+	ownExported = map[string]int{
+		"limit":  76,
+		"router": 134,
 	}
 	longFiles = map[string]int{
 		"outbound/outboundtest/cases.go": 420,
@@ -97,4 +103,25 @@ func budget(own map[string]int, name string, usual int) int {
 		return lines
 	}
 	return usual
+}
+
+// TestHouse_ExportedNames counts what a reader of a package has to know. A package that needs more says why here.
+func TestHouse_ExportedNames(t *testing.T) {
+	packages, err := listPackages()
+	require.NoError(t, err)
+	for path, pkg := range packages {
+		name, ok := strings.CutPrefix(path, module+"/")
+		if pkg.module != module || !ok || strings.Contains(path, "/internal/") {
+			continue
+		}
+		names, err := exportedNames(name)
+		require.NoError(t, err)
+		n := 0
+		for exported := range names {
+			if ast.IsExported(exported) {
+				n++
+			}
+		}
+		assert.LessOrEqual(t, n, budget(ownExported, name, maxExported), "%s exports too many names", name)
+	}
 }
