@@ -24,7 +24,7 @@ const (
 
 var (
 	ownBudgets = map[string]int{
-		"router":          14045,
+		"router":          11_600,
 		"limit/limittest": 5_400, // cases of a suite
 	}
 	ownExported = map[string]int{

@@ -39,7 +39,7 @@ func (r *Router) leaveGrace(c *Conn) { r.leaveAbsent("", c, c.Identity().user())
 
 func (r *Router) leaveAbsent(sessionID string, c *Conn, user userKey) {
 	limits, now := &r.opts.Limits, r.sinceStart(time.Now())
-	added := absentSession{sessionID, c.id, now + max(r.opts.Resume.Within, r.topics.maxGrace)}
+	added := absentSession{sessionID, c.id, now + max(r.opts.Resume.Within, r.topics.MaxGrace)}
 	var ended []absentSession
 	r.absent.mu.Lock()
 	defer r.absent.mu.Unlock()
@@ -87,7 +87,7 @@ func leave[K comparable](sessions *map[K][]absentSession, key K, added absentSes
 func (r *Router) endAbsent(a absentSession) {
 	defer r.savingSessions.Done()
 	if a.id == "" {
-		r.grace.leave(a.connID, func(*topic) bool { return true })
+		r.topics.LeaveAll(a.connID)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)

@@ -32,7 +32,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer func() { // even if the ResponseWriter panics
-		if c.ws == nil {
+		if c.sub.WS == nil {
 			r.conns.releaseAddress(c.address)
 		}
 		if refusal != nil {
@@ -105,7 +105,7 @@ func (r *Router) setContext(req *http.Request, c *Conn) *handshakeRefusal {
 // errNoConnContext reports a mistake of the application.
 var errNoConnContext = errors.New("router: Options.ConnContext returned nil; return req.Context() or context.Background() if there are no values")
 
-// accept upgrades the request and starts the connection. If it does not set c.ws, it has
+// accept upgrades the request and starts the connection. If it does not set c.sub.WS, it has
 // released all that it acquired; it returns the refusal that the caller must answer with,
 // or nil if the request has been answered.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *handshakeRefusal {
@@ -116,13 +116,13 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	c.calls.Deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
-		if c.ws == nil { // also if the ResponseWriter has panicked
+		if c.sub.WS == nil { // also if the ResponseWriter has panicked
 			c.cancel(nil)
 			r.conns.releaseUser(c.Identity())
 		}
 	}()
 	var subprotocol string
-	c.format, subprotocol = r.selectFormat(req)
+	c.sub.Format, subprotocol = r.selectFormat(req)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	switch {
 	case err == nil:
@@ -135,7 +135,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	default:
 		return refusedBy(reasonHandshake, err)
 	}
-	c.ws, c.id = ws, r.newConnID()
+	c.sub.WS, c.id = ws, r.newConnID()
 	c.messages.Owner, c.messages.Config = (*messageQueue)(c), &shard.messages
 	shard.pool.Retain()
 	c.active.Store(1)

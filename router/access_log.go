@@ -21,10 +21,10 @@ import (
 // An accessLog is the accesslog.Log of a router. Its entries are packets of DisconnectUser and Revoke.
 // It is nil without Options.UserHistory.
 type accessLog struct {
-	router *Router
-	log    *accesslog.Log
-	topic  *topic
-	recent accesslog.Recent[userKey, CloseError] // of DisconnectUser
+	router  *Router
+	log     *accesslog.Log
+	follows *sequencer.Sequencer
+	recent  accesslog.Recent[userKey, CloseError] // of DisconnectUser
 }
 
 // accessTopic is the topic of the log. It is the name of no application's topic, because it contains a
@@ -41,18 +41,12 @@ const lastMessageWait = time.Second
 
 // openAccessLog follows the log.
 func openAccessLog(r *Router) *accessLog {
-	shard := r.topics.shard(accessTopic)
-	t := &topic{name: accessTopic, pattern: &topicPattern{opts: TopicOptions{History: accessHistory}}, shard: shard, subscriptions: 1}
-	a := &accessLog{router: r, topic: t}
+	a := &accessLog{router: r}
 	a.log = accesslog.New(accesslog.Handler{Entry: a.apply, Unknown: a.closeUnknown})
-	s := &r.topics.shards[shard]
-	s.mu.Lock() // the broker calls Following only after history is set
-	defer s.mu.Unlock()
-	s.topics[accessTopic] = t
-	t.history = &topicHistory{sequencer: sequencer.New(r.reader, accessTopic, accessHistory.retention(), sequencer.Sink{
+	a.follows = r.topics.Follow(accessTopic, accessHistory.retention(), sequencer.Sink{
 		Deliver: func(p broker.Publication) { a.log.HandOver(p.Packet) }, Lost: a.lose,
-	})}
-	t.history.sequencer.WhenAttached(func(broker.Position) { a.log.Attached() })
+	})
+	a.follows.WhenAttached(func(broker.Position) { a.log.Attached() })
 	return a
 }
 
@@ -60,7 +54,7 @@ func openAccessLog(r *Router) *accessLog {
 // acknowledged them just before, and this node was cut off at that moment, so that alone leaves
 // nothing unknown.
 func (a *accessLog) lose(l sequencer.Loss) {
-	a.router.topics.messagesLost(accessTopic, lostMessages(l))
+	a.router.messagesLost(accessTopic, l.Messages())
 	if l.Epoch == "" {
 		a.log.Lose()
 	}
@@ -69,7 +63,7 @@ func (a *accessLog) lose(l sequencer.Loss) {
 // close ends the log. It does nothing if a is nil.
 func (a *accessLog) close() {
 	if a != nil {
-		a.topic.history.sequencer.Close()
+		a.follows.Close()
 	}
 }
 
@@ -96,7 +90,7 @@ func (a *accessLog) store(ctx context.Context, packet []byte) error {
 	entry := broker.Append{
 		Topic: accessTopic, Retention: accessHistory.retention(), Durability: a.router.opts.UserHistory.Durability, Packet: a.log.Entry(packet),
 	}
-	if _, err := a.router.topics.store(ctx, entry); err != nil {
+	if _, err := a.router.topics.Store(ctx, entry); err != nil {
 		return failure.Join(err, a.router.publishToNodes(func() []byte { return packet }))
 	}
 	// For nodes without the log, while the option is introduced.
@@ -157,11 +151,9 @@ func (a *accessLog) disconnect(user userKey, number uint32, end CloseError) {
 		return
 	}
 	go func() {
-		if t := r.topics.find(userLog(user)); t != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), lastMessageWait)
-			defer cancel()
-			_ = t.history.sequencer.CatchUp(ctx) // otherwise, the client does not receive them
-		}
+		ctx, cancel := context.WithTimeout(context.Background(), lastMessageWait)
+		defer cancel()
+		_ = r.topics.CatchUp(ctx, user.log()) // otherwise, the client does not receive them
 		for _, c := range conns {
 			c.discardSession()
 			c.leaveForGood()

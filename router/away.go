@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -44,8 +45,8 @@ type awaySessions struct {
 type awaySession struct {
 	session *session
 	timer   *time.Timer
-	leaves  bool     // it is not present while it is away
-	topics  []*topic // in which it is present: the connection subscribes to them, and receives nothing
+	leaves  bool           // it is not present while it is away
+	topics  []*topic.Topic // in which it is present: the connection subscribes to them, and receives nothing
 }
 
 // addLocked waits for the end of a session whose connection has been closed with a code. It needs
@@ -83,7 +84,7 @@ func (a *awaySessions) removeLocked(e *awaySession) {
 
 // stay lets the member of a closed connection stay in a topic until its session ends or another
 // connection has it. It reports false if the connection has no session, or leaves now.
-func (a *awaySessions) stay(c *Conn, t *topic) bool {
+func (a *awaySessions) stay(c *Conn, t *topic.Topic) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[c.id]
@@ -110,7 +111,7 @@ func (a *awaySessions) endIfUnused(c *Conn) {
 func (e *awaySession) leave() {
 	c := e.session.conn
 	for _, t := range e.topics {
-		c.router.topics.remove(t, c)
+		c.router.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
 	}
 }
 
@@ -118,21 +119,21 @@ func (e *awaySession) leave() {
 func (a *awaySessions) revoke(user userKey, topics topicname.Matcher) {
 	for _, c := range a.ofUser(user) {
 		for _, t := range a.removeTopics(c.id, topics) {
-			c.router.topics.remove(t, c)
+			c.router.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
 		}
 	}
 }
 
 // removeTopics removes the topics that match from those in which a session is present, and returns them.
-func (a *awaySessions) removeTopics(connID string, topics topicname.Matcher) (ended []*topic) {
+func (a *awaySessions) removeTopics(connID string, topics topicname.Matcher) (ended []*topic.Topic) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := a.byConn[connID]
 	if e == nil {
 		return nil
 	}
-	e.topics = slices.DeleteFunc(e.topics, func(t *topic) bool {
-		if matches := topics.Matches(t.name); !matches {
+	e.topics = slices.DeleteFunc(e.topics, func(t *topic.Topic) bool {
+		if matches := topics.Matches(t.Name); !matches {
 			return false
 		}
 		ended = append(ended, t)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/memstore"
-	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // A noopNode is the node of a router without a broker.
@@ -46,16 +45,14 @@ func (noopNode) Close(context.Context) error { return nil }
 // topics must have been initialized.
 func (r *Router) connectBroker() {
 	node, histories := r.join(broker.Handler{
-		Receive:         r.topics.receive,
+		Receive:         r.receivePacket,
 		Subscribed:      func(string) {},
-		MessagesLost:    r.topics.messagesLost,
-		PresenceChanged: r.topics.presenceChanged,
+		MessagesLost:    r.messagesLost,
+		PresenceChanged: r.topics.PresenceChanged,
 		NodeLeft:        r.nodeLeft,
-	}, broker.HistoryHandler{Published: r.topics.published, Following: r.topics.following})
+	}, broker.HistoryHandler{Published: r.topics.Published, Following: r.topics.Following})
 	r.node, r.histories = node, histories
-	if histories != nil {
-		r.reader = sequencer.NewReader(r.histories)
-	}
+	r.topics.Connect(node, histories)
 	r.initAsks()
 	r.node.Subscribe(usersTopic)
 	r.node.Subscribe(r.nodeTopic)
@@ -95,6 +92,6 @@ func (r *Router) mustHaveHistories(option, lacks string) {
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
-	r.topics.held.nodeLeft(node)
+	r.topics.NodeLeft(node)
 	r.events.Add(func() { r.reportNodeLeft(node) })
 }

@@ -42,7 +42,7 @@ func (c *Conn) cancelCall(ctx *Context, failure *failure.Failure, why *calls.End
 		return
 	}
 	ctx.call.End(why)
-	defer c.ws.Wake()
+	defer c.sub.WS.Wake()
 	c.refuse(ctx.route.name, ctx.route.action, ctx.call.ID, failure)
 }
 

@@ -84,7 +84,7 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	if call == nil {
 		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.ClientCalls)}
 	}
-	greeted := c.hasGreeted()
+	greeted := c.sub.HasGreeted()
 	if err := c.sendCall(ctx, call.ID, m, start, greeted); err != nil {
 		if in, ok := waiting.End(call); ok {
 			in.release() // the client has guessed the ID

@@ -87,7 +87,7 @@ func (r *Router) selectFormat(req *http.Request) (envelope.Format, string) {
 }
 
 // codec returns the codec of the connection, or nil for JSON.
-func (c *Conn) codec() Codec { return c.router.formats.Codec(c.format) }
+func (c *Conn) codec() Codec { return c.router.formats.Codec(c.sub.Format) }
 
 // binary reports whether the connection has a codec, so that the server sends binary messages.
-func (c *Conn) binary() bool { return c.format != envelope.JSON }
+func (c *Conn) binary() bool { return c.sub.Format != envelope.JSON }

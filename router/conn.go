@@ -11,21 +11,19 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // A Conn is one WebSocket connection. It is safe for concurrent use and may be retained after
 // it is closed; sending to it then fails.
 type Conn struct {
+	sub topic.Subscriber // first: fan-out reads nothing else
+
 	// Set before the connection is opened and read-only afterwards.
 	router *Router
-	ws     *wsconn.Conn
-	format envelope.Format // of payloads; a publication reads only ws and format
-
-	revocations atomic.Uint32 // how often Revoke was called for the user: subscriptions compare it. Here it needs no space
-
-	id string
-	ip netip.Addr
+	id     string
+	ip     netip.Addr
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
 
@@ -40,19 +38,14 @@ type Conn struct {
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
 	claimed     bool                    // it handles the one that it has received; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
-	expects     atomic.Uint32           // which frames of the protocol the client knows: see hasGreeted
 	draining    atomic.Uint32           // a drainReason: refuses new messages, and closes when only the reader is active
+	revocations atomic.Uint32           // how often Revoke was called for the user: subscriptions compare it
 
 	rate    rateBucket // Limits.MessagesPerConn
 	address *address   // read-only; nil if the client's address is unknown
 	extras  atomic.Pointer[connExtras]
 
-	// When the router accepted the connection, in nanoseconds since Router.created, or later if it accepted
-	// others at the same time: so numbers are in the order of the connections. Read-only.
-	number uint64
-
-	mu     sync.Mutex     // also held to change identity
-	topics *subscriptions // nil until the first
+	mu sync.Mutex // also held to change identity and the subscriptions of sub
 }
 
 // connExtras are what few connections need.
@@ -60,7 +53,7 @@ type connExtras struct {
 	clientCalls atomic.Pointer[calls.Outgoing[*incoming]] // nil until the first Call
 	values      atomic.Pointer[connValues]                // nil until the first Set
 	recovery    atomic.Pointer[resumable]                 // nil until the client asks for positions or a session
-	congested   atomic.Pointer[topic]                     // to which the connection has published too much; see publisher.go
+	congested   atomic.Pointer[topic.Topic]               // to which the connection has published too much; see publisher.go
 	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
 	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
 }
@@ -99,13 +92,13 @@ func (c *Conn) Context() context.Context { return c.ctx }
 
 // closeCause returns the cause with which the connection's context is canceled.
 func (c *Conn) closeCause() error {
-	code, reason := c.ws.Status()
+	code, reason := c.sub.WS.Status()
 	return failure.Closed(&CloseError{StatusCode(code), reason})
 }
 
 // Subprotocol returns the negotiated subprotocol, which may be that of a [Codec], or "" if there is
 // none.
-func (c *Conn) Subprotocol() string { return c.ws.Subprotocol() }
+func (c *Conn) Subprotocol() string { return c.sub.WS.Subprotocol() }
 
 // Send queues a message for the client and returns without waiting for the client to receive
 // it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
@@ -131,7 +124,7 @@ func (c *Conn) Close(code StatusCode, reason string) {
 	if endsSession(code) {
 		c.discardSession()
 	}
-	c.ws.Close(int(code), reason)
+	c.sub.WS.Close(int(code), reason)
 }
 
 // Subscribe subscribes the connection to topic until it unsubscribes or is closed. Messages
@@ -158,7 +151,7 @@ func (c *Conn) Subscribe(topic string) error {
 func (c *Conn) Subscribed(topic string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.topics.find(topic) != nil
+	return c.sub.TopicLocked(topic) != nil
 }
 
 // Unsubscribe ends the subscription to topic and the connection's presence in it.
@@ -179,8 +172,8 @@ var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client 
 
 // send queues a frame and wakes the writer. It takes ownership of one reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
-	err := queueError(c.ws.Queue(frame))
-	c.ws.Wake()
+	err := queueError(c.sub.WS.Queue(frame))
+	c.sub.WS.Wake()
 	return err
 }
 
@@ -188,7 +181,7 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 // so a slow client is slowed down instead of disconnected. The answer is encoded when there is room,
 // perhaps again if the room is then used by another one. The caller wakes the writer.
 func (c *Conn) queueAnswer(encode func() *wsconn.Frame) {
-	_ = c.ws.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }) // fails only if the connection is closed
+	_ = c.sub.WS.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }) // fails only if the connection is closed
 }
 
 // queueError returns the public error for an error of the transport's queue.

@@ -95,9 +95,9 @@ func (q *messageQueue) RunJob(in *incoming) {
 // AfterJob writes the answers, on another goroutine if the next handler must run.
 func (q *messageQueue) AfterJob(next bool) {
 	if next {
-		q.ws.Wake()
+		q.sub.WS.Wake()
 	} else {
-		q.ws.Flush()
+		q.sub.WS.Flush()
 	}
 }
 
@@ -119,14 +119,14 @@ func (c *Conn) serve() (paused bool) {
 func (r *reader) serve() (paused bool) {
 	c := r.Conn
 	for {
-		switch c.ws.Park() {
+		switch c.sub.WS.Park() {
 		case wsconn.Parked:
 			return false
 		case wsconn.Paused:
 			return true
 		}
-		c.ws.AwaitLowWater()
-		c.inline = c.ws.CanLend()
+		c.sub.WS.AwaitLowWater()
+		c.inline = c.sub.WS.CanLend()
 		msg, err := c.read()
 		if err != nil {
 			r.reads = false
@@ -143,12 +143,12 @@ func (r *reader) serve() (paused bool) {
 			if c.messages.TryStart() {
 				c.messages.Start()
 			}
-		case !c.ws.Lend():
+		case !c.sub.WS.Lend():
 			c.messages.Unclaim(in)
 		default:
 			r.reads = false
 			c.messages.RunClaimed(in)
-			if !c.ws.Reclaim() {
+			if !c.sub.WS.Reclaim() {
 				return false
 			}
 			r.reads = true
@@ -172,7 +172,7 @@ func (c *Conn) discard() {
 // read reads a message. A message without a Buffer means that only control frames have
 // arrived.
 func (c *Conn) read() (wsconn.Message, error) {
-	msg, err := c.ws.Read(c.maxBytesOf)
+	msg, err := c.sub.WS.Read(c.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
 		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
 	}
@@ -183,7 +183,7 @@ func (c *Conn) read() (wsconn.Message, error) {
 // removes the connection from the registry, so that its identity does not change any more.
 func (c *Conn) unregister() {
 	c.cancel(c.closeCause())
-	c.ws.Release()
+	c.sub.WS.Release()
 	c.router.conns.remove(c)
 	c.stopExpiry()
 	c.endSession()
@@ -193,13 +193,13 @@ func (c *Conn) unregister() {
 // them.
 func (c *Conn) leaveTopics() {
 	c.mu.Lock()
-	topics := c.topics.all()
-	c.topics, c.left = nil, true
+	topics := c.sub.TakeTopicsLocked()
+	c.left = true
 	c.mu.Unlock()
 	r := c.router
 	for _, t := range topics {
 		if !r.stayPresent(c, t) {
-			r.topics.remove(t, c)
+			r.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
 		}
 	}
 	r.away.endIfUnused(c)
@@ -210,7 +210,7 @@ func (c *Conn) callOnClose() {
 	if c.refused || c.router.opts.OnClose == nil {
 		return
 	}
-	code, reason := c.ws.Status()
+	code, reason := c.sub.WS.Status()
 	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
@@ -247,7 +247,7 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.releaseAddress(c.address)
 	defer c.router.conns.releaseUser(c.Identity())
 	defer c.messages.Config.Pool.Release()
-	code, _ := c.ws.Status()
+	code, _ := c.sub.WS.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
 	c.router.reportClosed(c, StatusCode(code))
 }

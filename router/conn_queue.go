@@ -44,14 +44,14 @@ var errUnread = &errors.Error{Code: errors.DeadlineExceeded, Message: "client re
 func (c *Conn) queueTurn(ctx context.Context, encode func() (*wsconn.Frame, error), answered *atomic.Bool) error {
 	var failed error // of encode
 	size := 0
-	err := c.ws.QueueTurn(func() (frame *wsconn.Frame, _ error) {
+	err := c.sub.WS.QueueTurn(func() (frame *wsconn.Frame, _ error) {
 		if frame, failed = encode(); failed == nil {
 			frame.NotDroppable()
 			size = len(frame.Text())
 		}
 		return frame, failed
 	}, ctx.Done(), answered)
-	c.ws.Wake()
+	c.sub.WS.Wake()
 	switch {
 	case failed != nil:
 		return failed
@@ -92,7 +92,7 @@ type QueueStats struct {
 
 // QueueStats returns a snapshot of the send queue.
 func (c *Conn) QueueStats() QueueStats {
-	s := c.ws.QueueStats()
+	s := c.sub.WS.QueueStats()
 	stats := QueueStats{
 		Messages: s.Messages, Bytes: s.Bytes,
 		WritingMessages: s.WritingMessages, WritingBytes: s.WritingBytes,

@@ -134,11 +134,11 @@ func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 // publishes more than the others read slows down itself.
 func (c *Context) Publish(topic string, m Message) error {
 	defer c.conn.slowPublisher(topic)
-	return c.conn.router.topics.publish(c, topic, nil, m, true)
+	return c.conn.router.publish(c, topic, nil, m, true)
 }
 
 // PublishExceptSelf is like Publish, but skips this connection.
 func (c *Context) PublishExceptSelf(topic string, m Message) error {
 	defer c.conn.slowPublisher(topic)
-	return c.conn.router.topics.publish(c, topic, c.conn, m, true)
+	return c.conn.router.publish(c, topic, c.conn, m, true)
 }

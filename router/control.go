@@ -46,7 +46,7 @@ func (c *Conn) handleControl(in *incoming) *failure.Failure {
 	switch in.control {
 	case protocol.TypeHeartbeat:
 		c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeHeartbeatAck(c.binary(), in.At) })
-		c.ws.Wake()
+		c.sub.WS.Wake()
 	case protocol.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
 	case protocol.TypeCredit:
@@ -80,6 +80,6 @@ func (c *Conn) acknowledge(in *incoming) *failure.Failure {
 	c.queueAnswer(func() *wsconn.Frame {
 		return envelope.EncodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))
 	})
-	c.ws.Wake()
+	c.sub.WS.Wake()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/closecodes"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // A Description is what both ends of a connection must agree on. [Router.Describe] returns it; package
@@ -150,8 +151,8 @@ func (r *Router) describeLocked() Description {
 		call := r.declared.calls[name]
 		d.Calls = append(d.Calls, DescribedCall{DescribedMessage{name, call.request.typ}, DescribedMessage{call.replyTyp, call.reply}})
 	}
-	for _, p := range r.topics.patterns {
-		d.Topics = append(d.Topics, p.describe())
+	for p, o := range r.topicOptions {
+		d.Topics = append(d.Topics, o.describe(p))
 	}
 	slices.SortFunc(d.Topics, func(a, b DescribedTopic) int { return strings.Compare(a.Pattern, b.Pattern) })
 	return d
@@ -182,10 +183,10 @@ func (rt *Route) describe() DescribedRoute {
 	}
 }
 
-func (p *topicPattern) describe() DescribedTopic {
-	t := DescribedTopic{Pattern: p.text, Subscribe: p.opts.Authorize != nil, History: p.opts.History, Presence: p.opts.Presence}
-	for _, m := range p.opts.Messages {
-		name, _ := mustBeMessage(reflect.TypeOf(m), p.position)
+func (o TopicOptions) describe(p *topic.Pattern) DescribedTopic {
+	t := DescribedTopic{Pattern: p.Text, Subscribe: o.Authorize != nil, History: o.History, Presence: o.Presence}
+	for _, m := range o.Messages {
+		name, _ := mustBeMessage(reflect.TypeOf(m), p.Position)
 		t.Messages = append(t.Messages, name)
 	}
 	slices.Sort(t.Messages)

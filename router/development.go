@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // This file reports likely mistakes of the application for Options.Development.
@@ -131,14 +132,14 @@ func isUpgrade(req *http.Request) bool {
 }
 
 // hintSubscription reports a topic to which no client can subscribe.
-func (r *Router) hintSubscription(p *topicPattern, topic string) {
-	if p == undeclared {
+func (r *Router) hintSubscription(p *topic.Pattern, topic string) {
+	if p.Text == "" {
 		r.hint(hint{"subscription refused: no pattern matches the topic", topic}, "topic",
 			fmt.Sprintf("router.Topic(r, %q, &router.TopicOptions{Authorize: …}), or a pattern that matches it, such as \"room/{id}\"", topic))
 		return
 	}
-	r.hint(hint{"subscription refused: the pattern has no Authorize", p.text}, "topic",
-		"set TopicOptions.Authorize of the pattern registered at "+p.position+", or subscribe the client in a handler")
+	r.hint(hint{"subscription refused: the pattern has no Authorize", p.Text}, "topic",
+		"set TopicOptions.Authorize of the pattern registered at "+p.Position+", or subscribe the client in a handler")
 }
 
 // hintSent reports a message that the server sends and no contract contains.

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -35,7 +36,7 @@ func TestBinary_ProtocolMessagesHaveJSON(t *testing.T) {
 
 	r := New(&Options{Codecs: []Codec{brokenCodec{}}})
 	route := protocolCall(r, func(_ *Context, m protocol.GoAway) (protocol.GoAway, error) { return m, nil })
-	c := &Conn{router: r, format: 1}
+	c := &Conn{router: r, sub: topic.Subscriber{Format: 1}}
 	in := &incoming{route: route, codec: c.codec(), Message: wsconn.Message{Buffer: &netpoll.Buffer{Bytes: frame.Text()}}}
 	ctx, err := c.decode(in)
 	require.NoError(t, err)

@@ -13,23 +13,6 @@ import (
 // This file answers the greeting. A client that sends it receives messages of the protocol that
 // other clients would not understand.
 
-// The values of Conn.expects.
-const (
-	expectsAnswers uint32 = iota
-	expectsPositions
-	expectsAll
-)
-
-// hasGreeted reports whether the client has sent $ws:hello, or $ws:resume: it knows frames that other clients do not
-// expect.
-func (c *Conn) hasGreeted() bool { return c.expects.Load() == expectsAll }
-
-// expectsPositions reports whether the client knows positions: it has greeted, has asked for them, or has presented
-// one. A handler may subscribe other clients to a topic with a History; they receive the publications alone.
-func (c *Conn) expectsPositions() bool { return c.expects.Load() >= expectsPositions }
-
-func (c *Conn) expectPositions() { c.expects.CompareAndSwap(expectsAnswers, expectsPositions) }
-
 // greet answers the greeting. A client may repeat it, for example because its identity has
 // changed, and its limits with it.
 func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
@@ -37,7 +20,7 @@ func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 		return protocol.Welcome{}, errors.InvalidField("version", "must be at least 1")
 	}
 	c, opts := ctx.conn, &ctx.conn.router.opts
-	c.expects.Store(expectsAll)
+	c.sub.Greet()
 	c.checkExpiry() // the client may be due for a warning
 	w := protocol.Welcome{
 		Version:         min(m.Version, protocol.Version), // absent if the client has sent none

@@ -23,7 +23,7 @@ func TestConn_GreetedAfterTheGreeting(t *testing.T) {
 	}
 	greeted := func() (found bool) {
 		for c := range r.Conns() {
-			found = c.hasGreeted()
+			found = c.sub.HasGreeted()
 		}
 		return found
 	}

@@ -300,7 +300,7 @@ func (c *Conn) answerReply(in *incoming) {
 	}
 	in.stage = "reply"
 	var refused *failure.Failure
-	_ = c.ws.QueueAnswer(func() (reply *wsconn.Frame, err error) {
+	_ = c.sub.WS.QueueAnswer(func() (reply *wsconn.Frame, err error) {
 		refused = c.router.guard("reply", ctx.route, func() error {
 			reply, err = encodeReply(ctx)
 			return err

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -42,9 +43,6 @@ func (h History) validate() error {
 	return h.Durability.Check()
 }
 
-// retains reports whether a topic has a History.
-func (ts *topics) retains(topic string) bool { return ts.patternOf(topic).opts.History.enabled() }
-
 // PublishOptions configure one call of [Router.PublishStored]. The zero value is a working
 // configuration.
 type PublishOptions struct {
@@ -69,22 +67,21 @@ type PublishOptions struct {
 // Publishing it again is safe with an idempotency key. PublishStored returns FAILED_PRECONDITION if the
 // topic has no History. If opts is nil, the zero PublishOptions apply.
 func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opts *PublishOptions) (broker.Position, error) {
-	if err := checkTopic(topic); err != nil {
+	if err := topicname.Check(topic); err != nil {
 		return broker.Position{}, err
 	}
-	if err := r.topics.mustHaveHistory(topic); err != nil {
+	if err := r.mustHaveHistory(topic); err != nil {
 		return broker.Position{}, err
 	}
 	if opts == nil {
 		opts = &PublishOptions{}
 	}
-	return r.topics.publishStored(ctx, topic, nil, m, *opts)
+	return r.publishStored(ctx, topic, nil, m, *opts)
 }
 
 // publishStored stores a message, which all nodes then deliver, and delivers it on this node at
 // once if it is the next one here.
-func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, m Message, opts PublishOptions) (broker.Position, error) {
-	r := ts.router
+func (r *Router) publishStored(ctx context.Context, name string, except *Conn, m Message, opts PublishOptions) (broker.Position, error) {
 	key, err := stateKey(m, opts.Removed)
 	if err != nil {
 		return broker.Position{}, err
@@ -97,10 +94,10 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 	packet := r.formats.Packet(&message)
 	message.Free()
 	if except != nil {
-		packet = append(wire.AppendString([]byte{packetExcept}, except.id), packet...)
+		packet = topic.Except(except.id, packet)
 	}
-	h := ts.patternOf(name).opts.History
-	at, err := ts.store(ctx, broker.Append{
+	h := r.topicOptions[r.topics.PatternOf(name)].History
+	at, err := r.topics.Store(ctx, broker.Append{
 		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
 		IdempotencyKey: opts.IdempotencyKey, StateKey: key, Removed: opts.Removed,
 	})
@@ -108,76 +105,6 @@ func (ts *topics) publishStored(ctx context.Context, name string, except *Conn, 
 		r.observe(Event{Kind: EventPublished})
 	}
 	return at, err
-}
-
-// store stores a publication, and delivers it on this node at once if it is the next one here.
-func (ts *topics) store(ctx context.Context, a broker.Append) (broker.Position, error) {
-	stored, err := ts.router.histories.Append(ctx, a)
-	if err != nil {
-		return broker.Position{}, err
-	}
-	if t := ts.find(a.Topic); t != nil && !stored.Duplicate {
-		t.history.sequencer.Stored(broker.Publication{
-			Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
-		})
-	}
-	return stored.Position, nil
-}
-
-// startSequencer makes a topic with a history receive its publications. It is called for the first
-// subscriber on this node.
-func (ts *topics) startSequencer(t *topic) {
-	h := t.pattern.opts.History
-	if !h.enabled() {
-		return
-	}
-	t.history = &topicHistory{sequencer: sequencer.New(ts.router.reader, t.name, h.retention(), sequencer.Sink{
-		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
-		Lost:    func(l sequencer.Loss) { ts.lose(t, l) },
-	})}
-}
-
-// lostMessages returns the number of messages that a loss covers, or 0 if it is unknown.
-func lostMessages(l sequencer.Loss) int {
-	if l.Reset || l.Epoch != "" {
-		return 0
-	}
-	return int(l.To - l.From + 1)
-}
-
-// deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of
-// positions, under its lock.
-func (ts *topics) deliverStored(t *topic, p broker.Publication) {
-	id, packet := cutExcept(p.Packet)
-	var except *Conn
-	if id != "" {
-		except = ts.router.conns.byID(id)
-	}
-	ts.deliverPacket(t, packet, except, p.Position)
-}
-
-// cutExcept returns the ID of the connection that does not receive a message, or "", and the packet
-// of the message.
-func cutExcept(packet []byte) (id string, message []byte) {
-	if len(packet) == 0 || packet[0] != packetExcept {
-		return "", packet
-	}
-	id, message, _ = wire.CutString(packet[1:])
-	return id, message
-}
-
-// published handles a publication that the broker passes on.
-func (ts *topics) published(name string, p broker.Publication) {
-	if t := ts.find(name); t != nil && t.history != nil {
-		t.history.sequencer.Publish(p)
-	}
-}
-
-// following is called when the broker passes on every publication from now on.
-func (ts *topics) following(name string) {
-	if t := ts.find(name); t != nil && t.history != nil {
-		t.history.sequencer.Following()
-	}
 }
 
 // A StoredMessage is a message of a history.
@@ -202,13 +129,13 @@ func (m StoredMessage) Decode(v any) error {
 // the current position of the topic. The Topic and Retention of the query are ignored. With Backward,
 // it returns the newest messages.
 func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) (messages []StoredMessage, current broker.Position, err error) {
-	if err := checkTopic(topic); err != nil {
+	if err := topicname.Check(topic); err != nil {
 		return nil, current, err
 	}
-	if err := r.topics.mustHaveHistory(topic); err != nil {
+	if err := r.mustHaveHistory(topic); err != nil {
 		return nil, current, err
 	}
-	q.Topic, q.Retention = topic, r.topics.patternOf(topic).opts.History.retention()
+	q.Topic, q.Retention = topic, r.topics.PatternOf(topic).Retention
 	page, err := r.histories.Read(ctx, q)
 	if err != nil {
 		return nil, current, err
@@ -231,7 +158,7 @@ func (r *Router) parseAllStored(publications []broker.Publication) (messages []S
 
 // parseStored returns a stored message in JSON.
 func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
-	_, packet := cutExcept(p.Packet)
+	_, packet := topic.CutExcept(p.Packet)
 	message, _, ok := r.formats.ParsePacket(packet, envelope.OnlyJSON, p.At)
 	frame := message.Frame(envelope.JSON)
 	if !ok || frame == nil {

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -98,7 +97,7 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ws.Closing() {
+	if c.sub.WS.Closing() {
 		return errClosed
 	}
 	old := c.identity.Load()
@@ -114,8 +113,8 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 		s.setIdentity(id)
 	}
 	if old.value().user() != id.user() {
-		for _, t := range c.topics.all() {
-			c.router.topics.rejoinLocked(t, c, "")
+		for _, t := range c.sub.TopicsLocked() {
+			c.rejoinLocked(t, "")
 		}
 		c.changeUserLogLocked()
 	}
@@ -150,18 +149,6 @@ func (g *registry) changeIdentityLocked(c *Conn, id *connIdentity) error {
 	}
 	c.identity.Store(id)
 	return nil
-}
-
-// rejoinLocked replaces the member of a connection that is present in a topic, because its identity or
-// its session has changed. It sets the info unless that is empty. c must subscribe to t, and c.mu
-// must be held. If the identity has changed, the broker reports the replacement to other nodes as
-// left and joined.
-func (ts *topics) rejoinLocked(t *topic, c *Conn, info string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if old, ok := t.presence.localMember(c); ok {
-		ts.updateMemberLocked(t, c, old, cmp.Or(info, old.Info))
-	}
 }
 
 // errIdentityExpired rejects an identity, and closes a connection, whose ExpiresAt has passed.

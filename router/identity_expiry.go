@@ -40,7 +40,7 @@ func (c *Conn) checkExpiry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := c.identity.Load()
-	if id == nil || id.timer == nil || c.ws.Closing() {
+	if id == nil || id.timer == nil || c.sub.WS.Closing() {
 		return
 	}
 	remaining := id.remaining(time.Now())
@@ -49,7 +49,7 @@ func (c *Conn) checkExpiry() {
 		c.Close(StatusUnauthenticated, wire.CloseReason(&payload))
 		return
 	}
-	if !id.warned && remaining <= id.warning && c.hasGreeted() {
+	if !id.warned && remaining <= id.warning && c.sub.HasGreeted() {
 		id.warned = true
 		_ = c.Send(protocol.IdentityExpiring{ExpiresInMs: remaining.Milliseconds()}) // fails only if a slow client cannot be warned
 	}

@@ -21,7 +21,7 @@ func StopExpiryTimer(c *Conn) bool {
 
 // Greet marks a client as one that knows the messages of the protocol.
 func Greet(c *Conn) {
-	c.expects.Store(expectsAll)
+	c.sub.Greet()
 	c.checkExpiry()
 }
 

@@ -45,22 +45,22 @@ package router
 // marks the call as answered sends the answer (calls.Index.Settle). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
 // Per member that waits for its client: a timer, on the node that the client has left (away.go,
-// presence_grace.go), and on the others if that node has ended (presence_hold.go).
+// internal/topic), and on the others if that node has ended.
 // Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
 // record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
 // $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
 // the client has missed of them (sequencer.Catchup).
-// Per subscription whose state has more than one part (state_rest.go): a goroutine that reads and queues the
+// Per subscription whose state has more than one part (sendState): a goroutine that reads and queues the
 // parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
 // holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
 // Per node with Options.UserHistory: the queue of the accesslog.Log, which applies what its sequencer
 // hands over, because that holds its lock; and a goroutine for each user who is
 // disconnected, which waits for the messages before.
 // Per topic with a History: a timer of its sequencer.Sequencer, which runs while publications are missing.
-// Per router: the goroutine of r.reader, which exists only while topics are read from the store, and its timers;
+// Per router: the goroutine of the sequencer.Reader, which exists only while topics are read from the store, and its timers;
 // r.events, a queue for OnPresence, OnMessagesLost and reportPanicLater, whose goroutine
 // exists only while a function waits. Per presence query: two timers. Per topic whose presence
-// clients asked for: a timer, which exists only while a change is not sent, and calls sendPresence.
+// clients asked for: a timer, which exists only while a change is not sent.
 //
 // Any of these goroutines can end early, because application code may call runtime.Goexit.
 // What must happen nevertheless is deferred.
@@ -69,19 +69,14 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards Conn.topics, Conn.left, the session and the timer of connIdentity; held by Subscribe,
+//  1. Conn.mu: guards the subscriptions of Conn.sub, Conn.left, the session and the timer of connIdentity; held by Subscribe,
 //     Join and Unsubscribe, so that the topics see one connection's changes in order, and by
 //     SetIdentity and the check of ExpiresAt, so that an identity is not changed after it has
 //     expired
-//  2. topicShard.mu: guards the shard's map and topic.subscriptions; also held for
-//     Session.Subscribe and Session.Unsubscribe, so that the broker sees them in order
-//  3. sequencer.Sequencer.mu: held while a stored publication or a loss is handed over to the
-//     subscribers, and while a follower is activated, so that its missed publications and the next
-//     ones are in order. Sequencer.Close is called under topicShard.mu, without topic.mu
-//  4. topic.mu: guards the subscribers, with and without positions, the presence and its feed; also held while a message
-//     is queued for all subscribers or all watchers, and for Session.Join and its siblings
-//  5. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
-//  6. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.
+//  2. the locks of internal/topic, in the order that its documentation gives: of a shard, of the sequencer
+//     of a topic, of a topic
+//  3. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
+//  4. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.
 //     call.answered is set before the answer is queued, so neither follows the answer
 //
 // The following locks may be acquired under any of those above. Under them, only locks of
@@ -91,9 +86,8 @@ package router
 //   - the locks of accesslog.Recent and accesslog.Log
 //   - the locks of internal/calls
 //   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu
-//   - heldMembers.mu and graceMembers.mu
+//   - those of internal/topic that are in no order
 //   - refusalSampler.mu
-//   - presenceEvents.mu
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu
 //   - sequencer.Reader.mu, sequencer.Catchup.mu, and the locks of internal/ask
@@ -105,15 +99,15 @@ package router
 //
 // Under a lock, the package never waits for a client, a handler or a hook. A message of the
 // application is encoded before locks are acquired, so a Codec is never called under one. Changes of
-// presence are encoded under topic.mu, and the warning before an identity expires under Conn.mu, as
+// presence are encoded under Topic.mu, and the warning before an identity expires under Conn.mu, as
 // JSON in every format. The package calls only this application code there, which must not call the
 // router, and after whose panics no lock is held:
 //
-//   - the methods of broker.Session, under topicShard.mu or topic.mu, and Nodes under ask.Node.mu; so
-//     a broker must not call its broker.Handler before they have returned. Session.Close is called
+//   - the methods of broker.Node, under the locks of internal/topic, and Nodes under ask.Node.mu; so
+//     a broker must not call its broker.Handler before they have returned. Node.Close is called
 //     without locks, because it waits for functions of the broker.Handler
-//   - observers, under Conn.mu, topicShard.mu or topic.mu, when a message is dropped or conflated
+//   - observers, under Conn.mu or the locks of internal/topic, when a message is dropped or conflated
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under
-// topic.mu of the sender, so they only queue reports and call observers.
+// Topic.mu of the sender, so they only queue reports and call observers.

@@ -148,7 +148,7 @@ type Stats struct {
 func (r *Router) Stats() Stats {
 	var stats Stats
 	for c := range r.Conns() {
-		messages, bytes := c.ws.Pending()
+		messages, bytes := c.sub.WS.Pending()
 		stats.Conns++
 		stats.QueuedMessages += messages
 		stats.QueuedBytes += bytes

@@ -20,8 +20,8 @@ func (c *Context) Progress(update any) error {
 	if err != nil {
 		return err
 	}
-	err = c.conn.ws.QueueUnless(&c.call.Answered, frame)
-	c.conn.ws.Wake()
+	err = c.conn.sub.WS.QueueUnless(&c.call.Answered, frame)
+	c.conn.sub.WS.Wake()
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return nil // the call has been answered
 	}

@@ -10,39 +10,13 @@ const (
 	publisherCheck   = 10 * time.Millisecond  // how often the queues are looked at meanwhile
 )
 
-// congestionSample is how many subscribers of each kind are looked at.
-const congestionSample = 32
-
 // slowPublisher is called after a message of the connection has been published. If most subscribers of
 // the topic on this node have more than half of their send queue to read, the next message of the
 // connection is handled later.
 func (c *Conn) slowPublisher(topic string) {
-	if t := c.router.topics.find(topic); t != nil && t.isCongested() {
+	if t := c.router.topics.Find(topic); t != nil && t.IsCongested() {
 		c.ownExtra().congested.Store(t)
 	}
-}
-
-// isCongested reports whether most subscribers have more to read than they should; a few that do not read
-// slow down nobody but themselves. It looks at a sample of them.
-func (t *topic) isCongested() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all, high := 0, 0
-	look := func(c *Conn) {
-		all++
-		if c.ws.High() {
-			high++
-		}
-	}
-	for c := range t.members.sample(congestionSample) {
-		look(c)
-	}
-	if t.history != nil {
-		for f := range t.history.followers.sample(congestionSample) {
-			look(f.conn)
-		}
-	}
-	return 2*high > all
 }
 
 // awaitSubscribers waits until the subscribers of the topic to which the connection has published have
@@ -55,7 +29,7 @@ func (c *Conn) awaitSubscribers() {
 	t := extra.congested.Swap(nil)
 	ticker := time.NewTicker(publisherCheck)
 	defer ticker.Stop()
-	for end := time.Now().Add(maxPublisherWait); t.isCongested() && time.Now().Before(end); {
+	for end := time.Now().Add(maxPublisherWait); t.IsCongested() && time.Now().Before(end); {
 		select {
 		case <-ticker.C:
 		case <-c.ctx.Done():

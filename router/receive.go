@@ -58,7 +58,7 @@ func (in *incoming) releaseBytes() {
 // only a little more than that of the message.
 func (c *Conn) maxBytesOf(prefix []byte) int64 {
 	parse := wire.ParseHeadPrefix
-	if c.binary() && c.ws.ReadingBinary() {
+	if c.binary() && c.sub.WS.ReadingBinary() {
 		parse = wire.ParseBinaryHeadPrefix
 	}
 	head, _ := parse(prefix)
@@ -112,7 +112,7 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 
 // endReceived ends a message that the reader has refused.
 func (c *Conn) endReceived(in *incoming) {
-	c.ws.Wake()
+	c.sub.WS.Wake()
 	in.releaseBytes()
 	c.release()
 }
@@ -122,7 +122,7 @@ func (r *reader) exited() {
 	if !r.reads {
 		return
 	}
-	defer r.ws.ServeElsewhere()
+	defer r.sub.WS.ServeElsewhere()
 	if in := r.in; in != nil {
 		defer r.endReceived(in)
 		r.refuseExited(in)

@@ -57,7 +57,7 @@ func (r *Router) reportRefusal(refusal *Refusal) {
 		return
 	}
 	if refusal.Conn != nil {
-		refusal.Conn.ws.Wake() // the hook must not delay the answer
+		refusal.Conn.sub.WS.Wake() // the hook must not delay the answer
 	}
 	r.hook("OnRefused", func() { r.opts.OnRefused(*refusal) })
 }

@@ -64,7 +64,7 @@ func (c *Conn) refuse(typ string, action LimitAction, correlationID string, refu
 		c.closeForLimit(typ, *limit)
 	}
 	if limit != nil {
-		c.ws.Wake() // before the report, which may have to wait
+		c.sub.WS.Wake() // before the report, which may have to wait
 		c.reportLimit(typ, *limit)
 	} else {
 		c.router.reportError(c, typ, refused)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // A registry holds the open connections and counts those that are open or being opened. A
@@ -32,6 +34,12 @@ type registry struct {
 
 // A userKey identifies a user. In the maps of a registry, its userID is not empty.
 type userKey struct{ tenantID, userID string }
+
+// log returns the name of the user's log.
+func (u userKey) log() string { return topicname.UserLog(u.tenantID, u.userID) }
+
+// ofTopics returns the user as topics know it.
+func (u userKey) ofTopics() topic.User { return topic.User{TenantID: u.tenantID, UserID: u.userID} }
 
 func (g *registry) init(limits Limits) {
 	g.limits = limits
@@ -177,7 +185,7 @@ func (g *registry) add(c *Conn) (draining bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastNumber = max(g.lastNumber+1, uint64(time.Since(c.router.created)))
-	c.number = g.lastNumber
+	c.sub.Number = g.lastNumber
 	g.conns[c.id] = c
 	if user := c.Identity().user(); user.userID != "" {
 		g.byUser[user] = append(g.byUser[user], c)

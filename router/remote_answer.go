@@ -60,7 +60,9 @@ func askedClients(conns []*Conn, m Message) ask.Clients {
 }
 
 // openedAt returns when the router accepted the connection.
-func (c *Conn) openedAt() time.Time { return c.router.created.Add(time.Duration(c.number)).Round(0) }
+func (c *Conn) openedAt() time.Time {
+	return c.router.created.Add(time.Duration(c.sub.Number)).Round(0)
+}
 
 // callAsked calls the client.
 func (c *Conn) callAsked(ctx context.Context, m Message) (o ask.Outcome) {
@@ -130,7 +132,7 @@ func (m encodedMessage) MessageType() string { return m.Type }
 // frame returns the message as a call to a connection.
 func (m encodedMessage) frame(c *Conn, head wire.OutgoingHead) (*wsconn.Frame, error) {
 	head.Type = m.Type
-	subprotocol := c.router.formats.Subprotocol(c.format)
+	subprotocol := c.router.formats.Subprotocol(c.sub.Format)
 	for _, p := range m.Payloads {
 		if p.Subprotocol != subprotocol {
 			continue

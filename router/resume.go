@@ -23,7 +23,7 @@ func validateResume(m protocol.Resume, maxTopics int) error {
 		switch {
 		case seen[t.Topic]:
 			return errors.InvalidField("topics."+strconv.Itoa(i)+".topic", "must not occur twice")
-		case isUserLog(t.Topic): // of any user
+		case topicname.IsUserLog(t.Topic): // of any user
 			return errors.InvalidField("topics."+strconv.Itoa(i)+".topic", "must not contain control characters")
 		}
 		seen[t.Topic] = true
@@ -40,7 +40,7 @@ func validateResume(m protocol.Resume, maxTopics int) error {
 func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.Resumed, err error) {
 	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
 	c := ctx.conn
-	c.expects.Store(expectsAll)
+	c.sub.Greet()
 	c.checkExpiry() // as in greet
 	if err := validateResume(m, r.opts.Limits.Topics); err != nil {
 		return protocol.Resumed{}, err
@@ -159,7 +159,7 @@ func (k *sessionClaim) callOnResume(ctx *Context) error {
 	if onResume == nil {
 		return nil
 	}
-	if err := onResume(ctx, ResumedSession{k.record.ConnID, slices.DeleteFunc(k.record.topicNames(), isUserLog), k.dropped}); err != nil {
+	if err := onResume(ctx, ResumedSession{k.record.ConnID, slices.DeleteFunc(k.record.topicNames(), topicname.IsUserLog), k.dropped}); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -275,8 +275,8 @@ func (c *Conn) continueSession(ctx *Context, claim *sessionClaim) error {
 	if s.isSuperseded() {
 		return errConcurrentResume
 	}
-	for _, t := range c.topics.all() { // as the member of the session
-		c.router.topics.rejoinLocked(t, c, claim.record.Topics[t.name].Info)
+	for _, t := range c.sub.TopicsLocked() { // as the member of the session
+		c.rejoinLocked(t, claim.record.Topics[t.Name].Info)
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (k *sessionClaim) lacking(c *Conn) (topics []string, ok bool) {
 		return nil, false
 	}
 	for _, topic := range slices.Concat(k.record.topicNames(), k.ended) {
-		if c.topics.find(topic) == nil {
+		if c.sub.TopicLocked(topic) == nil {
 			topics = append(topics, topic)
 		}
 	}
@@ -323,8 +323,7 @@ func (c *Context) releaseResumed() {
 		joined, state.joined = state.joined, nil
 	}
 	for _, topic := range joined {
-		c.conn.router.topics.startFeed(topic, c.conn)
-		c.conn.router.topics.sendHeld(topic, c.conn)
+		c.conn.startTopic(topic)
 	}
 	c.conn.announceTopics(joined)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // A topicToResume is one that the client has presented, or that is in the record, or both. One
@@ -19,9 +21,9 @@ import (
 type topicToResume struct {
 	protocol.Subscribe
 
-	pattern *topicPattern
-	record  *topicGrant // nil if it is not in the record
-	limit   *topicGrant // what the client may receive; nil is everything
+	pattern *topic.Pattern
+	record  *topicGrant      // nil if it is not in the record
+	after   *broker.Position // the client may receive only what follows; nil is everything
 	missed  *sequencer.CatchupTopic
 	result  protocol.ResumedTopic
 	later   bool // it is subscribed, and announced when its position is known
@@ -46,7 +48,7 @@ func (s *session) resumeTopics(ctx *Context, presented []protocol.Subscribe, cla
 	results := make([]protocol.ResumedTopic, len(topics))
 	for i, t := range topics {
 		results[i] = t.result
-		results[i].Topic = clientTopic(t.Topic)
+		results[i].Topic = topicname.ForClient(t.Topic)
 		if !t.later {
 			state.joined = append(state.joined, t.Topic)
 		}
@@ -74,10 +76,10 @@ func (s *session) withdraw(ctx *Context, topics []*topicToResume) {
 			if _, ok := granted[t.Topic]; t.record != nil && !ok {
 				return errRevoked
 			}
-			if t.pattern.opts.Authorize == nil {
+			if s.conn.router.topicOptions[t.pattern].Authorize == nil {
 				return nil
 			}
-			return t.pattern.authorize(ctx, t.Topic)
+			return ctx.authorizeTopic(t.pattern, t.Topic)
 		})
 	}
 }
@@ -93,12 +95,12 @@ func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionC
 			return
 		}
 		known[m.Topic] = true
-		t := &topicToResume{Subscribe: m, pattern: s.conn.router.topics.patternOf(m.Topic)}
+		t := &topicToResume{Subscribe: m, pattern: s.conn.router.topics.PatternOf(m.Topic)}
 		t.result.Topic = m.Topic
 		if inRecord, ok := rec.Topics[m.Topic]; ok {
 			t.record = &inRecord
 			t.Positions = true // its client has asked for a session
-		} else if isUserLog(m.Topic) { // the session is older than Options.UserHistory
+		} else if topicname.IsUserLog(m.Topic) { // the session is older than Options.UserHistory
 			t.record, t.Positions = &topicGrant{}, true
 		}
 		topics = append(topics, t)
@@ -123,21 +125,21 @@ func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionC
 // this topic, because the session has been resumed already.
 func (s *session) authorize(ctx *Context, t *topicToResume) {
 	s.try(ctx, t, "Authorize", func() error {
-		if err := checkTopic(t.Topic); err != nil && !isUserLog(t.Topic) {
+		if err := topicname.Check(t.Topic); err != nil && !topicname.IsUserLog(t.Topic) {
 			return err
 		}
-		if t.record != nil && t.pattern.opts.Authorize == nil {
+		if t.record != nil && s.conn.router.topicOptions[t.pattern].Authorize == nil {
 			t.limitToRecord() // a handler has decided
 			return nil
 		}
-		return t.pattern.authorize(ctx, t.Topic)
+		return ctx.authorizeTopic(t.pattern, t.Topic)
 	})
 }
 
 // limitToRecord makes the client receive no more than a handler has granted. The members of a topic
 // are for clients that TopicOptions.Authorize permits to subscribe.
 func (t *topicToResume) limitToRecord() {
-	t.limit = t.record
+	t.after = &broker.Position{Epoch: t.record.Epoch, Offset: t.record.Offset}
 	t.Presence, t.State = false, t.State && t.record.State
 	since := t.record.position(broker.Position{Epoch: t.Epoch, Offset: t.Offset})
 	t.Epoch, t.Offset = since.Epoch, since.Offset
@@ -155,7 +157,7 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 // refuseTopic sets the error of a topic.
 func (s *session) refuseTopic(ctx *Context, t *topicToResume, refused *failure.Failure) {
 	t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &refused.Payload}
-	if !isUserLog(t.Topic) { // which the connection has by itself
+	if !topicname.IsUserLog(t.Topic) { // which the connection has by itself
 		s.conn.unsubscribeClient(t.Topic)
 	}
 	s.conn.reportLate(ctx.route.name, refused)
@@ -166,11 +168,11 @@ func (s *session) refuseTopic(ctx *Context, t *topicToResume, refused *failure.F
 func (s *session) joinAll(ctx *Context, topics []*topicToResume) {
 	joining, cancel := joinContext(ctx)
 	defer cancel()
-	catchup := s.conn.newCatchup()
+	catchup := s.conn.router.topics.NewCatchup(&s.conn.sub, &s.conn.resumableState().holding)
 	topics = slices.DeleteFunc(slices.Clone(topics), func(t *topicToResume) bool { return t.result.Error != nil })
 	for _, t := range topics {
-		if t.pattern.opts.History.enabled() && t.Epoch != "" {
-			t.missed = catchup.Topic(t.pattern.maxMissed(s.conn))
+		if t.pattern.HasHistory() && t.Epoch != "" {
+			t.missed = catchup.Topic(s.conn.router.topics.MaxMissed(t.pattern))
 		}
 	}
 	var wg sync.WaitGroup
@@ -201,7 +203,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 	if err := s.restore(t); err != nil {
 		return err
 	}
-	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.Subscribe, joinRequest{grant: t.limit, missed: t.missed})
+	reply, err := s.conn.subscribeAuthorized(ctx, t.pattern, t.Subscribe, topic.JoinRequest{After: t.after, Missed: t.missed})
 	switch {
 	case err == nil:
 		t.result.Subscribed = reply
@@ -231,9 +233,9 @@ func (s *session) restore(t *topicToResume) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	subscribed, err := c.addSubscriptionLocked(t.Topic, t.pattern.opts.History.enabled())
+	subscribed, err := c.addSubscriptionLocked(t.Topic, t.pattern.HasHistory())
 	if err == nil && t.record.Joined {
-		c.router.topics.joinLocked(subscribed, c, t.record.Info)
+		c.joinLocked(subscribed, t.record.Info)
 	}
 	return err
 }
@@ -245,7 +247,7 @@ func (s *session) subscribeLater(topic string) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.topics.find(topic) == nil {
+	if c.sub.TopicLocked(topic) == nil {
 		return false
 	}
 	s.unannounced[topic] = struct{}{}

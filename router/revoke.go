@@ -31,7 +31,7 @@ import (
 // Options.UserHistory, they are unsubscribed when the node returns, as [Router.DisconnectUser]
 // says.
 func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) error {
-	if err := checkTopic(topic); err != nil {
+	if err := topicname.Check(topic); err != nil {
 		return err
 	}
 	if userID == "" {
@@ -61,7 +61,7 @@ func parseRevocation(rest []byte) (topics topicname.Matcher, change revocation, 
 		}
 		*field, rest = n, rest[size:]
 	}
-	return topicname.NewMatcher(string(rest)), change, checkTopic(string(rest)) == nil
+	return topicname.NewMatcher(string(rest)), change, topicname.Check(string(rest)) == nil
 }
 
 // revokeLocal ends the access of the user's connections on this node.
@@ -87,14 +87,14 @@ func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.
 func (c *Conn) revokeLocked(topics topicname.Matcher) {
 	// Subscriptions that are being made compare the number before and after.
 	c.revocations.Add(1)
-	for _, t := range slices.Clone(c.topics.all()) {
-		if !topics.Matches(t.name) {
+	for _, t := range slices.Clone(c.sub.TopicsLocked()) {
+		if !topics.Matches(t.Name) {
 			continue
 		}
-		if c.hasGreeted() {
-			_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name})) // fails only if the connection is closed
+		if c.sub.HasGreeted() {
+			_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.Name})) // fails only if the connection is closed
 		}
-		c.unsubscribeLocked(t.name)
+		c.unsubscribeLocked(t.Name)
 	}
 	if s := c.session(); s != nil {
 		s.removeTopics(topics)

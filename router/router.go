@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sampling"
-	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -41,23 +41,21 @@ type Router struct {
 	unknownIngress []IngressFunc // for types that are not registered
 	declared       declarations
 
-	conns     registry
-	topics    topics
-	node      broker.Node // publishes to other nodes
-	asks      ask.Node    // of this node to others, and of others to this one
-	nodeTopic string      // carries the packets of asks to this node
+	conns        registry
+	topics       topic.Topics
+	topicOptions map[*topic.Pattern]TopicOptions // of declared topics; read-only once the router serves
+	node         broker.Node                     // publishes to other nodes
+	asks         ask.Node                        // of this node to others, and of others to this one
+	nodeTopic    string                          // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories      broker.Histories
-	reader         *sequencer.Reader  // of histories
-	events         executor.FuncQueue // hook calls that concern no single connection, in order
-	access         *accessLog         // nil without Options.UserHistory
-	presenceEvents presenceEvents
-	absent         absentSessions
-	away           awaySessions
-	owners         sessionOwners
-	grace          graceMembers
-	observer       func(Event)         // nil without observers
-	inbound        executor.ByteBudget // received messages that wait, of all connections
+	histories broker.Histories
+	events    executor.FuncQueue // hook calls that concern no single connection, in order
+	access    *accessLog         // nil without Options.UserHistory
+	absent    absentSessions
+	away      awaySessions
+	owners    sessionOwners
+	observer  func(Event)         // nil without observers
+	inbound   executor.ByteBudget // received messages that wait, of all connections
 
 	errorLines     sampling.Lines[logKind, logLine]
 	debugLines     sampling.Lines[logKind, logLine]
@@ -92,7 +90,7 @@ const connShards = 16
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
 // panics if an option is invalid.
 func New(opts *Options) *Router {
-	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, created: time.Now()}
+	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, topicOptions: map[*topic.Pattern]TopicOptions{}, created: time.Now()}
 	r.formats = newFormats(r.opts.Codecs, r.opts.Subprotocols)
 	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
@@ -107,7 +105,7 @@ func New(opts *Options) *Router {
 			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}
 	}
-	r.topics.init(r)
+	r.topics.Init(r.topicConfig())
 	r.refusals.init()
 	r.initLog()
 	r.registerProtocolRoutes()
@@ -156,7 +154,7 @@ func (r *Router) Types() iter.Seq[string] {
 // promised about messages of different nodes or of different topics: subscribers on two nodes
 // may receive the messages of two publishers in different orders.
 func (r *Router) Publish(topic string, m Message) error {
-	return r.topics.publish(context.Background(), topic, nil, m, true)
+	return r.publish(context.Background(), topic, nil, m, true)
 }
 
 // PublishLocal sends a message to the subscribers of topic on this node only. It skips the
@@ -164,7 +162,7 @@ func (r *Router) Publish(topic string, m Message) error {
 // a History. It returns an error if the name of the topic is invalid or the message cannot be
 // encoded.
 func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
-	return r.topics.publish(context.Background(), topic, except, m, false)
+	return r.publish(context.Background(), topic, except, m, false)
 }
 
 // Conn returns the open connection of this node with the given ID, or nil.

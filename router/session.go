@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // This file has the session of a connection: how it begins and ends. session_save.go stores its
@@ -82,8 +83,8 @@ func (c *Conn) openSession(ctx context.Context) *protocol.SessionGrant {
 func (c *Conn) announceSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.topics.all() {
-		c.router.topics.rejoinLocked(t, c, "")
+	for _, t := range c.sub.TopicsLocked() {
+		c.rejoinLocked(t, "")
 	}
 }
 
@@ -119,13 +120,13 @@ func (c *Conn) adoptSessionLocked(s *session) {
 	s.record.ConnID = c.id
 	s.record.setIdentity(c.Identity())
 	before := c.session()
-	s.takeTopics(c.topics.all(), before)
+	s.takeTopics(c.sub.TopicsLocked(), before)
 	c.resumableState().session.Store(s)
 	if before != nil {
 		c.router.owners.remove(before)
 	}
 	if c.ctx.Err() != nil { // endSession may have run before
-		code, _ := c.ws.Status()
+		code, _ := c.sub.WS.Status()
 		s.end(StatusCode(code))
 	}
 }
@@ -200,7 +201,7 @@ func (c *Conn) endSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		code, _ := c.ws.Status()
+		code, _ := c.sub.WS.Status()
 		s.end(StatusCode(code))
 	}
 }
@@ -257,7 +258,7 @@ func (s *session) finishLocked() {
 
 // takeTopics copies the topics of the session that the connection had before, or the subscriptions that
 // handlers have made if it had none.
-func (s *session) takeTopics(subscribed []*topic, before *session) {
+func (s *session) takeTopics(subscribed []*topic.Topic, before *session) {
 	if s.record.Topics == nil {
 		s.record.Topics = map[string]topicGrant{}
 	}
@@ -269,12 +270,12 @@ func (s *session) takeTopics(subscribed []*topic, before *session) {
 	}
 	recovery := s.conn.resumableState()
 	for _, t := range subscribed {
-		if _, own := recovery.ownTopics[t.name]; own {
+		if _, own := recovery.ownTopics[t.Name]; own {
 			continue
 		}
-		if grant := t.topicGrant(s.conn); s.admits(t.name, grant) == nil {
-			s.unannounced[t.name] = struct{}{}
-			s.record.Topics[t.name] = grant
+		if grant := s.conn.grantedTopic(t); s.admits(t.Name, grant) == nil {
+			s.unannounced[t.Name] = struct{}{}
+			s.record.Topics[t.Name] = grant
 		}
 	}
 	recovery.ownTopics = nil

@@ -12,11 +12,7 @@ func SessionGeneration(c *Conn) uint64 {
 }
 
 // AbsentConns returns the number of closed connections with which users stay present.
-func (r *Router) AbsentConns() int {
-	r.grace.mu.Lock()
-	defer r.grace.mu.Unlock()
-	return len(r.grace.byConn)
-}
+func (r *Router) AbsentConns() int { return r.topics.Staying() }
 
 // AwaySessions returns the number of sessions that have been left on this node.
 func (r *Router) AwaySessions() int {

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // A sessionRecord is what all nodes know about a session: JSON in the broker.ValueStore. It does not
@@ -71,26 +70,6 @@ func (g topicGrant) position(since broker.Position) broker.Position {
 		since.Offset = max(since.Offset, g.Offset)
 	}
 	return since
-}
-
-// withhold removes from what a client would receive when it joins what it may not read: publications
-// that are not newer than the grant. One of a later epoch is newer.
-func (g *topicGrant) withhold(j sequencer.Joined) sequencer.Joined {
-	if g == nil || j.Rest != nil {
-		return j
-	}
-	old := 0
-	for _, p := range j.Publications {
-		if p.Position.Offset > g.Offset || p.Position.Epoch == j.Position.Epoch && p.Position.Epoch != g.Epoch {
-			break
-		}
-		old++
-	}
-	if j.Publications = j.Publications[old:]; old > 0 && j.Position.Epoch != g.Epoch {
-		// Some may be of an epoch between the two, so it is unknown what the client has missed.
-		j.Recovered, j.Publications = false, nil
-	}
-	return j
 }
 
 // sessionKey returns the key of a record in the store.

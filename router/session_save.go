@@ -254,5 +254,5 @@ func (r *Router) closeSessions(ctx context.Context) {
 	}
 	r.sessionsClosed.Store(true)
 	r.away.stop()
-	r.grace.stop()
+	r.topics.StopGrace()
 }

@@ -6,6 +6,9 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file keeps the subscriptions that handlers make for a connection with a session, and notifies
@@ -14,18 +17,18 @@ import (
 // subscribe is Conn.Subscribe, or Conn.Join.
 func (s *session) subscribe(topic string, t topicGrant) error {
 	c := s.conn
-	subscribed := c.topics.find(topic) != nil
+	subscribed := c.sub.TopicLocked(topic) != nil
 	if err := s.admits(topic, t); err != nil {
 		return err
 	}
-	silent := s.announced && !subscribed && c.router.topics.retains(topic) // until announce makes it a follower
+	silent := s.announced && !subscribed && c.router.topics.Retains(topic) // until announce makes it a follower
 	added, err := c.addSubscriptionLocked(topic, silent)
 	if err != nil {
 		return err
 	}
 	s.addTopic(topic, t)
-	if t.Joined || added.pattern.opts.Presence {
-		c.router.topics.joinLocked(added, c, t.Info)
+	if t.Joined || added.Pattern.Presence {
+		c.joinLocked(added, t.Info)
 	}
 	if !subscribed {
 		s.announce(added)
@@ -110,7 +113,7 @@ func (s *session) topics() map[string]topicGrant {
 func (c *Conn) markOwn(topic string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session() != nil || c.topics.find(topic) == nil {
+	if c.session() != nil || c.sub.TopicLocked(topic) == nil {
 		return
 	}
 	r := c.resumableState()
@@ -127,53 +130,34 @@ func (c *Conn) unmarkOwn(topic string) {
 	}
 }
 
-// topicGrant returns what a handler has granted that has subscribed a connection to the topic.
-func (t *topic) topicGrant(c *Conn) topicGrant {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m, joined := t.presence.localMember(c)
-	return topicGrant{Joined: joined && !t.pattern.opts.Presence || m.Info != "", Info: m.Info}
+// grantedTopic returns what a handler has granted that has subscribed the connection to a topic.
+func (c *Conn) grantedTopic(t *topic.Topic) topicGrant {
+	m, joined := t.Member(&c.sub)
+	return topicGrant{Joined: joined && !t.Pattern.Presence || m.Info != "", Info: m.Info}
 }
 
 // announce notifies the client of a new subscription. On a topic with a History, the client becomes a
 // follower, as soon as the position is known. Before the client has received the answer with its
 // token, only the latter happens, when announceTopics is called.
-func (s *session) announce(t *topic) {
+func (s *session) announce(t *topic.Topic) {
 	switch c := s.conn; {
 	case !s.announced:
-		s.unannounced[t.name] = struct{}{}
-	case t.history != nil:
+		s.unannounced[t.Name] = struct{}{}
+	case t.Pattern.HasHistory():
 		c.followFromNow(t)
 	default:
-		_ = c.send(encodeProtocol(c.codec(), protocol.Subscribed{Topic: t.name})) // fails only if the connection is closed
+		_ = c.send(encodeProtocol(c.codec(), protocol.Subscribed{Topic: t.Name})) // fails only if the connection is closed
 	}
 }
 
 // followFromNow makes a subscriber of a topic with a History a follower.
-func (c *Conn) followFromNow(t *topic) {
-	f := t.addJoining(c)
-	t.history.sequencer.WhenAttached(func(at broker.Position) { t.announceFollower(f, at) })
-}
-
-// announceFollower makes a subscriber a follower and notifies the client. The sequencer calls it under
-// its lock.
-func (t *topic) announceFollower(f *follower, at broker.Position) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.history.isJoining(f) {
-		return
-	}
-	if before := t.history.followers.find(f.conn); before != nil {
-		t.history.joining.remove(f.conn)
-		f = before // what it holds, and what it has still to receive of a state, are sent
-	} else {
-		t.promoteLocked(f)
-		f.held = nil // there is no answer to wait for
-	}
-	if s := f.conn.session(); s != nil {
-		s.setPosition(t.name, at)
-	}
-	f.sendLocked(encodeProtocol(f.conn.codec(), protocol.Subscribed{Topic: clientTopic(t.name), Position: (*protocol.Position)(&at)}))
+func (c *Conn) followFromNow(t *topic.Topic) {
+	c.router.topics.FollowFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
+		if s := c.session(); s != nil {
+			s.setPosition(t.Name, at)
+		}
+		return encodeProtocol(c.codec(), protocol.Subscribed{Topic: topicname.ForClient(t.Name), Position: (*protocol.Position)(&at)})
+	})
 }
 
 // announceTopics notifies the client of the subscriptions that it has not learned of, when an answer
@@ -193,7 +177,7 @@ func (c *Conn) announceTopics(except []string) {
 		delete(s.unannounced, topic)
 	}
 	for topic := range s.unannounced {
-		s.announce(c.topics.find(topic))
+		s.announce(c.sub.TopicLocked(topic))
 	}
 	s.unannounced = nil
 }
@@ -201,14 +185,14 @@ func (c *Conn) announceTopics(except []string) {
 // announceEnd notifies the client that a handler ends a subscription.
 func (s *session) announceEnd(topic string) {
 	c := s.conn
-	if c.topics.find(topic) != nil && s.announced {
-		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: clientTopic(topic)})) // fails only if the connection is closed
+	if c.sub.TopicLocked(topic) != nil && s.announced {
+		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: topicname.ForClient(topic)})) // fails only if the connection is closed
 	}
 }
 
 // addRecoveredTopic adds a topic that SubscribeSince or, with state set, SubscribeState has subscribed, and
 // notifies the client before it receives what it has missed. It acquires Conn.mu.
-func (c *Conn) addRecoveredTopic(topic string, recovery Recovery, state bool) {
+func (c *Conn) addRecoveredTopic(topic string, recovery topic.JoinResult, state bool) {
 	if c.extra().recovery.Load() == nil {
 		return
 	}
@@ -216,7 +200,7 @@ func (c *Conn) addRecoveredTopic(topic string, recovery Recovery, state bool) {
 	defer c.mu.Unlock()
 	c.unmarkOwn(topic)
 	s := c.session()
-	if s == nil || c.topics.find(topic) == nil {
+	if s == nil || c.sub.TopicLocked(topic) == nil {
 		return
 	}
 	s.addTopic(topic, topicGrant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})

@@ -63,7 +63,7 @@ func (r *Router) closeConns(ctx context.Context) error {
 	}
 	left := r.conns.list()
 	for _, c := range left {
-		c.ws.Abort()
+		c.sub.WS.Abort()
 	}
 	r.observe(Event{Kind: EventAborted, Count: len(left)})
 	return ctx.Err()

@@ -6,6 +6,8 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // This file handles the messages by which clients subscribe to topics themselves, and counts the
@@ -13,28 +15,32 @@ import (
 
 // registerTopicRoutes registers the messages for topics.
 func (r *Router) registerTopicRoutes() {
-	subscribe := protocolCall(r, r.topics.handleSubscribe)
+	subscribe := protocolCall(r, r.handleSubscribe)
 	subscribe.work = (*Conn).subscribeWork
 	subscribe.afterAnswer = func(ctx *Context) {
-		topic := ctx.message.(*protocol.Subscribe).Topic
-		r.topics.startFeed(topic, ctx.conn)
-		r.topics.sendHeld(topic, ctx.conn)
+		ctx.conn.startTopic(ctx.message.(*protocol.Subscribe).Topic)
 	}
-	protocolCall(r, r.topics.handleUnsubscribe)
+	protocolCall(r, r.handleUnsubscribe)
+}
+
+// startTopic sends what is held until the client has the answer to its request for a topic.
+func (c *Conn) startTopic(name string) {
+	c.router.topics.StartFeed(name, &c.sub)
+	c.sendHeld(name)
 }
 
 // handleSubscribe subscribes a client that TopicOptions.Authorize permits to.
-func (ts *topics) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.Subscribed, error) {
-	if err := checkTopic(m.Topic); err != nil {
+func (r *Router) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.Subscribed, error) {
+	if err := topicname.Check(m.Topic); err != nil {
 		return protocol.Subscribed{}, err
 	}
-	p, c := ts.patternOf(m.Topic), ctx.conn
+	p, c := r.topics.PatternOf(m.Topic), ctx.conn
 	for {
 		before := c.revocations.Load()
-		if err := p.authorize(ctx, m.Topic); err != nil {
+		if err := ctx.authorizeTopic(p, m.Topic); err != nil {
 			return protocol.Subscribed{}, err
 		}
-		reply, err := c.subscribeAuthorized(ctx, p, m, joinRequest{})
+		reply, err := c.subscribeAuthorized(ctx, p, m, topic.JoinRequest{})
 		if err != nil || c.revocations.Load() == before {
 			return reply, err
 		}
@@ -42,41 +48,43 @@ func (ts *topics) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.
 	}
 }
 
-// authorize returns an error unless the client may subscribe to a topic of the pattern.
-func (p *topicPattern) authorize(ctx *Context, topic string) error {
-	if ctx.conn.router.opts.Development && p.opts.Authorize == nil {
-		ctx.conn.router.hintSubscription(p, topic)
+// authorizeTopic returns an error unless the client may subscribe to a topic of a pattern.
+func (c *Context) authorizeTopic(p *topic.Pattern, topic string) error {
+	r := c.conn.router
+	authorize := r.topicOptions[p].Authorize
+	if r.opts.Development && authorize == nil {
+		r.hintSubscription(p, topic)
 	}
-	if p == undeclared {
+	if p.Text == "" {
 		return errors.Errorf(errors.NotFound, "topic %q does not exist", topic)
 	}
-	if p.opts.Authorize == nil {
+	if authorize == nil {
 		return errNotAuthorized
 	}
-	if err := p.opts.Authorize(ctx, TopicMatch{topic, p}); err != nil {
+	if err := authorize(c, TopicMatch{topic, p}); err != nil {
 		return err
 	}
-	return ctx.Err() // the call may have ended while Authorize was running
+	return c.Err() // the call may have ended while Authorize was running
 }
 
 // subscribeAuthorized subscribes a client to a topic of pattern p. It waits for the store if the
 // client asks for positions, with the grant of req and what reads its missed publications. Nothing about
-// the topic is sent before topics.startFeed and topics.sendHeld are called.
-func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m protocol.Subscribe, req joinRequest) (protocol.Subscribed, error) {
+// the topic is sent before startTopic is called.
+func (c *Conn) subscribeAuthorized(ctx context.Context, p *topic.Pattern, m protocol.Subscribe, req topic.JoinRequest) (protocol.Subscribed, error) {
 	reply := protocol.Subscribed{Topic: m.Topic}
 	own := c.router.resumes() && !c.Subscribed(m.Topic)
-	if p.opts.History.enabled() && (m.Positions || m.State || m.Epoch != "") {
-		c.expectPositions()
-		req.since, req.state = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
+	if p.HasHistory() && (m.Positions || m.State || m.Epoch != "") {
+		c.sub.ExpectPositions()
+		req.Since, req.State = broker.Position{Epoch: m.Epoch, Offset: m.Offset}, m.State
 		result, err := c.subscribeSince(ctx, m.Topic, req)
 		if err != nil {
 			return protocol.Subscribed{}, err
 		}
 		addRecovery(&reply, result)
-		c.chargeWork((result.read + result.State) / workPerMessage)
+		c.chargeWork((result.Read + result.State) / workPerMessage)
 	}
-	members, err := c.subscribeClient(m.Topic, m.Presence && p.opts.Presence, reply.Recovery != nil)
-	reply.Members = protocolMembers(members)
+	members, err := c.subscribeClient(m.Topic, m.Presence && p.Presence, reply.Recovery != nil)
+	reply.Members = members
 	c.chargeWork(len(members) / workPerMessage)
 	if err == nil && own {
 		c.markOwn(m.Topic)
@@ -87,8 +95,8 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topicPattern, m proto
 // errNotAuthorized rejects a subscription by a client.
 var errNotAuthorized = &errors.Error{Code: errors.PermissionDenied, Message: "clients must not subscribe to this topic"}
 
-func (ts *topics) handleUnsubscribe(ctx *Context, m protocol.Unsubscribe) (protocol.Unsubscribed, error) {
-	if err := checkTopic(m.Topic); err != nil {
+func (r *Router) handleUnsubscribe(ctx *Context, m protocol.Unsubscribe) (protocol.Unsubscribed, error) {
+	if err := topicname.Check(m.Topic); err != nil {
 		return protocol.Unsubscribed{}, err
 	}
 	ctx.conn.unsubscribeClient(m.Topic)
@@ -107,69 +115,45 @@ func (c *Conn) unsubscribeLocked(topic string) {
 		s.removeTopic(topic)
 	}
 	c.unmarkOwn(topic)
-	if t := c.topics.find(topic); t != nil {
-		c.topics.remove(t)
-		c.router.topics.remove(t, c)
-	}
+	c.router.topics.UnsubscribeLocked(topic, &c.sub, !c.goesOn(topic))
 }
 
 // subscribeClient is Subscribe, unless the connection is already subscribed with positions. If presence is set, the connection also receives the changes of
 // the presence from then on, and subscribeClient returns the members; otherwise, it stops receiving
 // them.
-func (c *Conn) subscribeClient(topic string, presence, positions bool) ([]Member, error) {
+func (c *Conn) subscribeClient(name string, presence, positions bool) ([]protocol.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if positions && c.topics.find(topic) == nil {
-		return nil, errUnsubscribed
+	if positions && c.sub.TopicLocked(name) == nil {
+		return nil, topic.ErrUnsubscribed
 	}
-	t, err := c.subscribeLocked(topic)
+	t, err := c.subscribeLocked(name)
 	if err != nil {
 		return nil, err
 	}
 	if presence {
-		return t.watch(c), nil
+		return t.Watch(&c.sub), nil
 	}
-	t.unwatch(c)
+	t.Unwatch(&c.sub)
 	return nil, nil
 }
 
 // subscribeLocked adds a subscription, and joins if the topic's pattern says so.
-func (c *Conn) subscribeLocked(name string) (*topic, error) {
+func (c *Conn) subscribeLocked(name string) (*topic.Topic, error) {
 	t, err := c.addSubscriptionLocked(name, false)
-	if err == nil && t.pattern.opts.Presence {
-		c.router.topics.joinLocked(t, c, "")
+	if err == nil && t.Pattern.Presence {
+		c.joinLocked(t, "")
 	}
 	return t, err
 }
 
 // addSubscriptionLocked subscribes c to a topic unless it is subscribed already, and returns the
 // topic. If silent is set, a new subscription receives nothing before it is activated.
-func (c *Conn) addSubscriptionLocked(name string, silent bool) (*topic, error) {
+func (c *Conn) addSubscriptionLocked(name string, silent bool) (*topic.Topic, error) {
 	if c.left {
 		return nil, errClosed
 	}
-	if t := c.topics.find(name); t != nil {
-		return t, nil
-	}
-	if err := checkTopic(name); err != nil {
-		return nil, err
-	}
-	if n, limit := len(c.topics.named())+1, c.router.opts.Limits.Topics; n > limit {
-		return nil, topicsExceeded(n, limit)
-	}
-	p := c.router.topics.patternOf(name)
-	if n, limit := c.topics.countOf(p)+1, p.opts.MaxPerConn; limit != 0 && n > limit {
-		return nil, topicsExceeded(n, limit)
-	}
-	return c.router.topics.addLocked(name, p, c, silent), nil
-}
-
-// addTopicLocked adds a topic to the connection's.
-func (c *Conn) addTopicLocked(t *topic) {
-	if c.topics == nil {
-		c.topics = new(subscriptions)
-	}
-	c.topics.add(t)
+	return c.router.topics.SubscribeLocked(name, &c.sub, silent)
 }
 
 // topicsExceeded reports n subscriptions of one connection, where limit are allowed.

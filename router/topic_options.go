@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // TopicOptions configure the topics that a pattern matches; see [Topic]. The zero value is a
@@ -62,7 +64,7 @@ type TopicOptions struct {
 // A TopicMatch is the name of a topic that a pattern matches.
 type TopicMatch struct {
 	name    string
-	pattern *topicPattern
+	pattern *topic.Pattern
 }
 
 // String returns the whole name.
@@ -75,7 +77,7 @@ func (n TopicMatch) Value(wildcard string) string {
 	if n.pattern == nil {
 		return ""
 	}
-	return n.pattern.segments.Value(n.name, wildcard)
+	return n.pattern.Value(n.name, wildcard)
 }
 
 // Topic declares the topics whose names match a pattern. Clients can subscribe to declared topics
@@ -105,53 +107,32 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 	if remedy := segments.ForeignWildcard(); remedy != "" {
 		panic(fmt.Sprintf("router: %s: topic pattern %q is malformed: %s", position, pattern, remedy))
 	}
-	p := &topicPattern{text: pattern, position: position, segments: segments}
+	var o TopicOptions
 	if opts != nil {
-		p.opts = *opts
-		p.opts.Messages = slices.Clone(opts.Messages)
+		o = *opts
+		o.Messages = slices.Clone(opts.Messages)
 	}
 	name := strconv.Quote(pattern) + ", registered at " + position
-	mustBeSlowConsumerPolicy("TopicOptions.SlowConsumer of "+name, p.opts.SlowConsumer)
-	if p.opts.PresenceGrace < 0 {
-		panic(fmt.Sprintf("router: TopicOptions.PresenceGrace of %s is %v; it must not be negative", name, p.opts.PresenceGrace))
+	mustBeSlowConsumerPolicy("TopicOptions.SlowConsumer of "+name, o.SlowConsumer)
+	if o.PresenceGrace < 0 {
+		panic(fmt.Sprintf("router: TopicOptions.PresenceGrace of %s is %v; it must not be negative", name, o.PresenceGrace))
 	}
-	if p.opts.MaxPerConn < 0 {
-		panic(fmt.Sprintf("router: TopicOptions.MaxPerConn of %s is %d; it must not be negative", name, p.opts.MaxPerConn))
+	if o.MaxPerConn < 0 {
+		panic(fmt.Sprintf("router: TopicOptions.MaxPerConn of %s is %d; it must not be negative", name, o.MaxPerConn))
 	}
-	if err := p.opts.History.validate(); err != nil {
+	if err := o.History.validate(); err != nil {
 		panic(fmt.Sprintf("router: TopicOptions of %s: %v", name, err))
 	}
-	if p.opts.History.enabled() {
+	if o.History.enabled() {
 		r.mustHaveHistories("TopicOptions.History of "+name, "keeps no histories")
 	}
-	r.declarePublications(p.opts.Messages, name, position)
-	r.topics.declare(p)
-}
-
-// declare adds a pattern. It panics if the pattern conflicts with another one.
-func (ts *topics) declare(p *topicPattern) {
-	for _, other := range ts.patterns {
-		p.mustNotConflict(other)
-	}
-	ts.patterns = append(ts.patterns, p)
-	ts.hasHistory = ts.hasHistory || p.opts.History.enabled()
-	ts.maxGrace = max(ts.maxGrace, p.opts.PresenceGrace)
-	ts.root.Add(p.segments, p)
-}
-
-// undeclared has the options of topics that no pattern matches.
-//
-//nolint:gochecknoglobals // never changed
-var undeclared = &topicPattern{}
-
-// patternOf returns the pattern that applies to a topic, or undeclared. Patterns do not change
-// while the router serves, so it needs no lock.
-func (ts *topics) patternOf(name string) *topicPattern {
-	if ts.userLogs != nil && isUserLog(name) {
-		return ts.userLogs
-	}
-	if p := ts.root.Match(name); p != nil {
-		return p
-	}
-	return undeclared
+	r.declarePublications(o.Messages, name, position)
+	p := r.topics.Declare(pattern, position, segments, topic.Options{
+		Presence:      o.Presence,
+		PresenceGrace: o.PresenceGrace,
+		Retention:     o.History.retention(),
+		SlowConsumer:  wsconn.SlowConsumerPolicy(o.SlowConsumer),
+		MaxPerConn:    o.MaxPerConn,
+	})
+	r.topicOptions[p] = o
 }

@@ -99,3 +99,7 @@ func TestTopic_OptionsAreCopied(t *testing.T) {
 
 // permit is an Authorize that permits everything.
 func permit(*router.Context, router.TopicMatch) error { return nil }
+
+func TestTopicMatch_ZeroHasNoValues(t *testing.T) {
+	assert.Empty(t, router.TopicMatch{}.Value("rest"))
+}

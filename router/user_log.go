@@ -2,46 +2,25 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
 )
 
 // This file keeps the messages of SendToUser in a history for each user, if Options.UserHistory is
 // set. It is that of a topic: the connections of the user subscribe to it when they are accepted,
-// and in a session it is a topic that a handler has granted. Clients know it by the name "", which
-// no topic has.
-
-// userLogPrefix begins the names of these topics. It is that of no application's topic, because it
-// contains a control character.
-const userLogPrefix = "\x00user "
-
-func isUserLog(topic string) bool { return strings.HasPrefix(topic, userLogPrefix) }
-
-// userLog returns the name of a user's log.
-func userLog(user userKey) string {
-	return fmt.Sprintf("%s%d %s %s", userLogPrefix, len(user.tenantID), user.tenantID, user.userID)
-}
-
-// clientTopic returns the name by which clients know a topic.
-func clientTopic(name string) string {
-	if isUserLog(name) {
-		return ""
-	}
-	return name
-}
+// and in a session it is a topic that a handler has granted.
 
 // nameUserLog replaces the name that a client uses for the log of its user. Without one, it stays,
 // and is rejected as no topic has it.
 func (r *Router) nameUserLog(topics []protocol.Subscribe, user userKey) {
-	if r.topics.userLogs == nil || user.userID == "" {
+	if !r.opts.UserHistory.enabled() || user.userID == "" {
 		return
 	}
 	if i := slices.IndexFunc(topics, func(t protocol.Subscribe) bool { return t.Topic == "" }); i >= 0 {
-		topics[i].Topic = userLog(user)
+		topics[i].Topic = user.log()
 	}
 }
 
@@ -53,7 +32,7 @@ func (r *Router) openUserLogs() {
 		return
 	}
 	r.mustHaveHistories("UserHistory", "keeps no histories")
-	r.topics.userLogs = &topicPattern{opts: TopicOptions{History: h}}
+	r.topics.DeclareUserLogs(h.retention(), r.resumes())
 	r.access = openAccessLog(r)
 }
 
@@ -67,8 +46,8 @@ func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeouts.Call)
 	defer cancel()
 	h := r.opts.UserHistory
-	a := broker.Append{Topic: userLog(user), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
-	if _, err := r.topics.store(ctx, a); err != nil {
+	a := broker.Append{Topic: user.log(), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
+	if _, err := r.topics.Store(ctx, a); err != nil {
 		return 0, err
 	}
 	return len(r.conns.ofUser(user)), nil
@@ -76,7 +55,7 @@ func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err
 
 // joinUserLog subscribes a connection to the log of its user.
 func (c *Conn) joinUserLog() {
-	if c.router.topics.userLogs == nil {
+	if !c.router.opts.UserHistory.enabled() {
 		return
 	}
 	c.mu.Lock()
@@ -85,32 +64,29 @@ func (c *Conn) joinUserLog() {
 }
 
 // joinUserLogLocked returns the log of the user, or nil if the connection is anonymous or has left.
-func (c *Conn) joinUserLogLocked() *topic {
-	user, ts := c.Identity().user(), &c.router.topics
+func (c *Conn) joinUserLogLocked() *topic.Topic {
+	user := c.Identity().user()
 	if user.userID == "" || c.left {
 		return nil
 	}
-	if t := c.topics.userLog(); t != nil { // SetIdentity was faster
-		return t
-	}
-	return ts.addLocked(userLog(user), ts.userLogs, c, false)
+	return c.router.topics.SubscribeUserLogLocked(user.log(), &c.sub)
 }
 
 // changeUserLogLocked makes a connection whose user has changed leave the log of the previous one,
 // and join that of the new one, from now on.
 func (c *Conn) changeUserLogLocked() {
-	if c.router.topics.userLogs == nil {
+	if !c.router.opts.UserHistory.enabled() {
 		return
 	}
 	s := c.session()
-	if t := c.topics.userLog(); t != nil {
+	if t := c.sub.UserLogLocked(); t != nil {
 		if s != nil {
-			s.announceEnd(t.name)
+			s.announceEnd(t.Name)
 		}
-		c.unsubscribeLocked(t.name)
+		c.unsubscribeLocked(t.Name)
 	}
 	if t := c.joinUserLogLocked(); t != nil && s != nil {
-		s.addTopic(t.name, topicGrant{})
+		s.addTopic(t.Name, topicGrant{})
 		s.announce(t)
 	}
 }

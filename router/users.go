@@ -170,6 +170,6 @@ func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
 	sendAll(&p, conns)
 	if p.Lacks(used) {
-		r.topics.messagesLost(usersTopic, 1)
+		r.messagesLost(usersTopic, 1)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // Work is what a message of the protocol about topics makes the server do, estimated before it is done:
@@ -21,36 +22,17 @@ type Work struct {
 
 // add adds what a subscription makes the server do.
 func (w *Work) add(c *Conn, m *protocol.Subscribe) {
-	if !isUserLog(m.Topic) {
+	if !topicname.IsUserLog(m.Topic) {
 		w.Topics++
 	}
-	p := c.router.topics.patternOf(m.Topic)
-	t := c.router.topics.find(m.Topic)
-	if m.Presence && p.opts.Presence && t != nil {
-		w.Members += t.memberCount()
+	topics := &c.router.topics
+	p := topics.PatternOf(m.Topic)
+	if m.Presence && p.Presence {
+		w.Members += topics.MemberCount(m.Topic)
 	}
-	if p.opts.History.enabled() && m.Epoch != "" {
-		w.Publications += missedAtMost(c, p, t, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
+	if p.HasHistory() && m.Epoch != "" {
+		w.Publications += topics.MissedAtMost(m.Topic, p, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
 	}
-}
-
-// missedAtMost returns how many publications a client that joins may have to receive. t may be nil.
-func missedAtMost(c *Conn, p *topicPattern, t *topic, since broker.Position) int {
-	limit := min(p.opts.History.Messages, c.router.opts.Limits.QueueMessages/2)
-	if t == nil || t.history == nil {
-		return limit
-	}
-	last, known := t.history.sequencer.Position()
-	if !known || last.Epoch != since.Epoch {
-		return limit
-	}
-	return int(min(uint64(limit), max(last.Offset, since.Offset)-since.Offset))
-}
-
-func (t *topic) memberCount() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.presence.count()
 }
 
 // subscribeWork estimates the work of a $ws:subscribe, whose payload is decoded for that before ingress.
@@ -74,7 +56,7 @@ func (c *Context) chargeTopics(presented []protocol.Subscribe, rec *sessionRecor
 		in.Work.add(c.conn, &presented[i])
 	}
 	for name := range rec.Topics {
-		if !known[name] && !isUserLog(name) {
+		if !known[name] && !topicname.IsUserLog(name) {
 			in.Work.Topics++
 		}
 	}

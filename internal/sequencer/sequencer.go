@@ -82,6 +82,14 @@ type Loss struct {
 	Position broker.Position // at which delivery continues
 }
 
+// Messages returns the number of messages that are lost, or 0 if it is unknown.
+func (l Loss) Messages() int {
+	if l.Reset || l.Epoch != "" {
+		return 0
+	}
+	return int(l.To - l.From + 1)
+}
+
 // Limits of a Sequencer.
 const (
 	pageSize     = 256

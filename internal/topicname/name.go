@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // MaxBytes bounds the name of a topic.
@@ -19,4 +21,12 @@ func BrokenRule(name string) string {
 		return fmt.Sprintf("must be UTF-8 without control characters, unlike %+q", name)
 	}
 	return ""
+}
+
+// Check returns an error if the name of a topic is invalid.
+func Check(name string) error {
+	if rule := BrokenRule(name); rule != "" {
+		return errors.Errorf(errors.InvalidArgument, "a topic's name %s", rule)
+	}
+	return nil
 }

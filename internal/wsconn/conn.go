@@ -161,6 +161,17 @@ func (c *Conn) Close(code int, reason string) {
 	c.closeLocked(code, reason)
 }
 
+// CloseSlow closes the connection of a client that reads too slowly, as a full queue does.
+func (c *Conn) CloseSlow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeSlowLocked()
+}
+
+func (c *Conn) closeSlowLocked() {
+	c.closeLocked(codeTryAgainLater, c.opts.reason(codeTryAgainLater, "client reads too slowly"))
+}
+
 // reason returns the reason of a close frame that no caller of Close has given.
 func (o *Options) reason(code int, text string) string {
 	if o.Reason == nil {

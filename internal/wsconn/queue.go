@@ -88,7 +88,7 @@ func (c *Conn) makeRoom(f *Frame, policy SlowConsumerPolicy, over *Overflow) err
 	case policy == DropOldest || policy == DropNewest:
 		return ErrDropped
 	default:
-		c.closeLocked(codeTryAgainLater, c.opts.reason(codeTryAgainLater, "client reads too slowly"))
+		c.closeSlowLocked()
 		return ErrClosed
 	}
 }

@@ -1,25 +1,27 @@
-package router
+package topic
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// The subscriptions are the topics of a connection. A nil *subscriptions has none. Conn.mu guards it.
+// The subscriptions are the topics of a connection. A nil *subscriptions has none. The lock of the connection guards it.
 type subscriptions struct {
-	topics []*topic      // by name
+	topics []*Topic      // by name
 	counts *patternCount // a linked list, because few patterns have a MaxPerConn
 }
 
 // A patternCount is the number of subscriptions to topics of a pattern with MaxPerConn.
 type patternCount struct {
-	pattern *topicPattern
+	pattern *Pattern
 	n       int
 	next    *patternCount
 }
 
 // all returns the topics, by name. The slice changes with the subscriptions.
-func (s *subscriptions) all() []*topic {
+func (s *subscriptions) all() []*Topic {
 	if s == nil {
 		return nil
 	}
@@ -27,7 +29,7 @@ func (s *subscriptions) all() []*topic {
 }
 
 // named returns the topics, by name, without the log of the user.
-func (s *subscriptions) named() []*topic {
+func (s *subscriptions) named() []*Topic {
 	if s.userLog() != nil { // no name of a topic precedes it
 		return s.topics[1:]
 	}
@@ -35,15 +37,15 @@ func (s *subscriptions) named() []*topic {
 }
 
 // userLog returns the log of the connection's user, or nil if it has none.
-func (s *subscriptions) userLog() *topic {
-	if topics := s.all(); len(topics) > 0 && isUserLog(topics[0].name) {
+func (s *subscriptions) userLog() *Topic {
+	if topics := s.all(); len(topics) > 0 && topicname.IsUserLog(topics[0].Name) {
 		return topics[0]
 	}
 	return nil
 }
 
 // find returns a topic by its name, or nil if the connection does not subscribe to it.
-func (s *subscriptions) find(name string) *topic {
+func (s *subscriptions) find(name string) *Topic {
 	if s == nil {
 		return nil
 	}
@@ -54,26 +56,26 @@ func (s *subscriptions) find(name string) *topic {
 }
 
 func (s *subscriptions) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.topics, name, func(t *topic, name string) int { return strings.Compare(t.name, name) })
+	return slices.BinarySearchFunc(s.topics, name, func(t *Topic, name string) int { return strings.Compare(t.Name, name) })
 }
 
 // add adds a topic, which must not be among them.
-func (s *subscriptions) add(t *topic) {
-	i, _ := s.search(t.name)
+func (s *subscriptions) add(t *Topic) {
+	i, _ := s.search(t.Name)
 	s.topics = slices.Insert(s.topics, i, t)
-	s.count(t.pattern, 1)
+	s.count(t.Pattern, 1)
 }
 
 // remove removes a topic, which must be among them.
-func (s *subscriptions) remove(t *topic) {
-	i, _ := s.search(t.name)
+func (s *subscriptions) remove(t *Topic) {
+	i, _ := s.search(t.Name)
 	s.topics = shrink(slices.Delete(s.topics, i, i+1))
-	s.count(t.pattern, -1)
+	s.count(t.Pattern, -1)
 }
 
 // count adds to the number of subscriptions to topics of a pattern.
-func (s *subscriptions) count(p *topicPattern, n int) {
-	if p.opts.MaxPerConn == 0 {
+func (s *subscriptions) count(p *Pattern, n int) {
+	if p.MaxPerConn == 0 {
 		return
 	}
 	counter := s.counter(p)
@@ -85,7 +87,7 @@ func (s *subscriptions) count(p *topicPattern, n int) {
 }
 
 // counter returns the count of a pattern, or nil if there is none.
-func (s *subscriptions) counter(p *topicPattern) *patternCount {
+func (s *subscriptions) counter(p *Pattern) *patternCount {
 	for counter := s.counts; counter != nil; counter = counter.next {
 		if counter.pattern == p {
 			return counter
@@ -95,7 +97,7 @@ func (s *subscriptions) counter(p *topicPattern) *patternCount {
 }
 
 // countOf returns the number of subscriptions to topics of a pattern with MaxPerConn.
-func (s *subscriptions) countOf(p *topicPattern) int {
+func (s *subscriptions) countOf(p *Pattern) int {
 	if s == nil {
 		return 0
 	}

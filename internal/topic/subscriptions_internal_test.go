@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -37,30 +38,33 @@ func TestConn_SubscriptionMemory(t *testing.T) {
 
 // subscriptionBytes returns how much memory the subscriptions of a connection need, without the names
 // of the topics.
-func subscriptionBytes(t *testing.T, topics int, own bool) int {
+func subscriptionBytes(t *testing.T, topicsPerConn int, own bool) int {
 	const n = 9000
-	r := New(nil)
-	r.build()
-	conns, names := numbered(n), make([]string, n*topics)
+	var ts Topics
+	ts.Init(Config{MaxTopics: topicsPerConn})
+	ts.Connect(silentNode{}, nil)
+	conns, names := numbered(n), make([]string, n*topicsPerConn)
 	for i := range names {
-		if names[i] = "topic/" + strconv.Itoa(i%topics); own {
+		if names[i] = "topic/" + strconv.Itoa(i%topicsPerConn); own {
 			names[i] = "topic/" + strconv.Itoa(i)
 		}
 	}
 	before := heapBytes()
 	for i, c := range conns {
-		c.router = r
-		for _, name := range names[i*topics : (i+1)*topics] {
-			require.NoError(t, c.Subscribe(name))
+		for _, name := range names[i*topicsPerConn : (i+1)*topicsPerConn] {
+			_, err := ts.SubscribeLocked(name, c, false)
+			require.NoError(t, err)
 		}
 	}
 	bytes := int(heapBytes()-before) / n
 	t.Logf("%d bytes per connection", bytes)
 	for _, c := range conns {
-		c.leaveTopics()
+		for _, topic := range c.TopicsLocked() {
+			ts.Remove(topic, c, true)
+		}
 	}
-	for i := range r.topics.shards {
-		require.Empty(t, r.topics.shards[i].topics)
+	for i := range ts.shards {
+		require.Empty(t, ts.shards[i].topics)
 	}
 	runtime.KeepAlive(names)
 	return bytes
@@ -78,12 +82,12 @@ func heapBytes() uint64 {
 // with a set of names.
 func TestSubscriptions_MatchModel(t *testing.T) {
 	t.Parallel()
-	counted, uncounted := &topicPattern{opts: TopicOptions{MaxPerConn: 1000}}, &topicPattern{}
-	topics := make([]*topic, 300)
+	counted, uncounted := &Pattern{Options: Options{MaxPerConn: 1000}}, &Pattern{}
+	topics := make([]*Topic, 300)
 	for i := range topics {
-		topics[i] = &topic{name: "topic/" + strconv.Itoa(i), pattern: uncounted}
+		topics[i] = &Topic{Name: "topic/" + strconv.Itoa(i), Pattern: uncounted}
 		if i%3 == 0 {
-			topics[i].pattern = counted
+			topics[i].Pattern = counted
 		}
 	}
 	var s subscriptions
@@ -92,19 +96,19 @@ func TestSubscriptions_MatchModel(t *testing.T) {
 	steps := testscale.Pick(4000, 20_000)
 	for step := range steps {
 		topic := topics[random.IntN(len(topics))]
-		if !model[topic.name] {
-			require.Nil(t, s.find(topic.name))
+		if !model[topic.Name] {
+			require.Nil(t, s.find(topic.Name))
 			s.add(topic)
-			model[topic.name] = true
+			model[topic.Name] = true
 		} else if random.IntN(10) < 4*step/steps*3 { // they become fewer
-			require.Same(t, topic, s.find(topic.name))
+			require.Same(t, topic, s.find(topic.Name))
 			s.remove(topic)
-			delete(model, topic.name)
+			delete(model, topic.Name)
 		}
 		inPattern := 0
 		for _, topic := range s.all() {
-			require.True(t, model[topic.name])
-			if topic.pattern == counted {
+			require.True(t, model[topic.Name])
+			if topic.Pattern == counted {
 				inPattern++
 			}
 		}
@@ -112,27 +116,30 @@ func TestSubscriptions_MatchModel(t *testing.T) {
 		require.Equal(t, inPattern, s.countOf(counted))
 		require.Zero(t, s.countOf(uncounted))
 	}
-	assert.True(t, slices.IsSortedFunc(s.all(), func(a, b *topic) int { return strings.Compare(a.name, b.name) }))
+	assert.True(t, slices.IsSortedFunc(s.all(), func(a, b *Topic) int { return strings.Compare(a.Name, b.Name) }))
 }
 
 // TestTopic_WalksConnectionsInOrderOfAcceptance subscribes connections in another order than that in
 // which they were accepted.
 func TestTopic_WalksConnectionsInOrderOfAcceptance(t *testing.T) {
-	r := New(nil)
-	r.build()
-	var conns []*Conn
-	for i := range 2 * maxBlockEntries {
-		c := &Conn{router: r, id: strconv.Itoa(i)}
-		r.conns.add(c)
-		conns = append(conns, c)
-	}
+	var ts Topics
+	ts.Init(Config{MaxTopics: 1})
+	ts.Connect(silentNode{}, nil)
+	conns := numbered(2 * maxBlockEntries)
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(conns)) {
-		require.NoError(t, conns[i].Subscribe("all"))
+		_, err := ts.SubscribeLocked("all", conns[i], false)
+		require.NoError(t, err)
 	}
-	all := r.topics.find("all")
+	all := ts.Find("all")
 	assert.True(t, slices.Equal(conns, slices.Collect(all.subscribersLocked())))
 	for _, c := range conns[1:] {
-		c.Unsubscribe("all")
+		ts.Remove(all, c, true)
 	}
 	assert.True(t, slices.Equal(conns[:1], slices.Collect(all.subscribersLocked())))
 }
+
+// A silentNode is a node without others.
+type silentNode struct{ broker.Node }
+
+func (silentNode) Subscribe(string)   {}
+func (silentNode) Unsubscribe(string) {}

@@ -1,10 +1,11 @@
-package router
+package topic
 
 import (
 	"encoding/json"
 	"strconv"
 	"testing"
 
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +16,7 @@ import (
 // pile up.
 func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 	held, fast := &watcher{next: 12, held: true}, &watcher{next: 15}
-	f := &presenceFeed{first: 10, changes: make([]presenceChange, 5), watchers: map[*Conn]*watcher{{}: held, {}: fast}}
+	f := &feed{first: 10, changes: make([]change, 5), watchers: map[*Subscriber]*watcher{{}: held, {}: fast}}
 	f.changes[2].member.ConnID = "12"
 	assert.False(t, f.trim(), "nothing can be sent")
 	assert.Equal(t, uint64(12), f.first)
@@ -32,18 +33,20 @@ func TestPresenceFeed_KeepsOnlyChangesThatAreNeeded(t *testing.T) {
 // TestPresenceFeed_RepeatedJoinsDoNotPileUp lets 100 members join and leave much more often than
 // batches are sent. Their number does not grow, so few batches must suffice.
 func TestPresenceFeed_RepeatedJoinsDoNotPileUp(t *testing.T) {
-	f := &presenceFeed{}
-	topic := &topic{name: "room/go", presence: &presence{feed: f}}
-	c, w := &Conn{router: new(Router)}, &watcher{}
-	f.watchers = map[*Conn]*watcher{c: w}
+	f := &feed{}
+	var ts Topics
+	ts.config.Formats = new(envelope.Formats)
+	topic := &Topic{Name: "room/go", presence: &presence{feed: f}}
+	c, w := &Subscriber{}, &watcher{}
+	f.watchers = map[*Subscriber]*watcher{c: w}
 	for n := range 20_100 {
 		id := strconv.Itoa(n % 100)
-		f.changes = append(f.changes, presenceChange{member: Member{ConnID: id}, joined: n/100%2 == 0})
+		f.changes = append(f.changes, change{member: protocol.Member{ConnID: id}, joined: n/100%2 == 0})
 	}
 	members := map[string]bool{}
 	batches := 0
 	for ; f.trim(); batches++ {
-		frame := topic.nextBatch(c, w, map[batchKey]presenceBatch{})
+		frame := ts.nextBatch(topic, c, w, map[batchKey]batch{})
 		if frame == nil {
 			continue
 		}

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"sync"
@@ -20,24 +20,24 @@ const goneFor = time.Minute
 
 // heldMembers are the members of all topics that are held, and the nodes that have ended.
 type heldMembers struct {
-	mu   sync.Mutex // may be acquired under topic.mu; nothing is called under it
+	mu   sync.Mutex // may be acquired under Topic.mu; nothing is called under it
 	all  map[*heldMember]struct{}
 	gone map[string]time.Time
 }
 
 // A heldMember has no connection that a node announces. Its topic's lock guards member.conns.
 type heldMember struct {
-	topic  *topic
+	topic  *Topic
 	member *member
-	user   userKey
+	user   User
 	node   string        // that has announced it; "" is this node
 	stays  time.Duration // if that node has ended
 	timer  *time.Timer
 }
 
 // holdLocked lets a member without connections stay. It must be called with t.mu held.
-func (ts *topics) holdLocked(t *topic, m *member, node string, stays time.Duration) {
-	h := &heldMember{topic: t, member: m, user: userKey{m.TenantID, m.UserID}, node: node, stays: stays}
+func (ts *Topics) holdLocked(t *Topic, m *member, node string, stays time.Duration) {
+	h := &heldMember{topic: t, member: m, user: User{m.TenantID, m.UserID}, node: node, stays: stays}
 	ts.held.add(h, func() { ts.endHeld(h) })
 	t.presence.hold(h)
 }
@@ -51,7 +51,7 @@ func (p *presence) hold(h *heldMember) {
 
 // releaseHeldLocked forgets that a member is held, because a node announces it again, or it leaves.
 // It must be called with t.mu held.
-func (ts *topics) releaseHeldLocked(t *topic, m *member) {
+func (ts *Topics) releaseHeldLocked(t *Topic, m *member) {
 	h := t.presence.held[m.ConnID]
 	if h == nil {
 		return
@@ -62,7 +62,7 @@ func (ts *topics) releaseHeldLocked(t *topic, m *member) {
 }
 
 // endHeld ends the presence of a member that is still held.
-func (ts *topics) endHeld(h *heldMember) {
+func (ts *Topics) endHeld(h *heldMember) {
 	t := h.topic
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,6 +92,9 @@ func (hs *heldMembers) remove(h *heldMember) {
 	delete(hs.all, h)
 }
 
+// NodeLeft holds the members of a node that has ended until their clients cannot come back.
+func (ts *Topics) NodeLeft(node string) { ts.held.nodeLeft(node) }
+
 // nodeLeft holds the members of a node that has ended until their clients cannot come back. It may
 // be called before or after their changes are reported.
 func (hs *heldMembers) nodeLeft(node string) {
@@ -120,17 +123,8 @@ func (hs *heldMembers) nodeReturned(node string) {
 	delete(hs.gone, node)
 }
 
-// endHeldOf ends the presence of a user's members that are held.
-func (ts *topics) endHeldOf(user userKey, matches func(topic string) bool) {
-	for _, h := range ts.held.of(user) {
-		if matches(h.topic.name) {
-			ts.endHeld(h)
-		}
-	}
-}
-
 // of returns the members of a user.
-func (hs *heldMembers) of(user userKey) (members []*heldMember) {
+func (hs *heldMembers) of(user User) (members []*heldMember) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for h := range hs.all {

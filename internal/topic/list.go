@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"iter"
@@ -14,14 +14,11 @@ type connList[E connEntry] struct {
 	blocks [][]E // none is empty
 }
 
-// A connEntry is a connection, or what a topic keeps for one.
+// A connEntry is a subscriber, or what a topic keeps for one.
 type connEntry interface {
 	comparable
 	connNumber() uint64
 }
-
-// connNumber returns the number by which a connList sorts.
-func (c *Conn) connNumber() uint64 { return c.number }
 
 // maxBlockEntries is the largest number of entries in a block: 4 KB.
 const maxBlockEntries = 512
@@ -61,8 +58,8 @@ func (l *connList[E]) split(b, i int) (block, index int) {
 }
 
 // remove removes the entry of a connection, and reports whether there was one.
-func (l *connList[E]) remove(c *Conn) bool {
-	b, i, found := l.search(c.number)
+func (l *connList[E]) remove(s *Subscriber) bool {
+	b, i, found := l.search(s.Number)
 	if !found {
 		return false
 	}
@@ -104,8 +101,8 @@ func shrink[T any](s []T) []T {
 }
 
 // find returns the entry of a connection, or the zero value if there is none.
-func (l *connList[E]) find(c *Conn) (e E) {
-	if b, i, found := l.search(c.number); found {
+func (l *connList[E]) find(s *Subscriber) (e E) {
+	if b, i, found := l.search(s.Number); found {
 		return l.blocks[b][i]
 	}
 	return e

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"math/rand/v2"
@@ -9,21 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// numbered returns n connections in the order of their numbers.
-func numbered(n int) []*Conn {
-	conns := make([]*Conn, n)
+// numbered returns n subscribers in the order of their numbers.
+func numbered(n int) []*Subscriber {
+	conns := make([]*Subscriber, n)
 	for i := range conns {
-		conns[i] = &Conn{number: uint64(i) + 1}
+		conns[i] = &Subscriber{Number: uint64(i) + 1}
 	}
 	return conns
 }
 
 // checkConnList compares a list with the numbers that it must contain, and checks its blocks.
-func checkConnList(t *testing.T, l *connList[*Conn], want map[uint64]bool) {
+func checkConnList(t *testing.T, l *connList[*Subscriber], want map[uint64]bool) {
 	t.Helper()
 	var got []uint64
 	for c := range l.all() {
-		got = append(got, c.number)
+		got = append(got, c.Number)
 	}
 	require.True(t, slices.IsSorted(got), "the connections are in order")
 	require.Len(t, got, len(want))
@@ -42,29 +42,29 @@ func TestConnList_KeepsOrderOfConnections(t *testing.T) {
 	conns := numbered(n)
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		var l connList[*Conn]
+		var l connList[*Subscriber]
 		want := map[uint64]bool{}
 		for step := range 20_000 {
 			c := conns[random.IntN(n)]
 			grows := step/4000%2 == 0 // the list grows and shrinks in turn
 			if random.IntN(4) > 0 == grows {
-				if before := l.put(c); want[c.number] {
+				if before := l.put(c); want[c.Number] {
 					require.Same(t, c, before)
 				} else {
 					require.Nil(t, before)
 				}
-				want[c.number] = true
+				want[c.Number] = true
 			} else {
-				require.Equal(t, want[c.number], l.remove(c))
-				delete(want, c.number)
+				require.Equal(t, want[c.Number], l.remove(c))
+				delete(want, c.Number)
 			}
-			require.Equal(t, want[c.number], l.find(c) == c)
+			require.Equal(t, want[c.Number], l.find(c) == c)
 			if step%200 == 0 {
 				checkConnList(t, &l, want)
 			}
 		}
 		for _, c := range conns {
-			require.Equal(t, want[c.number], l.remove(c))
+			require.Equal(t, want[c.Number], l.remove(c))
 		}
 		assert.Empty(t, l.blocks)
 	}
@@ -75,9 +75,9 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 	conns := numbered(n)
 	want := map[uint64]bool{}
 	for _, c := range conns {
-		want[c.number] = true
+		want[c.Number] = true
 	}
-	descending, outwards := slices.Clone(conns), []*Conn{}
+	descending, outwards := slices.Clone(conns), []*Subscriber{}
 	slices.Reverse(descending)
 	for i := range n / 2 {
 		outwards = append(outwards, conns[n/2+i], conns[n/2-1-i])
@@ -86,7 +86,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 	const edge = maxBlockEntries
 	inwards := slices.Concat(conns[:edge], conns[n-edge:], descending[edge:n-edge])
 	for name, tt := range map[string]struct {
-		order     []*Conn
+		order     []*Subscriber
 		maxBlocks int
 	}{
 		"ascending":  {conns, 6},
@@ -95,7 +95,7 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 		"inwards":    {inwards, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var l connList[*Conn]
+			var l connList[*Subscriber]
 			for _, c := range tt.order {
 				l.put(c)
 			}
@@ -108,14 +108,14 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 // TestConnList_ShrinksAfterMostHaveLeft checks that the memory of a list is in proportion to its entries.
 func TestConnList_ShrinksAfterMostHaveLeft(t *testing.T) {
 	conns := numbered(40 * maxBlockEntries)
-	var l connList[*Conn]
+	var l connList[*Subscriber]
 	for _, c := range conns {
 		l.put(c)
 	}
 	want := map[uint64]bool{}
 	for i, c := range conns {
 		if i%100 == 0 {
-			want[c.number] = true
+			want[c.Number] = true
 		} else {
 			l.remove(c)
 		}
@@ -128,7 +128,7 @@ func TestConnList_ShrinksAfterMostHaveLeft(t *testing.T) {
 	assert.LessOrEqual(t, entries, 4*len(want))
 	assert.LessOrEqual(t, len(l.blocks), 1+4*len(want)/maxBlockEntries)
 
-	var one connList[*Conn]
+	var one connList[*Subscriber]
 	for _, c := range conns[:maxBlockEntries] {
 		one.put(c)
 	}

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"fmt"
@@ -49,10 +49,15 @@ func randomName(rnd *rand.Rand) string {
 	return strings.Join(parts, "/")
 }
 
-func newPattern(t *testing.T, text string) *topicPattern {
+func newPattern(t *testing.T, text string) *Pattern {
 	segments, err := topicname.Parse(text)
 	require.NoError(t, err, text)
-	return &topicPattern{text: text, segments: segments}
+	return &Pattern{Text: text, segments: segments}
+}
+
+// declare declares a pattern without options.
+func declare(ts *Topics, p *Pattern) *Pattern {
+	return ts.Declare(p.Text, p.Position, p.segments, p.Options)
 }
 
 // registered reports whether f does not panic.
@@ -85,12 +90,12 @@ func TestTopicPattern_AgreesWithServeMux(t *testing.T) {
 	conflicts, matches, redirects := 0, 0, 0
 	tables := testscale.Pick(400, 2000)
 	for range tables {
-		mux, ts := http.NewServeMux(), &topics{}
+		mux, ts := http.NewServeMux(), &Topics{}
 		for range 8 {
 			text := randomPattern(rnd)
 			p := newPattern(t, text)
 			want := registered(func() { mux.HandleFunc("GET /"+text, func(http.ResponseWriter, *http.Request) {}) })
-			require.Equal(t, want, registered(func() { ts.declare(p) }), "%q after %v", text, ts.patterns)
+			require.Equal(t, want, registered(func() { declare(ts, p) }), "%q after %v", text, ts.patterns)
 			if !want {
 				conflicts++
 			}
@@ -103,10 +108,10 @@ func TestTopicPattern_AgreesWithServeMux(t *testing.T) {
 				redirects++
 				continue
 			}
-			p := ts.patternOf(name)
-			require.Equal(t, pattern, p.text, "%q", name)
+			p := ts.PatternOf(name)
+			require.Equal(t, pattern, p.Text, "%q", name)
 			for wildcard, want := range values {
-				require.Equal(t, want, TopicMatch{name, p}.Value(wildcard), "%s in %q of %q", wildcard, name, pattern)
+				require.Equal(t, want, p.Value(name, wildcard), "%s in %q of %q", wildcard, name, pattern)
 			}
 			if pattern != "" {
 				matches++
@@ -124,55 +129,54 @@ func TestTopicPattern_ConflictNamesCommonTopic(t *testing.T) {
 	conflicts := 0
 	for range 20000 {
 		p, other := newPattern(t, randomPattern(rnd)), newPattern(t, randomPattern(rnd))
-		ts := &topics{}
-		ts.declare(p)
-		if registered(func() { ts.declare(other) }) {
+		ts := &Topics{}
+		declare(ts, p)
+		if registered(func() { declare(ts, other) }) {
 			continue
 		}
 		conflicts++
 		name := p.segments.CommonName(other.segments)
-		for _, pattern := range []*topicPattern{p, other} {
-			alone := &topics{}
-			alone.declare(pattern)
-			require.Same(t, pattern, alone.patternOf(name), "%q of %q and %q", name, p.text, other.text)
+		for _, pattern := range []*Pattern{p, other} {
+			alone := &Topics{}
+			declared := declare(alone, pattern)
+			require.Same(t, declared, alone.PatternOf(name), "%q of %q and %q", name, p.Text, other.Text)
 		}
 	}
 	assert.Greater(t, conflicts, 500)
 }
 
 func TestTopicPattern_MatchesNamesThatServeMuxCleans(t *testing.T) {
-	ts := &topics{}
+	ts := &Topics{}
 	for _, text := range []string{"a/{one}", "a/{one}/end", "files/{rest...}"} {
-		ts.declare(newPattern(t, text))
+		declare(ts, newPattern(t, text))
 	}
 	for name, want := range map[string]string{
 		"a/..": "a/{one}", "a/%2F": "a/{one}", "a/{one}": "a/{one}", "a//end": "", "a/": "", "a": "", "/a/b": "", "": "",
 		"files": "", "files/": "files/{rest...}", "files//x/": "files/{rest...}", "files/../x": "files/{rest...}",
 	} {
-		assert.Equal(t, want, ts.patternOf(name).text, "%q", name)
+		assert.Equal(t, want, ts.PatternOf(name).Text, "%q", name)
 	}
-	assert.Equal(t, "/x/", TopicMatch{"files//x/", ts.patternOf("files//x/")}.Value("rest"))
-	assert.Empty(t, TopicMatch{}.Value("rest"))
+	assert.Equal(t, "/x/", ts.PatternOf("files//x/").Value("files//x/", "rest"))
 }
 
 // TestTopicPattern_HostileNameIsCheap matches a name that makes a search which tries every
 // combination of literal and wildcard take 2^40 steps.
 func TestTopicPattern_HostileNameIsCheap(t *testing.T) {
-	ts := &topics{}
+	ts := &Topics{}
 	for i := range 40 {
-		ts.declare(newPattern(t, strings.Repeat("a/", i)+"{x}"+strings.Repeat("/a", 40)+"/"+strings.Repeat("b", i+1)))
+		declare(ts, newPattern(t, strings.Repeat("a/", i)+"{x}"+strings.Repeat("/a", 40)+"/"+strings.Repeat("b", i+1)))
 	}
-	assert.Same(t, undeclared, ts.patternOf(strings.Repeat("a/", 80)+"a"))
+	assert.Same(t, undeclared, ts.PatternOf(strings.Repeat("a/", 80)+"a"))
 }
 
 // hundredPatterns declares the topics of an application with 100 patterns.
-func hundredPatterns() *topics {
-	ts := &topics{}
+func hundredPatterns() *Topics {
+	ts := &Topics{}
 	for i := range 25 {
 		for _, form := range []string{"kind%d", "kind%d/{id}", "kind%d/{id}/members", "kind%d/{id}/files/{path...}"} {
 			text := fmt.Sprintf(form, i)
 			segments, _ := topicname.Parse(text)
-			ts.declare(&topicPattern{text: text, segments: segments})
+			ts.Declare(text, "", segments, Options{})
 		}
 	}
 	return ts
@@ -184,7 +188,7 @@ func BenchmarkTopicPattern_Match(b *testing.B) {
 		b.Run(strings.ReplaceAll(name, "/", "_"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ts.patternOf(name)
+				ts.PatternOf(name)
 			}
 		})
 	}
@@ -193,7 +197,6 @@ func BenchmarkTopicPattern_Match(b *testing.B) {
 func TestTopicPattern_MatchDoesNotAllocate(t *testing.T) {
 	ts := hundredPatterns()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		p := ts.patternOf("kind24/4711/files/a/b/c.txt")
-		TopicMatch{"kind24/4711/files/a/b/c.txt", p}.Value("path")
+		ts.PatternOf("kind24/4711/files/a/b/c.txt").Value("kind24/4711/files/a/b/c.txt", "path")
 	}))
 }

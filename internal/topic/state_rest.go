@@ -1,11 +1,10 @@
-package router
+package topic
 
 import (
 	"context"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -17,16 +16,16 @@ import (
 const maxFrameHeader = 10
 
 // statePartBytes bounds the part of a state that is read at once: two fit into half of the send queue.
-func (c *Conn) statePartBytes() int {
-	return min(broker.DefaultStateBytes, c.router.opts.Limits.QueueBytes/4)
-}
+func (ts *Topics) statePartBytes() int { return min(broker.DefaultStateBytes, ts.config.QueueBytes/4) }
 
-// A stateSender sends what is left of a state. Its goroutine ends when it has, when the client has
+// A StateSender sends what is left of a state. Its goroutine ends when it has, when the client has
 // unsubscribed, has asked again or is disconnected, or with an error that ends the subscription.
-type stateSender struct {
-	conn  *Conn
-	topic *topic
-	rest  *sequencer.StateRest
+type StateSender struct {
+	topics  *Topics
+	conn    *Subscriber
+	holding *Holding // of the connection
+	Topic   *Topic
+	rest    *sequencer.StateRest
 
 	frames  map[uint64]*wsconn.Frame // of the part, by offset
 	longest int                      // bytes of a frame
@@ -34,40 +33,39 @@ type stateSender struct {
 	ended   bool                     // the client has the state, or does not want it any more
 }
 
-// sendState sends what is left of a state, on a goroutine of its own.
-func (c *Conn) sendState(t *topic, rest *sequencer.StateRest) {
-	s := &stateSender{conn: c, topic: t, rest: rest}
-	defer rest.Close()
+// Run sends what is left of a state, until ctx ends with the connection. After an error, the subscription must
+// end, unless the client does not want the state any more. The error is wsconn.ErrTimeout if the client makes no
+// room.
+func (s *StateSender) Run(ctx context.Context) error {
+	defer s.rest.Close()
 	var err error
 	for err == nil && !s.ended {
-		err = s.sendPart()
+		err = s.sendPart(ctx)
 	}
-	if err == nil || errors.Is(err, sequencer.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || c.ctx.Err() != nil {
-		return
+	if err == nil || errors.Is(err, sequencer.ErrClosed) || errors.Is(err, wsconn.ErrClosed) || ctx.Err() != nil {
+		return nil
 	}
-	if failure := inspector.Inspect(err, "state"); s.endSubscription(failure) {
-		c.reportLate(protocol.TypeSubscribe, failure)
-	}
+	return err
 }
 
 // sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of them,
 // whatever the number of its topics.
-func (s *stateSender) sendPart() error {
-	turn, done := s.conn.resumableState().stateTurn, s.conn.ctx.Done()
+func (s *StateSender) sendPart(ctx context.Context) error {
+	turn, done := s.holding.turn, ctx.Done()
 	select {
 	case turn <- struct{}{}:
 	case <-done:
-		return s.conn.ctx.Err()
+		return ctx.Err()
 	}
 	defer func() { <-turn }()
 	defer s.release()
-	if err := s.read(); err != nil {
+	if err := s.read(ctx); err != nil {
 		return err
 	}
 	for {
 		var err error
-		if waited := s.conn.ws.InTurn(done, s.hasRoom, func() { err = s.rest.Send(s.queue) }); waited != nil {
-			err = s.turnError(waited)
+		if waited := s.conn.WS.InTurn(done, s.hasRoom, func() { err = s.rest.Send(s.queue) }); waited != nil {
+			err = waited
 		}
 		if err != nil || s.ended || s.unsent == 0 && !s.rest.IsLast() {
 			return err
@@ -76,8 +74,8 @@ func (s *stateSender) sendPart() error {
 }
 
 // read reads and encodes a part.
-func (s *stateSender) read() error {
-	ctx, cancel := context.WithTimeoutCause(s.conn.ctx, s.conn.router.opts.Timeouts.Call, errStateUnread)
+func (s *StateSender) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.topics.config.ReadTimeout, errStateUnread)
 	defer cancel()
 	part, err := s.rest.Read(ctx)
 	if err != nil {
@@ -85,15 +83,15 @@ func (s *stateSender) read() error {
 	}
 	s.frames, s.longest = make(map[uint64]*wsconn.Frame, len(part)), 0
 	for _, p := range part {
-		frame := s.topic.storedFrame(s.conn, p)
+		frame := s.topics.storedFrame(s.Topic, s.conn, p)
 		if frame == nil {
-			return s.topic.stateLacksFormat(p.Position)
+			return s.Topic.stateLacksFormat(p.Position)
 		}
 		s.frames[p.Position.Offset] = frame
 		s.longest = max(s.longest, len(frame.Text())+maxFrameHeader)
 	}
-	if limit := s.conn.router.opts.Limits.QueueBytes; s.longest > limit {
-		return &LimitExceeded{Kind: LimitQueue, Observed: int64(s.longest), Limit: int64(limit), RetryAfter: errors.Never}
+	if s.longest > s.topics.config.QueueBytes {
+		return s.topics.config.QueueExceeded(s.longest)
 	}
 	return nil
 }
@@ -104,33 +102,24 @@ var errStateUnread = &errors.Error{
 	Err: errors.New("router: the broker has not returned a part of a state within Timeouts.Call"),
 }
 
-// turnError returns the public error of waiting for room.
-func (s *stateSender) turnError(err error) error {
-	if errors.Is(err, wsconn.ErrTimeout) {
-		return errUnread
-	}
-	return err
-}
-
 // hasRoom reports whether any frame of the part fits into the queue, together with what followers hold, which
 // is queued when their answers are.
-func (s *stateSender) hasRoom(messages, bytes int) bool {
-	held := s.conn.resumableState()
-	return s.fits(messages+int(held.heldMessages.Load())+1, bytes+int(held.heldBytes.Load())+s.longest, 1)
+func (s *StateSender) hasRoom(messages, bytes int) bool {
+	heldMessages, heldBytes := s.holding.add(0, 0)
+	return s.fits(messages+heldMessages+1, bytes+heldBytes+s.longest, 1)
 }
 
 // fits reports whether messages fill at most a fraction of the send queue.
-func (s *stateSender) fits(messages, bytes, fraction int) bool {
-	limits := &s.conn.router.opts.Limits
-	return messages <= limits.QueueMessages/fraction && bytes <= limits.QueueBytes/fraction
+func (s *StateSender) fits(messages, bytes, fraction int) bool {
+	return messages <= s.topics.config.QueueMessages/fraction && bytes <= s.topics.config.QueueBytes/fraction
 }
 
 // queue queues what fits into half of the send queue, and at least one publication if that fits at all. The
 // end has a turn of its own. The sequencer calls queue under its lock, so that nothing that was published
 // before is queued later.
-func (s *stateSender) queue(part []broker.Publication) (sent int) {
-	s.topic.mu.Lock()
-	defer s.topic.mu.Unlock()
+func (s *StateSender) queue(part []broker.Publication) (sent int) {
+	s.Topic.mu.Lock()
+	defer s.Topic.mu.Unlock()
 	switch {
 	case !s.isWantedLocked():
 		s.ended = true
@@ -152,54 +141,46 @@ func (s *stateSender) queue(part []broker.Publication) (sent int) {
 }
 
 // queueFrame queues a frame if it fits into a fraction of the send queue, with what followers hold.
-func (s *stateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
-	size, held := len(frame.Text())+maxFrameHeader, s.conn.resumableState()
-	messages, bytes := held.hold(1, size)
-	defer held.hold(-1, -size)
-	queue := s.conn.ws.QueueStats()
+func (s *StateSender) queueFrame(frame *wsconn.Frame, fraction int) bool {
+	size := len(frame.Text()) + maxFrameHeader
+	messages, bytes := s.holding.add(1, size)
+	defer s.holding.add(-1, -size)
+	queue := s.conn.WS.QueueStats()
 	if !s.fits(queue.Messages+messages, queue.Bytes+bytes, fraction) {
 		return false
 	}
-	_ = s.conn.send(frame) // fails only if the connection is closed
+	s.conn.queue(frame) // fails only if the connection is closed
 	return true
 }
 
 // isWantedLocked reports whether the client has neither unsubscribed nor asked again. It needs the
 // topic's lock.
-func (s *stateSender) isWantedLocked() bool {
-	f := s.topic.history.followers.find(s.conn)
+func (s *StateSender) isWantedLocked() bool {
+	f := s.Topic.history.followers.find(s.conn)
 	return f != nil && f.rest == s.rest
 }
 
 // endLocked notifies the client that it has the whole state. It needs the topic's lock.
-func (s *stateSender) endLocked() {
-	f := s.topic.history.followers.find(s.conn)
+func (s *StateSender) endLocked() {
+	f := s.Topic.history.followers.find(s.conn)
 	f.rest = nil
 	s.ended = true
 	if s.conn.expectsPositions() {
-		f.sendLocked(encodeProtocol(s.conn.codec(), protocol.StateComplete{Topic: s.topic.name}))
+		s.topics.sendLocked(f, s.topics.encode(s.conn.Format, protocol.StateComplete{Topic: s.Topic.Name}))
 	}
 }
 
 // release drops the frames of keys that have changed, and those that are not sent.
-func (s *stateSender) release() {
+func (s *StateSender) release() {
 	for _, frame := range s.frames {
 		frame.Release()
 	}
 	s.frames = nil
 }
 
-// endSubscription ends the subscription. It reports false if the client has unsubscribed or has asked again.
-func (s *stateSender) endSubscription(failure *failure.Failure) bool {
-	c, t := s.conn, s.topic
-	c.mu.Lock()
-	defer c.mu.Unlock() // so that no other subscription begins meanwhile
-	t.mu.Lock()
-	wanted := s.isWantedLocked() && t.history.joining.find(c) == nil
-	t.mu.Unlock()
-	if wanted {
-		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: t.name, Error: &failure.Payload})) // fails only if the connection is closed
-		c.unsubscribeLocked(t.name)
-	}
-	return wanted
+// IsWanted reports whether the client has neither unsubscribed nor asked again, nor does so now.
+func (s *StateSender) IsWanted() bool {
+	s.Topic.mu.Lock()
+	defer s.Topic.mu.Unlock()
+	return s.isWantedLocked() && s.Topic.history.joining.find(s.conn) == nil
 }

@@ -1,30 +1,39 @@
-package router
+package topic
 
 import (
 	"container/list"
 	"sync"
+
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
-// This file keeps the calls of Options.OnPresence that wait. Connections may come and go faster than the
-// hook returns: if many calls wait, a change that undoes the latest waiting one of its member removes it
+// This file keeps the changes of presence that wait for the application. Connections may come and go faster than it
+// takes them: if many wait, a change that undoes the latest waiting one of its member removes it
 // instead, so no more wait than there are members.
 
-// maxExactPresence is how many calls wait before changes are merged.
+// maxExactPresence is how many changes wait before they are merged.
 const maxExactPresence = 1024
 
 // presenceEvents are the changes that wait.
-type presenceEvents struct {
-	mu        sync.Mutex // may be acquired under topic.mu; nothing is called under it
+type waitingChanges struct {
+	mu        sync.Mutex // may be acquired under Topic.mu; nothing is called under it
 	waiting   list.List  // of *waitingPresence
 	latest    map[topicMember]*list.Element
-	scheduled bool // r.events has a call of reportPresence
+	scheduled bool // PresenceWaits has been called, and next has not returned false since then
 }
 
 type topicMember struct {
 	topic, connID string
 }
 
-// A waitingPresence is a change for which the hook has not been called.
+// A PresenceEvent is a member that has joined a topic or left it.
+type PresenceEvent struct {
+	Topic  string
+	Member protocol.Member
+	Joined bool
+}
+
+// A waitingPresence is a change that next has not returned.
 type waitingPresence struct {
 	PresenceEvent
 
@@ -33,8 +42,8 @@ type waitingPresence struct {
 	reported bool          // it does not wait any more
 }
 
-// add adds a change, and reports whether reportPresence must be scheduled.
-func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
+// add adds a change, and reports whether PresenceWaits must be called.
+func (q *waitingChanges) add(topic string, c change) (schedule bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	of := topicMember{topic, c.member.ConnID}
@@ -52,13 +61,13 @@ func (q *presenceEvents) add(topic string, c presenceChange) (schedule bool) {
 }
 
 // undoes reports whether a change and the waiting one before it have no effect together.
-func undoes(c presenceChange, waiting *list.Element) bool {
+func undoes(c change, waiting *list.Element) bool {
 	w := waiting.Value.(*waitingPresence)
 	return w.Joined && !c.joined || c.joined && !w.Joined && w.Member == c.member
 }
 
 // setLatest sets the latest change of a member that waits.
-func (q *presenceEvents) setLatest(of topicMember, e *list.Element) {
+func (q *waitingChanges) setLatest(of topicMember, e *list.Element) {
 	switch {
 	case e == nil || e.Value.(*waitingPresence).reported:
 		delete(q.latest, of)
@@ -70,7 +79,7 @@ func (q *presenceEvents) setLatest(of topicMember, e *list.Element) {
 }
 
 // next removes the first change. It reports whether there is one.
-func (q *presenceEvents) next() (event PresenceEvent, ok bool) {
+func (q *waitingChanges) next() (event PresenceEvent, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.waiting.Front()
@@ -86,12 +95,6 @@ func (q *presenceEvents) next() (event PresenceEvent, ok bool) {
 	return w.PresenceEvent, true
 }
 
-// reportPresence calls Options.OnPresence once, and goes on behind what waits in r.events.
-func (r *Router) reportPresence() {
-	event, ok := r.presenceEvents.next()
-	if !ok {
-		return
-	}
-	defer r.events.Add(r.reportPresence) // even if the hook calls runtime.Goexit
-	r.hook("OnPresence", func() { r.opts.OnPresence(event) })
-}
+// NextPresence removes the first change that waits for the application. It reports false if none waits:
+// PresenceWaits is called again when there is one.
+func (ts *Topics) NextPresence() (event PresenceEvent, ok bool) { return ts.events.next() }

@@ -1,4 +1,4 @@
-package router
+package topic
 
 import (
 	"slices"
@@ -6,30 +6,29 @@ import (
 
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A presenceFeed sends the changes of a topic's presence to the clients that asked for them. It
+// A feed sends the changes of a topic's presence to the clients that asked for them. It
 // collects the changes of presenceDelay in a message. It is guarded by the topic's lock.
-type presenceFeed struct {
-	watchers  map[*Conn]*watcher
-	changes   []presenceChange // that some watchers have not received
-	first     uint64           // number of changes[0]; changes are numbered in order
-	scheduled bool             // a timer will call sendPresence
+type feed struct {
+	watchers  map[*Subscriber]*watcher
+	changes   []change // that some watchers have not received
+	first     uint64   // number of changes[0]; changes are numbered in order
+	scheduled bool     // a timer will call sendPresence
 }
 
-// A presenceChange is a member that has joined a topic or left it.
-type presenceChange struct {
-	member Member
+// A change is a member that has joined a topic or left it.
+type change struct {
+	member protocol.Member
 	joined bool
 }
 
 // A watcher is a client that asked for presence.
 type watcher struct {
-	rest []Member // of the members when the client asked, those that it has not received
-	next uint64   // number of the first change that it has not received
-	held bool     // the answer to the client is not queued yet, and nothing must precede it
+	rest []protocol.Member // of the members when the client asked, those that it has not received
+	next uint64            // number of the first change that it has not received
+	held bool              // the answer to the client is not queued yet, and nothing must precede it
 }
 
 const (
@@ -48,17 +47,17 @@ const (
 )
 
 // end returns the number of the next change.
-func (f *presenceFeed) end() uint64 { return f.first + uint64(len(f.changes)) }
+func (f *feed) end() uint64 { return f.first + uint64(len(f.changes)) }
 
-// watch registers a subscriber for the changes that follow. It returns the members, or the first
-// maxPresenceBatch of them; the others are sent as joined. Nothing is sent before release is called.
+// Watch registers a subscriber for the changes that follow. It returns the members, or the first
+// maxPresenceBatch of them; the others are sent as joined. Nothing is sent before StartFeed is called.
 // Watching again starts again.
-func (t *topic) watch(c *Conn) []Member {
+func (t *Topic) Watch(c *Subscriber) []protocol.Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.needPresenceLocked()
 	if p.feed == nil {
-		p.feed = &presenceFeed{watchers: map[*Conn]*watcher{}}
+		p.feed = &feed{watchers: map[*Subscriber]*watcher{}}
 	}
 	all := p.all()
 	n := min(len(all), maxPresenceBatch)
@@ -66,15 +65,15 @@ func (t *topic) watch(c *Conn) []Member {
 	return all[:n:n]
 }
 
-// unwatch undoes watch.
-func (t *topic) unwatch(c *Conn) {
+// Unwatch undoes Watch.
+func (t *Topic) Unwatch(c *Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.presence.unwatchLocked(c)
 }
 
 // unwatchLocked removes a watcher. It needs the topic's lock.
-func (p *presence) unwatchLocked(c *Conn) {
+func (p *presence) unwatchLocked(c *Subscriber) {
 	if p == nil || p.feed == nil {
 		return
 	}
@@ -83,8 +82,8 @@ func (p *presence) unwatchLocked(c *Conn) {
 	}
 }
 
-// startFeed starts to send to a watcher, whose answer has been queued.
-func (ts *topics) startFeed(name string, c *Conn) {
+// StartFeed starts to send to a watcher, whose answer has been queued.
+func (ts *Topics) StartFeed(name string, c *Subscriber) {
 	t := ts.lock(name)
 	if t == nil {
 		return
@@ -102,7 +101,7 @@ func (ts *topics) startFeed(name string, c *Conn) {
 }
 
 // feedLocked returns the presence feed, or nil if no client has asked for presence.
-func (t *topic) feedLocked() *presenceFeed {
+func (t *Topic) feedLocked() *feed {
 	if t.presence == nil {
 		return nil
 	}
@@ -110,7 +109,7 @@ func (t *topic) feedLocked() *presenceFeed {
 }
 
 // addPresenceChangeLocked records a change for the watchers. It needs t.mu.
-func (ts *topics) addPresenceChangeLocked(t *topic, change presenceChange) {
+func (ts *Topics) addPresenceChangeLocked(t *Topic, change change) {
 	f := t.feedLocked()
 	if f == nil || len(f.watchers) == 0 {
 		return
@@ -120,7 +119,7 @@ func (ts *topics) addPresenceChangeLocked(t *topic, change presenceChange) {
 }
 
 // schedulePresenceLocked needs t.mu.
-func (ts *topics) schedulePresenceLocked(t *topic) {
+func (ts *Topics) schedulePresenceLocked(t *Topic) {
 	if f := t.presence.feed; !f.scheduled {
 		f.scheduled = true
 		time.AfterFunc(presenceDelay, func() { ts.sendPresence(t) })
@@ -132,7 +131,7 @@ func (ts *topics) schedulePresenceLocked(t *topic) {
 // nothing under it blocks. The frames cannot be dropped: if one does not fit into the send queue
 // of a slow client, the connection closes with 1013, because the client's members would be wrong
 // from then on.
-func (ts *topics) sendPresence(t *topic) {
+func (ts *Topics) sendPresence(t *Topic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.presence.feed
@@ -143,10 +142,10 @@ func (ts *topics) sendPresence(t *topic) {
 			ts.schedulePresenceLocked(t)
 		}
 	}()
-	batches := map[batchKey]presenceBatch{}
+	batches := map[batchKey]batch{}
 	for c, w := range f.watchers {
-		if frame := t.nextBatch(c, w, batches); frame != nil {
-			_ = c.send(frame) // closed connections are skipped
+		if frame := ts.nextBatch(t, c, w, batches); frame != nil {
+			c.queue(frame) // closed connections are skipped
 		}
 	}
 	for _, b := range batches {
@@ -164,14 +163,14 @@ type batchKey struct {
 }
 
 // A presenceBatch is the encoded effect of changes.
-type presenceBatch struct {
+type batch struct {
 	frame *wsconn.Frame // nil if the changes have no effect
 	next  uint64        // the number of the change that follows
 }
 
 // nextBatch returns the next frame for a watcher, or nil, and counts it as sent. Frames for
 // several watchers are shared in batches.
-func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatch) *wsconn.Frame {
+func (ts *Topics) nextBatch(t *Topic, c *Subscriber, w *watcher, batches map[batchKey]batch) *wsconn.Frame {
 	f := t.presence.feed
 	switch {
 	case w.held:
@@ -180,14 +179,14 @@ func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatc
 		n := min(len(w.rest), maxPresenceBatch)
 		members := w.rest[:n]
 		w.rest = w.rest[n:]
-		return encodeProtocol(c.codec(), protocol.PresenceChanged{Topic: t.name, Joined: protocolMembers(members), Left: []protocol.Member{}})
+		return ts.encode(c.Format, protocol.PresenceChanged{Topic: t.Name, Joined: members, Left: []protocol.Member{}})
 	case w.next == f.end():
 		return nil
 	}
-	key := batchKey{w.next, c.binary()}
+	key := batchKey{w.next, c.Format != envelope.JSON}
 	b, ok := batches[key]
 	if !ok {
-		b = t.encodeBatch(c.codec(), w.next)
+		b = ts.encodeBatch(t, c.Format, w.next)
 		batches[key] = b
 	}
 	w.next = b.next
@@ -199,7 +198,7 @@ func (t *topic) nextBatch(c *Conn, w *watcher, batches map[batchKey]presenceBatc
 
 // trim removes the changes that all watchers have received. It reports whether there is more to
 // send to a watcher that is not held.
-func (f *presenceFeed) trim() (more bool) {
+func (f *feed) trim() (more bool) {
 	oldest := f.end()
 	for _, w := range f.watchers {
 		oldest = min(oldest, w.next)
@@ -212,7 +211,7 @@ func (f *presenceFeed) trim() (more bool) {
 
 // A presenceEffect is what successive changes of a member amount to. A member whose first change is
 // that it has joined was absent before, and the other way around.
-type presenceEffect struct{ first, last presenceChange }
+type presenceEffect struct{ first, last change }
 
 // left and joined report whether the member is reported as such. One that has left and joined again
 // unchanged is reported as neither.
@@ -235,13 +234,13 @@ func (e presenceEffect) size() (n int) {
 }
 
 // encodeBatch encodes the effect of the changes from a number on, as many as fit into a message.
-func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
-	f := t.presence.feed
+func (ts *Topics) encodeBatch(t *Topic, f envelope.Format, number uint64) batch {
+	feed := t.presence.feed
 	effects := map[string]presenceEffect{} // by Member.ConnID
 	var connIDs []string                   // in the order of the first changes
-	members, end := 0, min(f.end(), number+maxBatchChanges)
+	members, end := 0, min(feed.end(), number+maxBatchChanges)
 	for ; number < end; number++ {
-		change := f.changes[number-f.first]
+		change := feed.changes[number-feed.first]
 		connID := change.member.ConnID
 		effect, known := effects[connID]
 		if known {
@@ -258,37 +257,18 @@ func (t *topic) encodeBatch(codec Codec, number uint64) presenceBatch {
 		}
 		effects[connID] = effect
 	}
-	m := protocol.PresenceChanged{Topic: t.name, Joined: []protocol.Member{}, Left: []protocol.Member{}}
+	m := protocol.PresenceChanged{Topic: t.Name, Joined: []protocol.Member{}, Left: []protocol.Member{}}
 	for _, connID := range connIDs {
 		e := effects[connID]
 		if e.left() {
-			m.Left = append(m.Left, protocol.Member(e.first.member))
+			m.Left = append(m.Left, e.first.member)
 		}
 		if e.joined() {
-			m.Joined = append(m.Joined, protocol.Member(e.last.member))
+			m.Joined = append(m.Joined, e.last.member)
 		}
 	}
 	if len(m.Joined)+len(m.Left) == 0 {
-		return presenceBatch{nil, number}
+		return batch{nil, number}
 	}
-	return presenceBatch{encodeProtocol(codec, m), number}
-}
-
-// protocolMembers returns members as the protocol has them.
-func protocolMembers(members []Member) []protocol.Member {
-	if members == nil {
-		return nil
-	}
-	converted := make([]protocol.Member, len(members))
-	for i, m := range members {
-		converted[i] = protocol.Member(m)
-	}
-	return converted
-}
-
-// encodeProtocol encodes a message of the protocol, which cannot fail: it contains only strings and
-// numbers, and is JSON in every format.
-func encodeProtocol(codec Codec, m protocol.Message) *wsconn.Frame {
-	frame, _ := envelope.Encode(codec, m, wire.OutgoingHead{At: time.Now()})
-	return frame
+	return batch{ts.encode(f, m), number}
 }

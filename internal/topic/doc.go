@@ -1,0 +1,37 @@
+// Package topic has the topics of a node: who subscribes to them, who is present in them, and what
+// their subscribers receive, in order. It knows a connection as a [Subscriber], which is a part of it,
+// and the router as a [Config].
+//
+// A subscriber of a topic with a history can be a follower: it receives positions, and misses nothing
+// that the history still has. What a follower receives is held until the answer to its request has been
+// queued, then sent, or dropped if it is too much: see held.go.
+//
+// # Locks
+//
+// The lock of a connection belongs to its owner. It guards the subscriptions of the [Subscriber], so that
+// topics see the changes of one connection in order. A goroutine acquires locks in this order:
+//
+//  1. the lock of a connection
+//  2. shard.mu: guards the topics of a shard, and how many subscriptions each has; also held while the
+//     [broker.Node] subscribes and unsubscribes, so that it sees them in order
+//  3. the lock of a sequencer: held while it hands over a publication or a loss, and while a follower is
+//     activated, so that what the follower has missed and what is next are in order. A sequencer is
+//     closed under shard.mu, without Topic.mu
+//  4. Topic.mu: guards the subscribers, the presence and its feed; also held while a message is queued for
+//     all subscribers or all watchers, and while members are announced to the [broker.Node]
+//  5. the lock of a [wsconn.Conn]
+//
+// heldMembers.mu, graceMembers.mu and waitingChanges.mu may be acquired under any of these, and nothing is
+// called under them. A goroutine never holds two locks of the same level, and waits for nothing under one.
+// The functions of [Config] may be called under Topic.mu.
+//
+// # Goroutines
+//
+// Timers call the package, each of which exists only while there is something to wait for:
+//
+//   - per topic: until changes of its presence are sent to clients that asked for them (feed.go)
+//   - per member whose client may come back: on the node that it has left (grace.go), and on the others if
+//     no node announces it any more (hold.go)
+//
+// [StateSender.Run] runs on a goroutine of its caller. Those of one connection take turns.
+package topic

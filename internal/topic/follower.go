@@ -1,0 +1,226 @@
+package topic
+
+import (
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// This file delivers publications with their positions to the clients that have asked for them, and
+// what such a client has missed when it returns.
+
+// A follower is a subscriber that receives positions. The topic's lock guards it.
+type follower struct {
+	conn    *Subscriber
+	holding *Holding    // of the connection
+	held    *heldFrames // nil once the answer to its request is queued
+
+	// rest is what is still to be sent of the state, nil if there is nothing: see StateSender.
+	rest *sequencer.StateRest
+}
+
+// connNumber returns the number by which a connList sorts.
+func (f *follower) connNumber() uint64 { return f.conn.Number }
+
+// heldFrames are sent after the answer to a follower's request.
+type heldFrames struct {
+	frames []*wsconn.Frame
+	bytes  int // of frames
+}
+
+// A topicHistory is what a topic with a History needs in addition.
+type topicHistory struct {
+	sequencer *sequencer.Sequencer // its lock is acquired before the topic's, which guards the rest
+	followers connList[*follower]
+	joining   connList[*follower] // subscriptions with positions that wait for the store
+}
+
+// isJoining reports whether the subscriber has not unsubscribed or asked again since it began to wait.
+func (h *topicHistory) isJoining(f *follower) bool { return h.joining.find(f.conn) == f }
+
+// remove removes what is kept for a connection.
+func (h *topicHistory) remove(c *Subscriber) {
+	h.joining.remove(c)
+	if f := h.followers.find(c); f != nil {
+		f.dropHeld()
+		h.followers.remove(c)
+	}
+}
+
+// addJoining registers a subscriber as a follower to be, and returns the follower.
+func (t *Topic) addJoining(c *Subscriber, h *Holding) *follower {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := &follower{conn: c, holding: h, held: new(heldFrames)}
+	t.history.joining.put(f)
+	return f
+}
+
+func (t *Topic) removeJoining(f *follower) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.history.isJoining(f) {
+		t.history.joining.remove(f.conn)
+	}
+}
+
+// unrecoveredWork is how many publications a client is charged for that cannot receive what it has missed.
+const unrecoveredWork = 256
+
+// activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
+// its lock. It reports false if the subscriber has unsubscribed or has asked again meanwhile.
+func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result JoinResult, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.history.isJoining(f) {
+		return JoinResult{}, false
+	}
+	t.promoteLocked(f)
+	read := len(j.Publications)
+	if !j.Recovered { // the store was asked for more than the client receives
+		read = min(ts.MaxMissed(t.Pattern), unrecoveredWork)
+	}
+	if !j.Recovered || !ts.encodeMissed(t, f, nil, j.Publications) {
+		return JoinResult{Position: j.Position, Read: read}, true
+	}
+	from := j.Position
+	from.Offset -= uint64(len(j.Publications))
+	return JoinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
+}
+
+// FollowFromNow makes a subscriber a follower when the position of the topic is known. announce returns the frame
+// that says so, which is sent first. It is called under the locks of the sequencer and of the topic.
+func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
+	f := t.addJoining(c, h)
+	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
+}
+
+func (ts *Topics) activateFromNow(t *Topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.history.isJoining(f) {
+		return
+	}
+	if before := t.history.followers.find(f.conn); before != nil {
+		t.history.joining.remove(f.conn)
+		f = before // what it holds, and what it has still to receive of a state, are sent
+	} else {
+		t.promoteLocked(f)
+		f.held = nil // there is no answer to wait for
+	}
+	ts.sendLocked(f, announce(at))
+}
+
+// promoteLocked makes a connection that is joining a follower, whose frames are held.
+func (t *Topic) promoteLocked(f *follower) {
+	t.history.joining.remove(f.conn)
+	t.members.remove(f.conn)
+	if before := t.history.followers.put(f); before != nil {
+		before.dropHeld()
+	}
+}
+
+// encodeMissed encodes the publications that a follower has missed, to be sent after some frames. It
+// reports false, and keeps none, if they are too many or too long for its send queue.
+func (ts *Topics) encodeMissed(t *Topic, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
+	bytes := 0
+	for _, p := range missed {
+		frame := ts.missedFrame(t, f.conn, p)
+		if frame == nil {
+			continue
+		}
+		frames = append(frames, frame)
+		if bytes += len(frame.Text()); bytes > ts.config.QueueBytes/2 {
+			break // holdMissed rejects them
+		}
+	}
+	return ts.holdMissed(f, frames)
+}
+
+// missedFrame encodes a stored publication for one connection: as a position only, if the
+// publication lacks the connection's format, or as nothing, if its client does not expect that.
+func (ts *Topics) missedFrame(t *Topic, c *Subscriber, p broker.Publication) *wsconn.Frame {
+	if frame := ts.storedFrame(t, c, p); frame != nil {
+		return frame
+	}
+	if !c.expectsPositions() {
+		return nil
+	}
+	return ts.positionFrame(t, c, protocol.Moved{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &protocol.Lost{From: p.Position.Offset, To: p.Position.Offset}})
+}
+
+// storedFrame encodes a stored publication for one connection. It returns nil if the publication lacks
+// the connection's format.
+func (ts *Topics) storedFrame(t *Topic, c *Subscriber, p broker.Publication) *wsconn.Frame {
+	_, packet := CutExcept(p.Packet)
+	message, _, ok := ts.config.Formats.ParsePacket(packet, 1<<c.Format, p.At)
+	if !ok {
+		return nil
+	}
+	defer message.Free()
+	frame := t.positionedFrame(&message, c, p.Position.Offset)
+	if frame != nil {
+		frame.Retain()
+	}
+	return frame
+}
+
+// positionFrame encodes a position for a connection. It cannot fail: it contains only strings and
+// numbers, and is JSON in every format.
+func (ts *Topics) positionFrame(t *Topic, c *Subscriber, m protocol.Moved) *wsconn.Frame {
+	m.Topic = topicname.ForClient(t.Name)
+	return ts.encode(c.Format, m)
+}
+
+// sendLocked queues a frame for a follower, which must not lose it: if it does not fit, the
+// connection is closed, and the client recovers when it returns. It needs the topic's lock.
+func (ts *Topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
+	if f.held == nil {
+		return f.conn.queue(frame)
+	}
+	if !ts.holdNext(f, frame) {
+		f.dropHeld()
+		f.conn.WS.CloseSlow()
+		return false
+	}
+	return true
+}
+
+// SendHeld sends what has been held for a follower whose answer has been queued. It returns what sends the
+// rest of the state, or nil if there is none.
+func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
+	t := ts.lock(name)
+	if t == nil {
+		return nil
+	}
+	defer t.mu.Unlock()
+	if t.history == nil {
+		return nil
+	}
+	f := t.history.followers.find(c)
+	if f == nil || f.held == nil {
+		return nil
+	}
+	f.sendHeld()
+	f.held = nil
+	if f.rest == nil {
+		return nil
+	}
+	return &StateSender{topics: ts, conn: c, holding: f.holding, Topic: t, rest: f.rest}
+}
+
+// lose reports a loss to followers and to the application.
+func (ts *Topics) lose(t *Topic, l sequencer.Loss) {
+	m := protocol.Moved{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
+	switch {
+	case l.Reset:
+	case l.Epoch != "":
+		m.Ended = &protocol.Position{Epoch: l.Epoch, Offset: l.EndedAt}
+	default:
+		m.Lost = &protocol.Lost{From: l.From, To: l.To}
+	}
+	ts.movePosition(t, m)
+	ts.config.Lost(t.Name, l.Messages())
+}

@@ -1,0 +1,180 @@
+package topic
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/protocol"
+)
+
+// A recordingNode records what topics announce, as "+ID" and "-ID".
+type recordingNode struct {
+	silentNode
+
+	log []string
+}
+
+func (n *recordingNode) Join(_, id, data string) {
+	if strings.Contains(data, `"ended":true`) {
+		id += " ended"
+	}
+	n.log = append(n.log, "+"+id)
+}
+
+func (n *recordingNode) Leave(_, id string) { n.log = append(n.log, "-"+id) }
+func (*recordingNode) Track(string)         {}
+func (*recordingNode) Untrack(string)       {}
+
+// A presenceTest has a topic with PresenceGrace, two connections of a user, and one that keeps the topic.
+type presenceTest struct {
+	*Topics
+
+	t      *testing.T
+	node   recordingNode
+	topic  *Topic
+	conns  []*Subscriber
+	events []string // that the application has received, as "+ID" and "-ID"
+}
+
+const testGrace = 10 * time.Second
+
+func newPresenceTest(t *testing.T) *presenceTest {
+	p := &presenceTest{Topics: new(Topics), t: t, conns: numbered(3)}
+	p.Init(Config{MaxTopics: 1, PresenceWaits: func() {}})
+	p.Connect(&p.node, nil)
+	pattern := &Pattern{Options: Options{PresenceGrace: testGrace}}
+	for _, c := range p.conns {
+		p.topic = p.addLocked("room", pattern, c, false)
+	}
+	return p
+}
+
+// user is the member of conns[0] and conns[1].
+func user(stays time.Duration) Announced {
+	return Announced{Member: protocol.Member{ConnID: "user", UserID: "u"}, Stays: stays}
+}
+
+// close closes a connection whose user may come back.
+func (p *presenceTest) close(c *Subscriber) {
+	assert.True(p.t, p.SetAway(p.topic, c, "conn", false))
+	p.Stay(p.topic, c, "conn", User{UserID: "u"})
+}
+
+// expect compares the members, what was announced, and what the application has received since the last call.
+func (p *presenceTest) expect(members, announced, events string) {
+	p.t.Helper()
+	synctest.Wait()
+	var ids []string
+	for _, m := range p.Members("room") {
+		ids = append(ids, m.ConnID)
+	}
+	for e, ok := p.NextPresence(); ok; e, ok = p.NextPresence() {
+		p.events = append(p.events, map[bool]string{true: "+", false: "-"}[e.Joined]+e.Member.ConnID)
+	}
+	assert.Equal(p.t, members, strings.Join(ids, ", "), "members")
+	assert.Equal(p.t, announced, strings.Join(p.node.log, ", "), "announced")
+	assert.Equal(p.t, events, strings.Join(p.events, ", "), "events")
+	p.node.log, p.events = nil, nil
+}
+
+// TestPresence_States lets members join, stay and leave, and checks after each step what is known and reported.
+func TestPresence_States(t *testing.T) {
+	for name, steps := range map[string]func(p *presenceTest){
+		"leaves at once": func(p *presenceTest) {
+			p.Remove(p.topic, p.conns[0], true)
+			p.expect("", "+user 10000 ended, -user 10000", "-user")
+		},
+		"leaves when nobody comes back": func(p *presenceTest) {
+			p.close(p.conns[0])
+			p.expect("user", "", "")
+			time.Sleep(testGrace)
+			p.expect("", "+user 10000 ended, -user 10000", "-user")
+			assert.Zero(p.t, p.Staying())
+		},
+		"comes back in time": func(p *presenceTest) {
+			p.close(p.conns[0])
+			p.JoinLocked(p.topic, p.conns[1], user(testGrace))
+			p.expect("user", "", "")
+			assert.Zero(p.t, p.Staying(), "the earlier connection has left")
+			time.Sleep(2 * testGrace)
+			p.expect("user", "", "")
+		},
+		"comes back to another node": func(p *presenceTest) {
+			p.close(p.conns[0])
+			p.PresenceChanged("room", broker.Member{Node: "b", ID: "user 10000", Data: `{"userId":"u"}`}, true)
+			p.expect("user", "-user 10000", "")
+			time.Sleep(2 * testGrace)
+			p.expect("user", "", "")
+			p.PresenceChanged("room", broker.Member{Node: "b", ID: "user 10000", Data: `{"userId":"u","ended":true}`}, false)
+			p.expect("", "", "-user")
+		},
+		"access ends while away": func(p *presenceTest) {
+			p.close(p.conns[0])
+			p.EndAbsence(User{UserID: "other"}, func(string) bool { return true })
+			p.EndAbsence(User{UserID: "u"}, func(topic string) bool { return topic != "room" })
+			p.expect("user", "", "")
+			p.EndAbsence(User{UserID: "u"}, func(topic string) bool { return topic == "room" })
+			p.expect("", "+user 10000 ended, -user 10000", "-user")
+		},
+		"has two connections": func(p *presenceTest) {
+			p.JoinLocked(p.topic, p.conns[1], user(testGrace))
+			p.Remove(p.topic, p.conns[0], true)
+			p.expect("user", "", "")
+			p.Remove(p.topic, p.conns[1], true)
+			p.expect("", "+user 10000 ended, -user 10000", "-user")
+		},
+		"has other data": func(p *presenceTest) {
+			m := user(testGrace)
+			m.Info = "info"
+			p.RejoinLocked(p.topic, p.conns[0], m)
+			p.expect("user", "+user 10000", "-user, +user")
+			p.RejoinLocked(p.topic, p.conns[1], m) // which has not joined
+			p.expect("user", "", "")
+		},
+		"stays longer": func(p *presenceTest) {
+			p.RejoinLocked(p.topic, p.conns[0], user(2*testGrace))
+			p.expect("user", "+user 20000, -user 10000", "")
+		},
+		"node ends, and the member may come back": func(p *presenceTest) {
+			other := broker.Member{Node: "b", ID: "other 20000", Data: `{}`}
+			p.PresenceChanged("room", other, true)
+			p.expect("other, user", "", "+other")
+			p.NodeLeft("b")
+			p.PresenceChanged("room", other, false)
+			time.Sleep(20*time.Second - 1)
+			p.expect("other, user", "", "")
+			time.Sleep(time.Nanosecond)
+			p.expect("user", "", "-other")
+		},
+		"member moves between nodes": func(p *presenceTest) {
+			other := broker.Member{Node: "b", ID: "other 20000", Data: `{}`}
+			p.PresenceChanged("room", other, true)
+			p.PresenceChanged("room", other, false) // before its new node has announced it
+			p.expect("other, user", "", "+other")
+			other.Node = "c"
+			p.PresenceChanged("room", other, true)
+			time.Sleep(2 * takeOverHold)
+			p.expect("other, user", "", "")
+		},
+		"other node sends nonsense": func(p *presenceTest) {
+			p.PresenceChanged("room", broker.Member{Node: "b", ID: "other", Data: `{`}, true)
+			p.PresenceChanged("room", broker.Member{Node: "b", ID: "other -1", Data: `{}`}, true)
+			p.PresenceChanged("lobby", broker.Member{Node: "b", ID: "other", Data: `{}`}, true)
+			p.expect("user", "", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPresenceTest(t)
+				p.JoinLocked(p.topic, p.conns[0], user(testGrace))
+				p.expect("user", "+user 10000", "+user")
+				steps(p)
+			})
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
+)
+
+// This file publishes messages, and receives those of other nodes.
+
+// publish queues a message for every subscriber except one, which may be nil, and passes it to
+// the broker if it is for all nodes.
+func (r *Router) publish(ctx context.Context, name string, except *Conn, m Message, allNodes bool) error {
+	if err := topicname.Check(name); err != nil {
+		return err
+	}
+	if allNodes && r.topics.Retains(name) {
+		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeouts.Call)
+		defer cancel()
+		_, err := r.publishStored(ctx, name, except, m, PublishOptions{})
+		return err
+	}
+	p, err := r.encodeAll(m, r.formatsToPublishOn(name, allNodes))
+	if p.IsEmpty() {
+		return err
+	}
+	defer p.Free()
+	receivers := r.topics.Deliver(name, &p, except.asSubscriber())
+	r.observe(Event{Kind: EventPublished, Count: receivers})
+	if allNodes && r.opts.Broker != nil {
+		return failure.Join(err, r.node.Publish(name, r.formats.Packet(&p)))
+	}
+	return err
+}
+
+// asSubscriber returns the connection as its topics know it: nil if c is nil.
+func (c *Conn) asSubscriber() *topic.Subscriber {
+	if c == nil {
+		return nil
+	}
+	return &c.sub
+}
+
+// receivePacket handles a packet that another node has published on a topic. The broker calls it.
+func (r *Router) receivePacket(name, from string, packet []byte) {
+	switch {
+	case len(packet) == 0:
+	case name == r.nodeTopic:
+		r.asks.Receive(from, packet)
+	case name == usersTopic && packet[0] == ask.UserAsk:
+		r.asks.ReceiveUserAsk(from, packet)
+	case name == usersTopic:
+		r.receiveUserPacket(packet)
+	default:
+		r.topics.ReceiveMessage(name, packet)
+	}
+}
+
+// messagesLost is called when packets of a topic were lost. 0 is an unknown number.
+func (r *Router) messagesLost(name string, packets int) {
+	switch {
+	case name == usersTopic && r.access != nil:
+		return // what must not be lost is stored
+	case name == usersTopic, name == accessTopic, topicname.IsUserLog(name):
+		name = ""
+	case name == r.nodeTopic:
+		return // it carries no messages; an ask or an answer that is lost ends with its time
+	}
+	r.observe(Event{Kind: EventMessagesLost, Count: packets})
+	if r.opts.OnMessagesLost == nil {
+		return
+	}
+	r.events.Add(func() {
+		r.hook("OnMessagesLost", func() { r.opts.OnMessagesLost(name, packets) })
+	})
+}
+
+// topicConfig returns what topics need of the router.
+func (r *Router) topicConfig() topic.Config {
+	limits := &r.opts.Limits
+	config := topic.Config{
+		Formats:        &r.formats,
+		MaxTopics:      limits.Topics,
+		QueueMessages:  limits.QueueMessages,
+		QueueBytes:     limits.QueueBytes,
+		ReadTimeout:    r.opts.Timeouts.Call,
+		ByID:           func(connID string) *topic.Subscriber { return r.conns.byID(connID).asSubscriber() },
+		TopicsExceeded: topicsExceeded,
+		QueueExceeded:  r.queueExceeded,
+		Delivered: func(receivers int, took time.Duration) {
+			r.observe(Event{Kind: EventDelivered, Count: receivers, Duration: took})
+		},
+		Lost: r.messagesLost,
+	}
+	if r.opts.OnPresence != nil {
+		config.PresenceWaits = func() { r.events.Add(r.reportPresence) }
+	}
+	return config
+}
+
+// queueExceeded returns the error for a message that does not fit into a send queue.
+func (r *Router) queueExceeded(bytes int) error {
+	return &LimitExceeded{Kind: LimitQueue, Observed: int64(bytes), Limit: int64(r.opts.Limits.QueueBytes), RetryAfter: errors.Never}
+}

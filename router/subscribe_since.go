@@ -1,0 +1,153 @@
+package router
+
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/internal/wsconn"
+)
+
+// This file subscribes clients to topics with a History.
+
+// A Recovery says how a subscriber of a topic with a History continues; see
+// [Context.SubscribeSince].
+type Recovery struct {
+	// Position is that behind which the subscriber receives every publication, in order: first
+	// those that it has missed, if Recovered is true, and then new ones.
+	Position broker.Position
+
+	// Recovered is false if the history does not reach back to the subscriber's position, or too
+	// much was missed. The client must then load its state.
+	Recovered bool
+
+	// Ended is set if the epoch of the subscriber's position has ended: publications of that epoch
+	// with higher offsets than Ended.Offset, if there were any, are lost, also if the subscriber has
+	// received them.
+	Ended *broker.Position
+
+	// State is how many publications the client receives first, with the current state; see
+	// [Context.SubscribeState].
+	State int
+
+	// More is true if other publications of the state follow later, between new ones.
+	More bool
+}
+
+// addRecovery adds the result to the answer to a client.
+func addRecovery(reply *protocol.Subscribed, r topic.JoinResult) {
+	reply.Position = &protocol.Position{Epoch: r.Position.Epoch, Offset: r.Position.Offset}
+	reply.Recovery = &protocol.Recovery{Recovered: r.Recovered, More: r.More}
+	if r.HasState {
+		reply.State = &r.State
+	}
+	if r.Ended != nil {
+		reply.Ended = &protocol.Position{Epoch: r.Ended.Epoch, Offset: r.Ended.Offset}
+	}
+}
+
+// SubscribeSince subscribes the connection to a topic with a History, from a position on that the
+// client has presented: the zero Position begins now. The client receives what it has missed, and
+// then every publication, with the topic and the offset in meta if it has greeted, has asked for
+// positions, or has presented one; see the protocol, section 10. It receives nothing before SubscribeSince has checked the position. While the store cannot be read,
+// SubscribeSince waits until the context is done, so it should be called by calls, which have a
+// deadline.
+//
+// SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
+// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
+// unsubscribes meanwhile.
+func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
+	return c.subscribeWithHistory(topic, since, false)
+}
+
+// subscribeWithHistory is SubscribeSince, or SubscribeState.
+func (c *Context) subscribeWithHistory(name string, since broker.Position, state bool) (Recovery, error) {
+	if err := topicname.Check(name); err != nil {
+		return Recovery{}, err
+	}
+	if err := c.conn.router.mustHaveHistory(name); err != nil {
+		return Recovery{}, err
+	}
+	if err := c.conn.sessionAdmits(name); err != nil {
+		return Recovery{}, err
+	}
+	result, err := c.conn.subscribeSince(c, name, topic.JoinRequest{Since: since, State: state})
+	if err == nil {
+		c.conn.addRecoveredTopic(name, result, state)
+	}
+	c.conn.sendHeld(name)
+	return Recovery{result.Position, result.Recovered, result.Ended, result.State, result.More}, err
+}
+
+// mustHaveHistory returns an error if the topic has no History.
+func (r *Router) mustHaveHistory(topic string) error {
+	if r.topics.Retains(topic) {
+		return nil
+	}
+	return errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+}
+
+// subscribeSince subscribes a client. It waits for the store. What the client has missed is held until
+// sendHeld is called.
+func (c *Conn) subscribeSince(ctx context.Context, name string, req topic.JoinRequest) (topic.JoinResult, error) {
+	if req.Since != (broker.Position{}) {
+		c.sub.ExpectPositions()
+	}
+	j, err := c.beginJoin(name)
+	if err != nil {
+		return topic.JoinResult{}, err
+	}
+	result, err := j.Join(ctx, req)
+	if err != nil && j.Added && !errors.Is(err, topic.ErrUnsubscribed) {
+		c.unsubscribeClient(name)
+	}
+	return result, err
+}
+
+// beginJoin subscribes the connection unless it is subscribed already.
+func (c *Conn) beginJoin(topic string) (*topic.Joining, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left {
+		return nil, errClosed
+	}
+	return c.router.topics.BeginJoinLocked(topic, &c.sub, &c.resumableState().holding)
+}
+
+// sendHeld sends what has been held for the connection in a topic, when the answer has been queued.
+func (c *Conn) sendHeld(topic string) {
+	if s := c.router.topics.SendHeld(topic, &c.sub); s != nil {
+		go c.sendState(s)
+	}
+}
+
+// sendState sends what is left of a state, on a goroutine of its own. It ends the subscription if that fails.
+func (c *Conn) sendState(s *topic.StateSender) {
+	err := s.Run(c.ctx)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, wsconn.ErrTimeout):
+		err = errUnread
+	}
+	if failure := inspector.Inspect(err, "state"); c.endState(s, failure) {
+		c.reportLate(protocol.TypeSubscribe, failure)
+	}
+}
+
+// endState ends the subscription. It reports false if the client has unsubscribed or has asked again.
+func (c *Conn) endState(s *topic.StateSender, failure *failure.Failure) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock() // so that no other subscription begins meanwhile
+	if !s.IsWanted() {
+		return false
+	}
+	name := s.Topic.Name
+	_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: name, Error: &failure.Payload})) // fails only if the connection is closed
+	c.unsubscribeLocked(name)
+	return true
+}
