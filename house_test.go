@@ -24,7 +24,7 @@ const (
 
 var (
 	ownBudgets = map[string]int{
-		"router":          11_600,
+		"router":          10_230,
 		"limit/limittest": 5_400, // cases of a suite
 	}
 	ownExported = map[string]int{

@@ -7,7 +7,7 @@ import "github.com/penstock-go/penstock/internal/topic"
 // stayPresent lets the member of a closed connection stay in a topic until the client comes back.
 // It reports false if it leaves now.
 func (r *Router) stayPresent(c *Conn, t *topic.Topic) bool {
-	return r.topics.SetAway(t, &c.sub, c.id, c.goesOn(t.Name)) && (r.away.stay(c, t) || c.stayInGrace(t))
+	return r.topics.SetAway(t, &c.sub, c.id, c.goesOn(t.Name)) && (c.staysInSession(t) || c.stayInGrace(t))
 }
 
 // stayInGrace waits for a user to come back, if the way in which the connection was closed and the topic
@@ -20,7 +20,8 @@ func (c *Conn) stayInGrace(t *topic.Topic) bool {
 		return false
 	}
 	if c.router.topics.Stay(t, &c.sub, c.id, c.Identity().user().ofTopics()) {
-		c.router.leaveGrace(c)
+		connID, topics := c.id, &c.router.topics
+		c.router.sessions.Leave(c.Identity().user().ofSession(), c.sessionConn().Address, func() { topics.LeaveAll(connID) })
 	}
 	return true
 }

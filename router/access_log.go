@@ -107,7 +107,7 @@ func (a *accessLog) storeDisconnect(user userKey, code StatusCode, reason string
 	connsOnThisNode = len(r.conns.ofUser(user))
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
-	_, err = r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Sessions, l.Topics = seq, nil })
+	err = r.sessions.EndSessions(ctx, user.ofSession())
 	stored := a.store(ctx, disconnectPacket(user, code, reason))
 	if stored != nil {
 		r.disconnect(user, code, reason)
@@ -132,7 +132,7 @@ func (a *accessLog) apply(number uint32, own bool, packet []byte) {
 	case packetUserRevoke:
 		if topics, change, ok := parseRevocation(rest); ok && !own { // Revoke has done it here
 			a.router.revokeConns(before(a.router.conns.ofUser(user), number), change, topics)
-			a.router.away.revoke(user, topics)
+			a.router.sessions.EndPresence(user.ofSession(), topics)
 			a.router.endAbsence(user, topics.Matches)
 		}
 	}
@@ -143,9 +143,7 @@ func (a *accessLog) disconnect(user userKey, number uint32, end CloseError) {
 	r := a.router
 	a.recent.Add(user, number, end)
 	conns := before(r.conns.ofUser(user), number)
-	for _, c := range before(r.away.ofUser(user), number) {
-		r.endAway(c.id, SessionRevoked)
-	}
+	r.sessions.EndWaiting(user.ofSession(), func(since uint32) bool { return accesslog.Precedes(since, number) })
 	r.endAbsence(user, func(string) bool { return true })
 	if len(conns) == 0 {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -140,7 +141,7 @@ func (c *Conn) Subscribe(topic string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		return s.subscribe(topic, topicGrant{})
+		return s.subscribe(topic, session.Grant{})
 	}
 	c.unmarkOwn(topic)
 	_, err := c.subscribeLocked(topic)

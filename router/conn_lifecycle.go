@@ -202,7 +202,9 @@ func (c *Conn) leaveTopics() {
 			r.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
 		}
 	}
-	r.away.endIfUnused(c)
+	if s := c.session(); s != nil {
+		s.ForgetIfUnused()
+	}
 }
 
 // callOnClose calls Options.OnClose, unless OnOpen refused the connection.

@@ -110,7 +110,7 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	old.stopTimerLocked()
 	c.armExpiryLocked()
 	if s := c.session(); s != nil {
-		s.setIdentity(id)
+		s.SetIdentity(c.identity.Load().ofSession())
 	}
 	if old.value().user() != id.user() {
 		for _, t := range c.sub.TopicsLocked() {

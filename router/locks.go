@@ -44,10 +44,10 @@ package router
 // reading goroutine, in c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
 // marks the call as answered sends the answer (calls.Index.Settle). The one that takes a message out of
 // c.messages owns it, so a waiting call is either removed by cancelCall or starts.
-// Per member that waits for its client: a timer, on the node that the client has left (away.go,
+// Per member that waits for its client: a timer, on the node that the client has left (internal/session,
 // internal/topic), and on the others if that node has ended.
-// Per connection with a session (session_save.go): a timer, and a goroutine that exists only while the
-// record is stored. It holds no lock while it calls the store. Shutdown waits for these goroutines.
+// Per connection with a session (internal/session): a timer, and a goroutine that exists only while the
+// record is stored. Shutdown waits for these goroutines.
 // $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
 // the client has missed of them (sequencer.Catchup).
 // Per subscription whose state has more than one part (sendState): a goroutine that reads and queues the
@@ -85,7 +85,7 @@ package router
 //   - registry.mu
 //   - the locks of accesslog.Recent and accesslog.Log
 //   - the locks of internal/calls
-//   - session.mu: guards the record of a session; and under it absentSessions.mu, awaySessions.mu and sessionOwners.mu
+//   - Session.mu of internal/session, and under it Node.mu of that package
 //   - those of internal/topic that are in no order
 //   - refusalSampler.mu
 //   - reports.mu, and the lock of the serial queue c.reports

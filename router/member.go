@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 )
 
@@ -46,7 +47,7 @@ func (c *Conn) Join(topic, info string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		return s.subscribe(topic, topicGrant{Joined: true, Info: info})
+		return s.subscribe(topic, session.Grant{Joined: true, Info: info})
 	}
 	c.unmarkOwn(topic)
 	t, err := c.addSubscriptionLocked(topic, false)
@@ -83,8 +84,8 @@ func (c *Conn) member(t *topic.Topic, info string) topic.Announced {
 	m := protocol.Member{ConnID: c.id, TenantID: identity.TenantID, UserID: identity.UserID, Info: info}
 	var stays time.Duration
 	if s := c.session(); s != nil {
-		m.ConnID = s.memberID
-		if !s.isOver() {
+		m.ConnID = s.MemberID()
+		if !s.IsOver() {
 			stays = c.router.opts.Resume.Within
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // A resumable is what a connection needs because its client recovers what it has missed.
 type resumable struct {
-	session atomic.Pointer[session] // nil if there is none; stored only with Conn.mu held
+	session atomic.Pointer[connSession] // nil if there is none; stored only with Conn.mu held
 
 	// Guarded by Conn.mu: the topics to which the client has subscribed by itself before it had a
 	// session. No handler has granted them.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -22,7 +24,7 @@ type topicToResume struct {
 	protocol.Subscribe
 
 	pattern *topic.Pattern
-	record  *topicGrant      // nil if it is not in the record
+	record  *session.Grant   // nil if it is not in the record
 	after   *broker.Position // the client may receive only what follows; nil is everything
 	missed  *sequencer.CatchupTopic
 	result  protocol.ResumedTopic
@@ -31,7 +33,7 @@ type topicToResume struct {
 
 // resumeTopics subscribes the connection to the topics of the client and of the record, and returns a
 // result for each. Topics of the record that cannot be subscribed leave it.
-func (s *session) resumeTopics(ctx *Context, presented []protocol.Subscribe, claim *sessionClaim, revocations uint32) []protocol.ResumedTopic {
+func (s *connSession) resumeTopics(ctx *Context, presented []protocol.Subscribe, claim *session.Claim, revocations uint32) []protocol.ResumedTopic {
 	topics := s.topicsToResume(presented, claim)
 	for _, t := range topics {
 		if t.result.Error == nil {
@@ -57,17 +59,14 @@ func (s *session) resumeTopics(ctx *Context, presented []protocol.Subscribe, cla
 }
 
 // withdraw ends subscriptions to which the user has lost access since the record was read.
-func (s *session) withdraw(ctx *Context, topics []*topicToResume) {
+func (s *connSession) withdraw(ctx *Context, topics []*topicToResume) {
 	c := s.conn
-	s.mu.Lock()
-	s.mustCatchUp = true
-	s.mu.Unlock()
-	if err := s.catchUp(ctx); err != nil {
+	if err := s.CatchUp(ctx); err != nil {
 		// The client comes back, and then the list is read first.
 		c.Close(StatusTryAgainLater, transportReason(int(StatusTryAgainLater), "the session cannot be read at the moment"))
 		return
 	}
-	granted := s.topics()
+	granted := s.Topics()
 	for _, t := range topics {
 		if t.result.Error != nil && !t.later {
 			continue
@@ -86,8 +85,7 @@ func (s *session) withdraw(ctx *Context, topics []*topicToResume) {
 
 // topicsToResume returns the presented topics, then the others of the record in order, and those to
 // which the client has lost access.
-func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionClaim) []*topicToResume {
-	rec := claim.record
+func (s *connSession) topicsToResume(presented []protocol.Subscribe, claim *session.Claim) []*topicToResume {
 	var topics []*topicToResume
 	known := map[string]bool{}
 	add := func(m protocol.Subscribe) {
@@ -97,21 +95,21 @@ func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionC
 		known[m.Topic] = true
 		t := &topicToResume{Subscribe: m, pattern: s.conn.router.topics.PatternOf(m.Topic)}
 		t.result.Topic = m.Topic
-		if inRecord, ok := rec.Topics[m.Topic]; ok {
+		if inRecord, ok := claim.Topics[m.Topic]; ok {
 			t.record = &inRecord
 			t.Positions = true // its client has asked for a session
 		} else if topicname.IsUserLog(m.Topic) { // the session is older than Options.UserHistory
-			t.record, t.Positions = &topicGrant{}, true
+			t.record, t.Positions = &session.Grant{}, true
 		}
 		topics = append(topics, t)
 	}
 	for _, m := range presented {
 		add(m)
 	}
-	for _, name := range rec.topicNames() {
+	for _, name := range slices.Sorted(maps.Keys(claim.Topics)) {
 		add(protocol.Subscribe{Topic: name})
 	}
-	for _, name := range claim.ended {
+	for _, name := range claim.Ended {
 		if !known[name] {
 			payload := failure.Payload(errRevoked)
 			topics = append(topics, &topicToResume{Subscribe: protocol.Subscribe{Topic: name}, result: protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: name}, Error: &payload}})
@@ -123,7 +121,7 @@ func (s *session) topicsToResume(presented []protocol.Subscribe, claim *sessionC
 
 // authorize decides whether the client may subscribe to a topic. An error, or a panic, rejects only
 // this topic, because the session has been resumed already.
-func (s *session) authorize(ctx *Context, t *topicToResume) {
+func (s *connSession) authorize(ctx *Context, t *topicToResume) {
 	s.try(ctx, t, "Authorize", func() error {
 		if err := topicname.Check(t.Topic); err != nil && !topicname.IsUserLog(t.Topic) {
 			return err
@@ -141,12 +139,12 @@ func (s *session) authorize(ctx *Context, t *topicToResume) {
 func (t *topicToResume) limitToRecord() {
 	t.after = &broker.Position{Epoch: t.record.Epoch, Offset: t.record.Offset}
 	t.Presence, t.State = false, t.State && t.record.State
-	since := t.record.position(broker.Position{Epoch: t.Epoch, Offset: t.Offset})
+	since := t.record.After(broker.Position{Epoch: t.Epoch, Offset: t.Offset})
 	t.Epoch, t.Offset = since.Epoch, since.Offset
 }
 
 // try sets the error of a topic if f returns one.
-func (s *session) try(ctx *Context, t *topicToResume, where string, f func() error) {
+func (s *connSession) try(ctx *Context, t *topicToResume, where string, f func() error) {
 	executor.Do(func() {
 		if refused := s.conn.router.guard(where, ctx.route, f); refused != nil {
 			s.refuseTopic(ctx, t, refused)
@@ -155,7 +153,7 @@ func (s *session) try(ctx *Context, t *topicToResume, where string, f func() err
 }
 
 // refuseTopic sets the error of a topic.
-func (s *session) refuseTopic(ctx *Context, t *topicToResume, refused *failure.Failure) {
+func (s *connSession) refuseTopic(ctx *Context, t *topicToResume, refused *failure.Failure) {
 	t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &refused.Payload}
 	if !topicname.IsUserLog(t.Topic) { // which the connection has by itself
 		s.conn.unsubscribeClient(t.Topic)
@@ -165,7 +163,7 @@ func (s *session) refuseTopic(ctx *Context, t *topicToResume, refused *failure.F
 
 // joinAll subscribes to the topics that have no error, all at the same time, so that they are read together. It
 // waits for the store.
-func (s *session) joinAll(ctx *Context, topics []*topicToResume) {
+func (s *connSession) joinAll(ctx *Context, topics []*topicToResume) {
 	joining, cancel := joinContext(ctx)
 	defer cancel()
 	catchup := s.conn.router.topics.NewCatchup(&s.conn.sub, &s.conn.resumableState().holding)
@@ -199,7 +197,7 @@ func joinContext(ctx *Context) (context.Context, context.CancelFunc) {
 var errJoinTimeout = &errors.Error{Code: errors.Unavailable, Message: "the history of the topic cannot be read at the moment"}
 
 // join subscribes to a topic.
-func (s *session) join(ctx context.Context, t *topicToResume) error {
+func (s *connSession) join(ctx context.Context, t *topicToResume) error {
 	if err := s.restore(t); err != nil {
 		return err
 	}
@@ -211,7 +209,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 			if t.Epoch == "" {
 				reply.Recovered = false // the client does not know what it has missed
 			}
-			s.setPosition(t.Topic, broker.Position(*reply.Position))
+			s.SetPosition(t.Topic, broker.Position(*reply.Position))
 		}
 		return nil
 	case err == errJoinTimeout && t.record != nil && s.subscribeLater(t.Topic): //nolint:errorlint // never wrapped
@@ -226,7 +224,7 @@ func (s *session) join(ctx context.Context, t *topicToResume) error {
 
 // restore subscribes to a topic of the record, whose member may have an info. On a topic with a
 // History, nothing is received before the position is known.
-func (s *session) restore(t *topicToResume) error {
+func (s *connSession) restore(t *topicToResume) error {
 	if t.record == nil {
 		return nil
 	}
@@ -243,7 +241,7 @@ func (s *session) restore(t *topicToResume) error {
 // subscribeLater makes a subscriber whose position could not be read in time a follower as soon as it
 // can, because the client cannot ask for the subscriptions of handlers. It reports false if the
 // connection has unsubscribed meanwhile.
-func (s *session) subscribeLater(topic string) bool {
+func (s *connSession) subscribeLater(topic string) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()

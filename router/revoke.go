@@ -4,15 +4,17 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// This file ends the access of users to topics. revocations.go stores it for sessions whose clients are
-// away, and resume.go and session_save.go read that.
+// This file ends the access of users to topics. internal/session stores it for sessions whose clients are
+// away.
 
 // Revoke ends the access of a user to a topic, or to all topics that match a pattern in the syntax of
 // [Topic]: on all nodes, the user's connections are unsubscribed, whether a handler or the client has
@@ -38,23 +40,20 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 		return errors.Errorf(errors.InvalidArgument, "the user ID is empty; connections without a user have no access to revoke")
 	}
 	user, matcher := userKey{tenantID, userID}, topicname.NewMatcher(topic)
-	r.revokeLocal(user, revocation{}, matcher) // even if the store does not answer
-	stored, err := r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Topics[topic] = seq })
+	r.revokeLocal(user, session.Change{}, matcher) // even if the store does not answer
+	stored, err := r.sessions.Revoke(ctx, user.ofSession(), topic)
 	r.revokeLocal(user, stored, matcher)
-	packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.previous)
-	packet = append(binary.AppendUvarint(packet, stored.seq), topic...)
+	packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.Previous)
+	packet = append(binary.AppendUvarint(packet, stored.Seq), topic...)
 	if r.access != nil {
 		return failure.Join(err, r.access.store(ctx, packet))
 	}
 	return failure.Join(err, r.publishToNodes(func() []byte { return packet }))
 }
 
-// A revocation is a change of a user's revocationList. It is zero if that is unknown.
-type revocation struct{ previous, seq uint64 }
-
 // parseRevocation reads the rest of a packetUserRevoke.
-func parseRevocation(rest []byte) (topics topicname.Matcher, change revocation, ok bool) {
-	for _, field := range []*uint64{&change.previous, &change.seq} {
+func parseRevocation(rest []byte) (topics topicname.Matcher, change session.Change, ok bool) {
+	for _, field := range []*uint64{&change.Previous, &change.Seq} {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 {
 			return topics, change, false
@@ -65,19 +64,19 @@ func parseRevocation(rest []byte) (topics topicname.Matcher, change revocation, 
 }
 
 // revokeLocal ends the access of the user's connections on this node.
-func (r *Router) revokeLocal(user userKey, change revocation, topics topicname.Matcher) {
+func (r *Router) revokeLocal(user userKey, change session.Change, topics topicname.Matcher) {
 	r.revokeConns(r.conns.ofUser(user), change, topics)
-	r.away.revoke(user, topics)
+	r.sessions.EndPresence(user.ofSession(), topics)
 	r.endAbsence(user, topics.Matches)
 }
 
 // revokeConns ends the access of connections.
-func (r *Router) revokeConns(conns []*Conn, change revocation, topics topicname.Matcher) {
+func (r *Router) revokeConns(conns []*Conn, change session.Change, topics topicname.Matcher) {
 	for _, c := range conns {
 		c.mu.Lock()
 		c.revokeLocked(topics)
 		if s := c.session(); s != nil {
-			s.follow(change)
+			s.Follow(change)
 		}
 		c.mu.Unlock()
 	}
@@ -97,32 +96,15 @@ func (c *Conn) revokeLocked(topics topicname.Matcher) {
 		c.unsubscribeLocked(t.Name)
 	}
 	if s := c.session(); s != nil {
-		s.removeTopics(topics)
+		s.DropMatching(topics)
 	}
 }
 
-// follow notes that a change of the revocationList has been applied, unless an earlier one was missed:
-// then the list is read when the record is stored next.
-func (s *session) follow(change revocation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if change.previous == 0 || s.record.Revocations == change.previous {
-		s.record.Revocations = max(s.record.Revocations, change.seq)
-		s.changedLocked()
-	}
-}
-
-// removeTopics removes topics from the record.
-func (s *session) removeTopics(topics topicname.Matcher) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name := range s.record.Topics {
-		if topics.Matches(name) {
-			delete(s.record.Topics, name)
-			s.changedLocked()
-		}
-	}
-}
+// revocationTimeout bounds how long DisconnectUser waits for the store.
+const revocationTimeout = 5 * time.Second
 
 // errRevoked is the result of a resumed topic to which the client has lost access.
 var errRevoked = &errors.Error{Code: errors.PermissionDenied, Message: "the access to this topic has ended"}
+
+// errSessionsEnded closes a connection that has missed DisconnectUser.
+var errSessionsEnded = &errors.Error{Code: errors.PermissionDenied, Message: "the sessions of the user have ended"}

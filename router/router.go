@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sampling"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -51,9 +52,7 @@ type Router struct {
 	histories broker.Histories
 	events    executor.FuncQueue // hook calls that concern no single connection, in order
 	access    *accessLog         // nil without Options.UserHistory
-	absent    absentSessions
-	away      awaySessions
-	owners    sessionOwners
+	sessions  *session.Node
 	observer  func(Event)         // nil without observers
 	inbound   executor.ByteBudget // received messages that wait, of all connections
 
@@ -66,9 +65,6 @@ type Router struct {
 	upgradedRefusals atomic.Int64 // connections of refuseAfterUpgrade
 	refusals         refusalSampler
 	hints            hints // for Options.Development
-
-	savingSessions sync.WaitGroup // goroutines that store the records of sessions
-	sessionsClosed atomic.Bool    // Shutdown has waited for them: no more attempts
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
@@ -109,8 +105,10 @@ func New(opts *Options) *Router {
 	r.refusals.init()
 	r.initLog()
 	r.registerProtocolRoutes()
+	r.initSessions()
 	r.connectBroker()
 	r.mustStoreSessions()
+	r.sessions.UseStore(r.histories)
 	r.openUserLogs()
 	return r
 }

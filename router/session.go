@@ -2,66 +2,80 @@ package router
 
 import (
 	"context"
-	"crypto/rand"
 	"maps"
-	"sync"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/ipprefix"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// This file has the session of a connection: how it begins and ends. session_save.go stores its
-// record, session_topics.go keeps its subscriptions, resume.go continues it on another connection,
-// and session_owners.go ends it on this one.
+// This file connects sessions with their connections. internal/session decides what happens with a
+// session; session_topics.go keeps its subscriptions, and resume.go continues it on another connection.
 
-// A session belongs to one connection at a time. Its record in the store says to which: the node of
-// another connection takes it over by replacing the record, after which this session is over.
-type session struct {
-	conn       *Conn
-	id         string
-	memberID   string // the Member.ConnID of its connections
-	generation uint64 // sessionRecord.Generation
+// A connSession is the session of a connection, and what its client knows of it.
+type connSession struct {
+	*session.Session
+
+	conn *Conn
 
 	// Guarded by Conn.mu: the topics that the client learns of when the answer has been queued, and
 	// whether that has happened.
 	unannounced map[string]struct{}
 	announced   bool
+}
 
-	mu             sync.Mutex
-	token          string // for the client
-	unacknowledged string // the correlation ID of $ws:resume, until the client acknowledges the answer
-	record         sessionRecord
-	stored         []byte    // the stored record
-	version        uint64    // of stored
-	until          time.Time // when the client can no longer resume; zero while the connection is open
-	discarded      bool      // the record must be deleted
-	over           bool      // nothing is stored any more
-	claiming       bool      // the store has not answered whether the connection has the session
-	takenOver      bool      // another connection has the session
-	moved          bool      // and has subscribed to its topics
-	ended          []string  // except these
+// initSessions creates the sessions of the router, whose store is set later.
+func (r *Router) initSessions() {
+	limits := &r.opts.Limits
+	r.sessions = session.New(session.Config{
+		Within: r.opts.Resume.Within, MaxBytes: limits.SessionBytes,
+		PerUser: limits.SessionsPerUser, PerAddress: limits.SessionsPerIP,
+		LongestGrace: func() time.Duration { return r.topics.MaxGrace },
+		WatchesEnds:  r.opts.Resume.OnSessionEnd != nil,
+		Publish:      r.publishSessionPacket,
+	})
+}
 
-	// The user whose revocationList the session follows, and whether it may have missed a change.
-	revocationsOf userKey
-	mustCatchUp   bool
-
-	// See session_save.go.
-	dirty, saving bool
-	backoff       time.Duration
-	timer         *time.Timer // until the next save; nil before the first
+// publishSessionPacket publishes a packet about a session to other nodes, which notice a loss later.
+func (r *Router) publishSessionPacket(kind session.Packet, packet []byte) {
+	first := byte(packetSessionClaimed)
+	if kind == session.PacketMoved {
+		first = packetSessionMoved
+	}
+	_ = r.publishToNodes(func() []byte { return append([]byte{first}, packet...) })
 }
 
 // session returns the session of the connection, or nil.
-func (c *Conn) session() *session {
+func (c *Conn) session() *connSession {
 	if r := c.extra().recovery.Load(); r != nil {
 		return r.session.Load()
 	}
 	return nil
 }
 
-// openTimeout bounds how long the greeting waits for the store.
-const openTimeout = 2 * time.Second
+// sessionConn returns the connection as a session needs it.
+func (c *Conn) sessionConn() *session.Conn {
+	conn := &session.Conn{ID: c.id, Act: c.actForSession}
+	if c.ip.IsValid() {
+		conn.Address = ipprefix.Of(c.ip)
+	}
+	return conn
+}
+
+func (id *connIdentity) ofSession() session.Identity {
+	if id == nil {
+		return session.Identity{}
+	}
+	return session.Identity{User: id.user().ofSession(), ExpiresAt: id.ExpiresAt, Since: id.since}
+}
+
+func (u userKey) ofSession() session.User {
+	return session.User{TenantID: u.tenantID, UserID: u.userID}
+}
 
 // openSession returns the session of the connection, after creating it if there is none. It returns
 // nil if sessions are disabled or the store does not answer.
@@ -79,104 +93,75 @@ func (c *Conn) openSession(ctx context.Context) *protocol.SessionGrant {
 	return s.grant()
 }
 
+// grant returns what the client needs, or nil if it cannot resume the session.
+func (s *connSession) grant() *protocol.SessionGrant {
+	token, ok := s.Token()
+	if !ok {
+		return nil
+	}
+	return &protocol.SessionGrant{Token: token, ResumeWithinMs: s.conn.router.opts.Resume.Within.Milliseconds()}
+}
+
+// beginSession returns the connection's session. A new one is not stored yet.
+func (c *Conn) beginSession() (s *connSession, isNew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.session()
+	if before != nil && !before.IsOver() {
+		return before, false
+	}
+	granted := c.grantedLocked()
+	begun := c.router.sessions.Begin(c.sessionConn(), c.identity.Load().ofSession(), before.inner(), granted)
+	return c.adoptSessionLocked(begun, granted), true
+}
+
+// inner returns the session without what the client knows. s may be nil.
+func (s *connSession) inner() *session.Session {
+	if s == nil {
+		return nil
+	}
+	return s.Session
+}
+
+// adoptSessionLocked makes a session that of the connection. It may have topics that handlers have
+// granted before the connection had a session.
+func (c *Conn) adoptSessionLocked(inner *session.Session, granted map[string]session.Grant) *connSession {
+	s, recovery := &connSession{Session: inner, conn: c, unannounced: map[string]struct{}{}}, c.resumableState()
+	if before := c.session(); before != nil {
+		maps.Copy(s.unannounced, before.unannounced)
+	}
+	topics := s.Topics()
+	for name := range granted {
+		if _, ok := topics[name]; ok {
+			s.unannounced[name] = struct{}{}
+		}
+	}
+	recovery.ownTopics = nil
+	recovery.session.Store(s)
+	if c.ctx.Err() != nil { // endSession may have run before
+		c.disconnectSession(s)
+	}
+	return s
+}
+
+// storeFirst stores a new session, and drops it if that fails.
+func (c *Conn) storeFirst(ctx context.Context, s *connSession) (stored bool) {
+	defer func() { // even if the broker calls runtime.Goexit
+		if !stored {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.resumableState().session.CompareAndSwap(s, nil)
+		}
+	}()
+	return s.StoreFirst(ctx)
+}
+
 // announceSession notifies other nodes that the member stays in its topics if this node ends.
 func (c *Conn) announceSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.sub.TopicsLocked() {
 		c.rejoinLocked(t, "")
-	}
-}
-
-// storeFirst stores a new session, and drops it if that fails.
-func (c *Conn) storeFirst(ctx context.Context, s *session) (stored bool) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	defer func() { // even if the broker calls runtime.Goexit
-		if !stored {
-			c.dropSession(s)
-		}
-	}()
-	return s.catchUp(ctx) == nil && s.saveFirst(ctx)
-}
-
-// beginSession returns the connection's session. A new one is not stored yet.
-func (c *Conn) beginSession() (s *session, isNew bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.session(); s != nil && !s.isOver() {
-		return s, false
-	}
-	s = &session{conn: c, id: rand.Text(), memberID: c.id, generation: 1, saving: true, dirty: true}
-	s.record.Generation = s.generation
-	s.token, s.record.Secret = newToken(s.id)
-	c.router.owners.add(s)
-	c.adoptSessionLocked(s)
-	return s, true
-}
-
-// adoptSessionLocked makes s, which has no goroutines yet, the session of the connection.
-func (c *Conn) adoptSessionLocked(s *session) {
-	s.record.ConnID = c.id
-	s.record.setIdentity(c.Identity())
-	before := c.session()
-	s.takeTopics(c.sub.TopicsLocked(), before)
-	c.resumableState().session.Store(s)
-	if before != nil {
-		c.router.owners.remove(before)
-	}
-	if c.ctx.Err() != nil { // endSession may have run before
-		code, _ := c.sub.WS.Status()
-		s.end(StatusCode(code))
-	}
-}
-
-// dropSession ends a session whose token the client does not receive.
-func (c *Conn) dropSession(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resumableState().session.CompareAndSwap(s, nil)
-	c.router.owners.remove(s)
-	s.discard()
-}
-
-// grant returns what the client needs, or nil if the session is over.
-func (s *session) grant() *protocol.SessionGrant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || s.discarded {
-		return nil
-	}
-	return &protocol.SessionGrant{Token: s.token, ResumeWithinMs: s.conn.router.opts.Resume.Within.Milliseconds()}
-}
-
-func (s *session) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over || s.discarded
-}
-
-// setIdentity follows a change of the connection's identity. Topics are changed under the same lock,
-// so a stored record never gives one identity the topics of another.
-func (s *session) setIdentity(id Identity) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.setIdentity(id)
-	s.changedLocked()
-}
-
-// acknowledgeResume is called when the client confirms that it has received the answer to $ws:resume
-// with this ID, and with it the new token: the previous one becomes invalid.
-func (c *Conn) acknowledgeResume(correlationID string) {
-	s := c.session()
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if correlationID != "" && s.unacknowledged == correlationID {
-		s.unacknowledged, s.record.Previous = "", nil
-		s.changedLocked()
 	}
 }
 
@@ -201,82 +186,85 @@ func (c *Conn) endSession() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		code, _ := c.sub.WS.Status()
-		s.end(StatusCode(code))
+		c.disconnectSession(s)
 	}
 }
 
-// end starts the time within which the client can resume the session, or ends the session.
-func (s *session) end(code StatusCode) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.discarded = s.discarded || endsSession(code)
-	if s.until.IsZero() {
-		s.until = time.Now().Add(s.conn.router.opts.Resume.Within)
-		s.changedLocked()
-		switch r := s.conn.router; {
-		case s.moved:
-			r.owners.remove(s)
-		case s.takenOver: // the member stays until the other connection is present
-			r.away.addLocked(s, StatusAbnormal)
-		case s.discarded:
-			r.owners.remove(s)
-			r.reportSessionEnd(s.conn, SessionClosed)
-		case s.over:
-			r.owners.remove(s)
-			r.reportSessionEnd(s.conn, SessionExpired) // the store has lost the record
-		default:
-			s.leaveSessionLocked()
-			r.away.addLocked(s, code)
-		}
-	}
+func (c *Conn) disconnectSession(s *connSession) {
+	code, _ := c.sub.WS.Status()
+	s.Disconnected(endsSession(StatusCode(code)), StatusCode(code) == StatusGoingAway)
+}
+
+// staysInSession lets a closed connection stay present in a topic until its session ends, or another
+// connection has it.
+func (c *Conn) staysInSession(t *topic.Topic) bool {
+	s := c.session()
+	return s != nil && s.StayPresent(t.Name)
+}
+
+// goesOn reports whether another connection is present in a topic in place of this one.
+func (c *Conn) goesOn(topic string) bool {
+	s := c.session()
+	return s != nil && s.GoesOn(topic)
 }
 
 // discardSession ends the session of the connection: the client cannot resume it.
 func (c *Conn) discardSession() {
 	if s := c.session(); s != nil {
-		s.discard()
+		s.Discard()
 	}
 }
 
-func (s *session) discard() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.discarded {
-		s.discarded = true
-		s.changedLocked()
+// acknowledgeResume is called when the client confirms that it has received the answer to $ws:resume
+// with this ID.
+func (c *Conn) acknowledgeResume(correlationID string) {
+	if s := c.session(); s != nil {
+		s.Acknowledge(correlationID)
 	}
 }
 
-// finishLocked leaves the record as it is from now on.
-func (s *session) finishLocked() {
-	s.over = true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+// Resumable reports whether the connection has a session that its client can resume on another connection:
+// in Options.OnClose, whether the client may come back. It is false once the session has ended, or belongs
+// to another connection.
+func (c *Conn) Resumable() bool {
+	s := c.session()
+	return s != nil && !s.IsOver()
 }
 
-// takeTopics copies the topics of the session that the connection had before, or the subscriptions that
-// handlers have made if it had none.
-func (s *session) takeTopics(subscribed []*topic.Topic, before *session) {
-	if s.record.Topics == nil {
-		s.record.Topics = map[string]topicGrant{}
-	}
-	s.unannounced = map[string]struct{}{}
-	if before != nil {
-		maps.Copy(s.unannounced, before.unannounced)
-		maps.Copy(s.record.Topics, before.topics())
-		return
-	}
-	recovery := s.conn.resumableState()
-	for _, t := range subscribed {
-		if _, own := recovery.ownTopics[t.Name]; own {
-			continue
+// actForSession is session.Conn.Act.
+func (c *Conn) actForSession(s *session.Session, a session.Action) {
+	switch a.Kind {
+	case session.StopServing:
+		c.draining.CompareAndSwap(notDraining, drainingSuperseded)
+		time.AfterFunc(supersededWait, func() {
+			if s.TakenOver() {
+				c.closeSuperseded()
+			}
+		})
+	case session.GiveUp:
+		c.drainSuperseded()
+	case session.LeaveTopics:
+		for _, name := range a.Topics {
+			c.router.topics.Remove(c.router.topics.Find(name), &c.sub, !c.goesOn(name))
 		}
-		if grant := s.conn.grantedTopic(t); s.admits(t.Name, grant) == nil {
-			s.unannounced[t.Name] = struct{}{}
-			s.record.Topics[t.Name] = grant
-		}
+	case session.ReportEnd:
+		c.router.reportSessionEnd(c, a.Reason)
+	case session.EndAccess:
+		c.endAccess(s, a.Revoked)
 	}
-	recovery.ownTopics = nil
+}
+
+// endAccess ends the subscriptions to topics to which the user has lost access without the session
+// knowing it, or the connection.
+func (c *Conn) endAccess(s *session.Session, revoked session.Revoked) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	topics, ends := s.Apply(revoked)
+	for _, t := range topics {
+		c.revokeLocked(t)
+	}
+	if ends {
+		payload := failure.Payload(errSessionsEnded)
+		c.Close(StatusPermissionDenied, wire.CloseReason(&payload))
+	}
 }

@@ -6,9 +6,7 @@ func SessionGeneration(c *Conn) uint64 {
 	if s == nil {
 		return 0
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.record.Generation
+	return s.Generation()
 }
 
 // AbsentConns returns the number of closed connections with which users stay present.
@@ -16,17 +14,12 @@ func (r *Router) AbsentConns() int { return r.topics.Staying() }
 
 // AwaySessions returns the number of sessions that have been left on this node.
 func (r *Router) AwaySessions() int {
-	r.away.mu.Lock()
-	defer r.away.mu.Unlock()
-	return len(r.away.byConn)
+	_, waiting := r.sessions.Len()
+	return waiting
 }
 
 // SessionOwners returns the number of connections that have a session, had it, or are claiming it.
-func (r *Router) SessionOwners() (owners int) {
-	r.owners.mu.Lock()
-	defer r.owners.mu.Unlock()
-	for _, of := range r.owners.byID {
-		owners += len(of)
-	}
-	return owners
+func (r *Router) SessionOwners() int {
+	all, _ := r.sessions.Len()
+	return all
 }

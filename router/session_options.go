@@ -3,6 +3,8 @@ package router
 import (
 	"fmt"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/session"
 )
 
 // ResumeOptions let clients continue their sessions on another connection, also on another node,
@@ -69,5 +71,45 @@ func (r *Router) resumes() bool { return r.opts.Resume.Within > 0 }
 func (r *Router) mustStoreSessions() {
 	if r.resumes() {
 		r.mustHaveHistories("Resume.Within", "stores no sessions")
+	}
+}
+
+// A SessionEnd says that a client can no longer resume a session; see ResumeOptions.OnSessionEnd.
+type SessionEnd struct {
+	ConnID   string // of the last connection of the session on this node
+	Identity Identity
+	Reason   SessionEndReason
+}
+
+// A SessionEndReason says why a session has ended.
+type SessionEndReason string
+
+// The reasons.
+const (
+	SessionClosed  SessionEndReason = "closed"  // the client or the server has closed the connection for good
+	SessionExpired SessionEndReason = "expired" // the client has not come back in time, its identity has expired, or the store has lost the record
+	SessionRevoked SessionEndReason = "revoked" // by DisconnectUser, while the client was away
+	SessionLimited SessionEndReason = "limited" // by Limits.SessionsPerUser or Limits.SessionsPerIP
+)
+
+// reportSessionEnd queues a call of ResumeOptions.OnSessionEnd.
+func (r *Router) reportSessionEnd(c *Conn, reason session.EndReason) {
+	if r.opts.Resume.OnSessionEnd == nil {
+		return
+	}
+	end := SessionEnd{c.id, c.Identity(), sessionEndReason(reason)}
+	r.events.Add(func() { r.hook("OnSessionEnd", func() { r.opts.Resume.OnSessionEnd(end) }) })
+}
+
+func sessionEndReason(reason session.EndReason) SessionEndReason {
+	switch reason {
+	case session.Closed:
+		return SessionClosed
+	case session.AccessEnded:
+		return SessionRevoked
+	case session.Limited:
+		return SessionLimited
+	default:
+		return SessionExpired
 	}
 }

@@ -1,11 +1,10 @@
 package router
 
 import (
-	"maps"
-
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -15,7 +14,7 @@ import (
 // the client of them. The methods must be called with Conn.mu held, unless they say otherwise.
 
 // subscribe is Conn.Subscribe, or Conn.Join.
-func (s *session) subscribe(topic string, t topicGrant) error {
+func (s *connSession) subscribe(topic string, t session.Grant) error {
 	c := s.conn
 	subscribed := c.sub.TopicLocked(topic) != nil
 	if err := s.admits(topic, t); err != nil {
@@ -26,7 +25,7 @@ func (s *session) subscribe(topic string, t topicGrant) error {
 	if err != nil {
 		return err
 	}
-	s.addTopic(topic, t)
+	s.Grant(topic, t)
 	if t.Joined || added.Pattern.Presence {
 		c.joinLocked(added, t.Info)
 	}
@@ -36,76 +35,41 @@ func (s *session) subscribe(topic string, t topicGrant) error {
 	return nil
 }
 
-// admits returns an error if the record would be too large with another grant. It acquires s.mu.
-func (s *session) admits(topic string, t topicGrant) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, ok := s.record.Topics[topic]
-	bytes := grantBytes(topic, before.add(t))
-	if ok && bytes <= grantBytes(topic, before) {
+// admits returns an error if the record would be too large with another grant.
+func (s *connSession) admits(topic string, g session.Grant) error {
+	bytes, ok := s.Admits(topic, g)
+	if ok {
 		return nil
 	}
-	for name, grant := range s.record.Topics {
-		if name != topic {
-			bytes += grantBytes(name, grant)
-		}
-	}
-	if limit := s.conn.router.opts.Limits.SessionBytes; bytes > limit {
-		return &LimitExceeded{Kind: LimitSession, Observed: int64(bytes), Limit: int64(limit), RetryAfter: errors.Never}
-	}
-	return nil
+	return &LimitExceeded{Kind: LimitSession, Observed: int64(bytes), Limit: int64(s.conn.router.opts.Limits.SessionBytes), RetryAfter: errors.Never}
 }
-
-// grantBytes is about how long a grant is in the record.
-func grantBytes(topic string, t topicGrant) int { return len(topic) + len(t.Info) + 100 }
 
 // sessionAdmits returns an error if the connection's session cannot keep another topic.
 func (c *Conn) sessionAdmits(topic string) error {
 	if s := c.session(); s != nil {
-		return s.admits(topic, topicGrant{})
+		return s.admits(topic, session.Grant{})
 	}
 	return nil
 }
 
-// addTopic adds a grant to the record.
-func (s *session) addTopic(topic string, t topicGrant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, ok := s.record.Topics[topic]
-	t = before.add(t)
-	if !ok || t != before {
-		s.record.Topics[topic] = t
-		s.changedLocked()
-	}
-}
-
-// setPosition sets the position from which a client may read, which is unknown when a handler
-// subscribes it. It needs no other lock.
-func (s *session) setPosition(topic string, at broker.Position) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before, ok := s.record.Topics[topic]; ok && before.Epoch == "" {
-		s.record.Topics[topic] = before.add(topicGrant{Epoch: at.Epoch, Offset: at.Offset})
-		s.changedLocked()
-	}
-}
-
-// removeTopic removes a topic from the record.
-func (s *session) removeTopic(topic string) {
+// drop removes a topic that the connection leaves.
+func (s *connSession) drop(topic string) {
 	delete(s.unannounced, topic)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.record.Topics[topic]; ok {
-		delete(s.record.Topics, topic)
-		s.changedLocked()
-	}
+	s.Drop(topic)
 }
 
-// topics returns a copy of the topics in the record. It needs no lock.
-func (s *session) topics() map[string]topicGrant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.record.Topics)
+// grantedLocked returns the subscriptions that handlers have made before the connection had a session.
+func (c *Conn) grantedLocked() map[string]session.Grant {
+	if c.session() != nil {
+		return nil
+	}
+	granted, recovery := map[string]session.Grant{}, c.resumableState()
+	for _, t := range c.sub.TopicsLocked() {
+		if _, own := recovery.ownTopics[t.Name]; !own {
+			granted[t.Name] = c.grantedTopic(t)
+		}
+	}
+	return granted
 }
 
 // markOwn notes that the client has subscribed to a topic by itself. A session notes what handlers
@@ -131,15 +95,15 @@ func (c *Conn) unmarkOwn(topic string) {
 }
 
 // grantedTopic returns what a handler has granted that has subscribed the connection to a topic.
-func (c *Conn) grantedTopic(t *topic.Topic) topicGrant {
+func (c *Conn) grantedTopic(t *topic.Topic) session.Grant {
 	m, joined := t.Member(&c.sub)
-	return topicGrant{Joined: joined && !t.Pattern.Presence || m.Info != "", Info: m.Info}
+	return session.Grant{Joined: joined && !t.Pattern.Presence || m.Info != "", Info: m.Info}
 }
 
 // announce notifies the client of a new subscription. On a topic with a History, the client becomes a
 // follower, as soon as the position is known. Before the client has received the answer with its
 // token, only the latter happens, when announceTopics is called.
-func (s *session) announce(t *topic.Topic) {
+func (s *connSession) announce(t *topic.Topic) {
 	switch c := s.conn; {
 	case !s.announced:
 		s.unannounced[t.Name] = struct{}{}
@@ -154,7 +118,7 @@ func (s *session) announce(t *topic.Topic) {
 func (c *Conn) followFromNow(t *topic.Topic) {
 	c.router.topics.FollowFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
 		if s := c.session(); s != nil {
-			s.setPosition(t.Name, at)
+			s.SetPosition(t.Name, at)
 		}
 		return encodeProtocol(c.codec(), protocol.Subscribed{Topic: topicname.ForClient(t.Name), Position: (*protocol.Position)(&at)})
 	})
@@ -183,7 +147,7 @@ func (c *Conn) announceTopics(except []string) {
 }
 
 // announceEnd notifies the client that a handler ends a subscription.
-func (s *session) announceEnd(topic string) {
+func (s *connSession) announceEnd(topic string) {
 	c := s.conn
 	if c.sub.TopicLocked(topic) != nil && s.announced {
 		_ = c.send(encodeProtocol(c.codec(), protocol.Unsubscribed{Topic: topicname.ForClient(topic)})) // fails only if the connection is closed
@@ -203,7 +167,7 @@ func (c *Conn) addRecoveredTopic(topic string, recovery topic.JoinResult, state 
 	if s == nil || c.sub.TopicLocked(topic) == nil {
 		return
 	}
-	s.addTopic(topic, topicGrant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})
+	s.Grant(topic, session.Grant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})
 	if !s.announced {
 		s.unannounced[topic] = struct{}{}
 	} else {

@@ -40,7 +40,8 @@ import (
 func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
 	err := r.closeConns(ctx)
-	r.closeSessions(ctx)
+	r.sessions.Close(ctx)
+	r.topics.StopGrace()
 	r.access.close()
 	defer r.flushLog()
 	defer r.asks.Close()

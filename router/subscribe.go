@@ -112,7 +112,7 @@ func (c *Conn) unsubscribeClient(topic string) {
 
 func (c *Conn) unsubscribeLocked(topic string) {
 	if s := c.session(); s != nil {
-		s.removeTopic(topic)
+		s.drop(topic)
 	}
 	c.unmarkOwn(topic)
 	c.router.topics.UnsubscribeLocked(topic, &c.sub, !c.goesOn(topic))

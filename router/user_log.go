@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 )
 
@@ -86,7 +87,7 @@ func (c *Conn) changeUserLogLocked() {
 		c.unsubscribeLocked(t.Name)
 	}
 	if t := c.joinUserLogLocked(); t != nil && s != nil {
-		s.addTopic(t.Name, topicGrant{})
+		s.Grant(t.Name, session.Grant{})
 		s.announce(t)
 	}
 }

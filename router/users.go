@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 	connsOnThisNode = r.disconnect(user, code, reason) // even if the store does not answer
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
-	_, err = r.storeRevocation(ctx, user, func(l *revocationList, seq uint64) { l.Sessions, l.Topics = seq, nil })
+	err = r.sessions.EndSessions(ctx, user.ofSession())
 	if r.resumes() {
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}
@@ -90,9 +91,7 @@ func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
 		c.leaveForGood()
 		c.Close(code, reason)
 	}
-	for _, c := range r.away.ofUser(user) {
-		r.endAway(c.id, SessionRevoked)
-	}
+	r.sessions.EndWaiting(user.ofSession(), func(uint32) bool { return true })
 	r.endAbsence(user, func(string) bool { return true })
 	return len(conns)
 }
@@ -112,8 +111,11 @@ func userPacket(kind byte, user userKey) []byte {
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
 	switch stored := packet[0] == packetStored; {
-	case packet[0] == packetSessionClaimed, packet[0] == packetSessionMoved:
-		r.receiveClaim(packet[0], packet[1:])
+	case packet[0] == packetSessionClaimed:
+		r.sessions.Receive(session.PacketClaimed, packet[1:])
+		return
+	case packet[0] == packetSessionMoved:
+		r.sessions.Receive(session.PacketMoved, packet[1:])
 		return
 	case stored && r.access == nil && len(packet) > 1:
 		packet = packet[1:]

@@ -47,7 +47,7 @@ func (c *Conn) subscribeWork(in *incoming) Work {
 }
 
 // chargeTopics calls the ingress functions of $ws:subscribe once for all topics that a $ws:resume subscribes.
-func (c *Context) chargeTopics(presented []protocol.Subscribe, rec *sessionRecord) error {
+func (c *Context) chargeTopics(presented []protocol.Subscribe, granted []string) error {
 	route := c.conn.router.routes[protocol.TypeSubscribe]
 	in := c.conn.ingressContext(route.name, c.identity, 0, c.call.ReceivedAt)
 	known := map[string]bool{}
@@ -55,7 +55,7 @@ func (c *Context) chargeTopics(presented []protocol.Subscribe, rec *sessionRecor
 		known[presented[i].Topic] = true
 		in.Work.add(c.conn, &presented[i])
 	}
-	for name := range rec.Topics {
+	for _, name := range granted {
 		if !known[name] && !topicname.IsUserLog(name) {
 			in.Work.Topics++
 		}

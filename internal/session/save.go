@@ -1,0 +1,234 @@
+package session
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+// This file stores the record of a session: when it has changed, and again before it expires. At most
+// one goroutine per session does so, and exists only meanwhile. It holds no lock while it calls the
+// store. Between saves, a timer is set, or nothing if the connection has been closed.
+
+const (
+	firstTimeout   = 2 * time.Second // how long the greeting waits for the store
+	saveTimeout    = 5 * time.Second
+	minSaveBackoff = 100 * time.Millisecond
+	maxSaveBackoff = 5 * time.Second
+)
+
+// refreshInterval is the longest time between two saves while the connection is open.
+func (n *Node) refreshInterval() time.Duration { return n.config.Within / 3 }
+
+// changedLocked makes a goroutine store the record. If the store has just failed, the timer does.
+func (s *Session) changedLocked() {
+	s.dirty = true
+	if !s.saving && s.backoff == 0 {
+		s.startSavingLocked()
+	}
+}
+
+func (s *Session) startSavingLocked() {
+	if s.settled || s.node.closed.Load() {
+		return
+	}
+	s.saving = true
+	s.node.saving.Add(1)
+	go s.saveAll()
+}
+
+// tick is called by the timer.
+func (s *Session) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dirty, s.mustCatchUp = true, true
+	if !s.saving {
+		s.startSavingLocked()
+	}
+}
+
+// saveAll stores the record until it has not changed meanwhile.
+func (s *Session) saveAll() {
+	defer s.node.saving.Done()
+	returned := false
+	defer func() {
+		if !returned { // the broker has called runtime.Goexit
+			s.finish(write{}, 0, errExited)
+		}
+	}()
+	for s.saveOnce() {
+	}
+	returned = true
+}
+
+var errExited = errors.New("session: the store has ended the goroutine")
+
+func (s *Session) saveOnce() (again bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	if s.followsRevocations() {
+		if err := s.CatchUp(ctx); err != nil {
+			return s.finish(write{}, 0, err)
+		}
+	}
+	w, ok := s.nextWrite()
+	if !ok {
+		return false
+	}
+	version, err := s.write(ctx, w)
+	return s.finish(w, version, err)
+}
+
+// StoreFirst stores the record of a new session. If that fails, the session ends, and its client must
+// not learn of it.
+func (s *Session) StoreFirst(ctx context.Context) (stored bool) {
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	defer cancel()
+	err := errExited
+	defer func() { // even if the store calls runtime.Goexit
+		s.handle(func() []Action { return s.storedFirstLocked(err) })
+	}()
+	if s.CatchUp(ctx) != nil {
+		return false
+	}
+	w, _ := s.nextWrite()
+	version, err := s.write(ctx, w)
+	if err != nil {
+		return false
+	}
+	s.finish(w, version, nil)
+	return true
+}
+
+// storedFirstLocked stores what has changed meanwhile, or waits for the next change. After an error, it
+// ends the session, and deletes the record if there may be one.
+func (s *Session) storedFirstLocked(err error) []Action {
+	s.saving = false
+	switch {
+	case err == nil && s.dirty:
+		s.startSavingLocked()
+	case err == nil:
+		s.restLocked()
+	default:
+		s.settled = errors.CodeOf(err) != broker.OutcomeUnknown
+		return s.abandonLocked()
+	}
+	return nil
+}
+
+// A write is what one save stores.
+type write struct {
+	data       []byte
+	stored     []byte // the record that it replaces
+	version    uint64 // of stored; 0 if there is none
+	generation uint64
+	lifetime   time.Duration // 0 deletes the record
+}
+
+// nextWrite returns what must be stored, or false if nothing has changed.
+func (s *Session) nextWrite() (w write, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settled || !s.dirty {
+		s.restLocked()
+		return write{}, false
+	}
+	s.dirty = false
+	n, now := s.node, time.Now()
+	w = write{stored: s.stored, version: s.version, generation: s.generation, lifetime: n.config.Within + n.refreshInterval()}
+	if !s.until.IsZero() {
+		w.lifetime = s.until.Sub(now)
+	}
+	w.lifetime = max(0, s.record.lifetime(w.lifetime, now))
+	if s.isOverLocked() {
+		w.lifetime = 0
+	}
+	w.data = encode(&s.record)
+	return w, true
+}
+
+// restLocked ends the saving.
+func (s *Session) restLocked() {
+	s.saving = false
+	switch {
+	case s.settled:
+	case s.until.IsZero():
+		interval := s.node.refreshInterval()
+		s.setTimerLocked(interval*3/4 + rand.N(interval/4)) // sessions that began together are stored apart
+	case s.timer != nil:
+		s.timer.Stop()
+	}
+}
+
+func (s *Session) setTimerLocked(d time.Duration) {
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.tick)
+	} else {
+		s.timer.Reset(d)
+	}
+}
+
+// Reasons why nothing is stored any more.
+var (
+	errTakenOver = errors.New("session: another connection has resumed the session")
+	errLost      = errors.New("session: the record has expired, or the store has lost it")
+)
+
+// write stores the record, unless it belongs to another connection.
+func (s *Session) write(ctx context.Context, w write) (version uint64, err error) {
+	version, err = s.node.store(ctx, s.id, w)
+	if errors.CodeOf(err) != errors.Aborted {
+		return version, err
+	}
+	rec, current, err := s.node.load(ctx, s.id)
+	switch {
+	case err != nil:
+		return 0, err
+	case current.Version == 0:
+		return 0, errLost
+	case rec.Generation > w.generation, rec.Generation == w.generation && rec.ConnID != s.conn.ID:
+		return 0, errTakenOver
+	}
+	// An earlier save has been made although its outcome was unknown, or the store has failed over to
+	// an older record.
+	return s.node.config.Store.StoreValue(ctx, recordKey(s.id), w.data, current.Version, w.lifetime)
+}
+
+// finish records the result of a save. It reports whether there may be more to store.
+func (s *Session) finish(w write, version uint64, err error) (more bool) {
+	s.handle(func() (actions []Action) {
+		more, actions = s.savedLocked(w, version, err)
+		return actions
+	})
+	return more
+}
+
+func (s *Session) savedLocked(w write, version uint64, err error) (more bool, actions []Action) {
+	switch {
+	case err == nil && w.lifetime > 0:
+		s.stored, s.version, s.backoff = w.data, version, 0
+		return true, nil
+	case err == errTakenOver: //nolint:errorlint // never wrapped
+		actions = s.supersedeLocked()
+	case err == nil, err == errLost: //nolint:errorlint // never wrapped
+		s.loseLocked()
+	default:
+		s.retryLocked()
+	}
+	s.saving = false
+	return false, actions
+}
+
+// retryLocked sets the timer after a failed save, unless the record has expired by itself.
+func (s *Session) retryLocked() {
+	if !s.until.IsZero() && time.Since(s.until) > s.node.refreshInterval() {
+		s.loseLocked()
+		return
+	}
+	s.dirty = true
+	s.backoff = min(max(2*s.backoff, minSaveBackoff), maxSaveBackoff)
+	s.setTimerLocked(s.backoff/2 + rand.N(s.backoff))
+}

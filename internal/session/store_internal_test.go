@@ -1,0 +1,147 @@
+package session
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A testStore keeps values, and notes what happens to records. It may be late, and its answers may be lost.
+type testStore struct {
+	mu      sync.Mutex
+	version uint64
+	values  map[string]testValue
+	log     []string   // "stored" or "deleted", for records
+	rng     *rand.Rand // of a store that is late and fails; nil for one that does not
+	away    bool
+}
+
+type testValue struct {
+	broker.Value
+
+	until time.Time
+}
+
+func newTestStore() *testStore { return &testStore{values: map[string]testValue{}} }
+
+var errAway = errors.New("the store is away")
+
+// wait may wait for up to two seconds, and reports whether the answer is lost.
+func (b *testStore) wait(ctx context.Context) (lost bool) {
+	b.mu.Lock()
+	if b.rng == nil {
+		b.mu.Unlock()
+		return false
+	}
+	d, n := time.Duration(b.rng.Int64N(int64(2*time.Second))), b.rng.IntN(8)
+	b.mu.Unlock()
+	if n < 4 {
+		return false
+	}
+	select {
+	case <-time.After(d):
+		return n == 7
+	case <-ctx.Done():
+		return true
+	}
+}
+
+// LoadValue returns a value that has not expired.
+func (b *testStore) LoadValue(ctx context.Context, key string) (broker.Value, error) {
+	lost := b.wait(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if lost || b.away {
+		return broker.Value{}, errAway
+	}
+	v := b.currentLocked(key).Value
+	v.Data = slices.Clone(v.Data)
+	return v, nil
+}
+
+func (b *testStore) currentLocked(key string) testValue {
+	v := b.values[key]
+	if !v.until.After(time.Now()) {
+		return testValue{}
+	}
+	return v
+}
+
+// StoreValue stores a value of the version.
+func (b *testStore) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	return b.change(ctx, key, version, lifetime, func([]byte) ([]byte, bool) { return slices.Clone(data), true })
+}
+
+// PatchValue changes a part of a value.
+func (b *testStore) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	return b.change(ctx, key, version, lifetime, p.Apply)
+}
+
+func (b *testStore) change(ctx context.Context, key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
+	if b.wait(ctx) {
+		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+	}
+	stored, err := b.changeNow(key, version, lifetime, to)
+	if err == nil && b.wait(ctx) {
+		return 0, errors.Errorf(broker.OutcomeUnknown, "the answer was lost")
+	}
+	return stored, err
+}
+
+func (b *testStore) changeNow(key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	current := b.currentLocked(key)
+	data, ok := to(current.Data)
+	switch {
+	case b.away:
+		return 0, errAway
+	case current.Version != version:
+		return 0, errors.Errorf(errors.Aborted, "the value has changed")
+	case !ok:
+		return 0, errors.Errorf(errors.InvalidArgument, "the value is too short")
+	}
+	if lifetime <= 0 {
+		b.noteLocked(key, "deleted")
+		delete(b.values, key)
+		return 0, nil
+	}
+	b.noteLocked(key, "stored")
+	b.version++
+	b.values[key] = testValue{broker.Value{Data: data, Version: b.version}, time.Now().Add(lifetime)}
+	return b.version, nil
+}
+
+func (b *testStore) noteLocked(key, what string) {
+	if strings.HasPrefix(key, recordKey("")) {
+		b.log = append(b.log, what)
+	}
+}
+
+// record returns the record of a session, which is zero if there is none.
+func (b *testStore) record(id string) (rec record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if v := b.currentLocked(recordKey(id)); v.Version != 0 {
+		_ = decode(v.Data, &rec)
+	}
+	return rec
+}
+
+// replace makes a record that of another connection, with the next generation, or deletes it.
+func (b *testStore) replace(id string, rec *record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if rec == nil {
+		delete(b.values, recordKey(id))
+		return
+	}
+	b.version++
+	b.values[recordKey(id)] = testValue{broker.Value{Data: encode(rec), Version: b.version}, time.Now().Add(time.Hour)}
+}
