@@ -125,6 +125,24 @@ func TestRevoke_WhileClientIsAway(t *testing.T) {
 	})
 }
 
+// TestRevoke_WhatIsGrantedAfterwardsStays grants a topic again, and lets the session be stored a few times.
+func TestRevoke_WhatIsGrantedAfterwardsStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		c := dialSession(t, r, "ann").hello()
+		for range 2 {
+			require.NoError(t, c.conn.Subscribe("private/a"))
+			require.NoError(t, r.Revoke(t.Context(), "t", "ann", "private/a"))
+			require.False(t, c.conn.Subscribed("private/a"))
+			require.NoError(t, c.conn.Subscribe("private/a"))
+			time.Sleep(3 * resumeWithin)
+			synctest.Wait()
+			assert.True(t, c.conn.Subscribed("private/a"))
+		}
+		c.Close()
+	})
+}
+
 // TestRevoke_DuringResume revokes at each moment at which the application is called, or the store.
 func TestRevoke_DuringResume(t *testing.T) {
 	for _, moment := range []string{"OnResume", "Authorize", "store"} {

@@ -84,7 +84,8 @@ func (n *Node) changeRevocations(ctx context.Context, user User, change func(l *
 		if l.Sequence != 0 && l.Sequence == stored.Seq { // it was stored although that was unknown
 			return stored, nil
 		}
-		stored = Change{l.Sequence, l.next(n.revocationLifetime())}
+		previous := l.Sequence // which next changes
+		stored = Change{previous, l.next(n.revocationLifetime())}
 		change(&l, stored.Seq)
 		_, err = n.config.Store.StoreValue(ctx, revocationKey(user), l.encode(), version, n.revocationLifetime())
 		if err == nil {
