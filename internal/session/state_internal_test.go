@@ -28,6 +28,7 @@ type testConn struct {
 	mu      sync.Mutex
 	actions []string
 	left    []string
+	reasons []EndReason // of ReportEnd
 }
 
 func newTestConn(id string) *testConn {
@@ -42,6 +43,9 @@ func newTestConn(id string) *testConn {
 			}
 		}
 		c.actions, c.left = append(c.actions, name), append(c.left, a.Topics...)
+		if a.Kind == ReportEnd {
+			c.reasons = append(c.reasons, a.Reason)
+		}
 	}
 	return c
 }

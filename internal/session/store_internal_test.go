@@ -20,6 +20,8 @@ type testStore struct {
 	log     []string   // "stored" or "deleted", for records
 	rng     *rand.Rand // of a store that is late and fails; nil for one that does not
 	away    bool
+	history map[string][]record // all that was stored, by session
+	deleted map[string]bool     // sessions
 }
 
 type testValue struct {
@@ -28,7 +30,9 @@ type testValue struct {
 	until time.Time
 }
 
-func newTestStore() *testStore { return &testStore{values: map[string]testValue{}} }
+func newTestStore() *testStore {
+	return &testStore{values: map[string]testValue{}, history: map[string][]record{}, deleted: map[string]bool{}}
+}
 
 var errAway = errors.New("the store is away")
 
@@ -109,10 +113,12 @@ func (b *testStore) changeNow(key string, version uint64, lifetime time.Duration
 	}
 	if lifetime <= 0 {
 		b.noteLocked(key, "deleted")
+		b.deleted[strings.TrimPrefix(key, recordKey(""))] = true
 		delete(b.values, key)
 		return 0, nil
 	}
 	b.noteLocked(key, "stored")
+	b.noteRecordLocked(key, data)
 	b.version++
 	b.values[key] = testValue{broker.Value{Data: data, Version: b.version}, time.Now().Add(lifetime)}
 	return b.version, nil

@@ -1,0 +1,317 @@
+package session
+
+import (
+	"context"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A claimTest is a session of ann with the topics room/a and hall/a, and a connection of another node that
+// claims it.
+type claimTest struct {
+	t     *testing.T
+	store *testStore
+	first *Session // the one that has the session
+	node  *Node
+	conn  *testConn
+	req   Request
+}
+
+func runClaimTest(t *testing.T, name string, f func(*testing.T, *claimTest)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &claimTest{t: t, store: newTestStore(), conn: newTestConn("second")}
+			c.node = newTestNode(c.store)
+			earlier, granted := newTestConn("first"), map[string]Grant{"room/a": {Joined: true}, "hall/a": {}}
+			c.first = newTestNode(c.store).Begin(&earlier.Conn, ann, nil, granted)
+			require.True(t, c.first.StoreFirst(t.Context()))
+			token, ok := c.first.Token()
+			require.True(t, ok)
+			c.req = Request{Token: token, CorrelationID: "r", Conn: &c.conn.Conn, Identity: ann, Admit: admitAll}
+			f(t, c)
+			c.first.node.Close(t.Context())
+			c.first.timer.Stop()
+		})
+	})
+}
+
+// fails claims the session, which must be refused and then still be that of the first connection.
+func (c *claimTest) fails(code errors.Code) {
+	c.t.Helper()
+	_, err := c.node.Claim(c.t.Context(), &c.req)
+	require.Error(c.t, err)
+	assert.Equal(c.t, code, errors.CodeOf(err), err)
+	all, _ := c.node.Len()
+	assert.Zero(c.t, all, "the node knows the session")
+	assert.False(c.t, c.first.IsOver())
+}
+
+func (c *claimTest) claim() *Claim {
+	c.t.Helper()
+	k, err := c.node.Claim(c.t.Context(), &c.req)
+	require.NoError(c.t, err)
+	return k
+}
+
+func (c *claimTest) adopt(k *Claim) {
+	c.t.Helper()
+	require.NoError(c.t, k.Adopt(ann, nil, nil))
+	k.Session.timer.Stop()
+}
+
+func TestClaim_RefusesWhoMayNotResume(t *testing.T) {
+	for name, f := range map[string]func(*claimTest){
+		"no token":      func(c *claimTest) { c.req.Token = ""; c.fails(errors.NotFound) },
+		"other key":     func(c *claimTest) { c.req.Token = strings.ToLower(c.req.Token); c.fails(errors.NotFound) },
+		"unknown":       func(c *claimTest) { c.req.Token, _ = newToken(strings.Repeat("A", 26)); c.fails(errors.NotFound) },
+		"wrong secret":  func(c *claimTest) { c.req.Token, _ = newToken(c.first.id); c.fails(errors.NotFound) },
+		"other user":    func(c *claimTest) { c.req.Identity.UserID = "bob"; c.fails(errors.PermissionDenied) },
+		"its own":       func(c *claimTest) { c.req.Current = c.first; c.fails(errors.FailedPrecondition) },
+		"store is away": func(c *claimTest) { c.store.away = true; c.fails(errors.Unavailable) },
+		"identity has expired": func(c *claimTest) {
+			c.req.Identity.ExpiresAt = time.Now().Add(-time.Second)
+			c.fails(errors.Unauthenticated)
+		},
+		"record is no JSON": func(c *claimTest) {
+			c.store.values[recordKey(c.first.id)] = testValue{broker.Value{Data: []byte("{"), Version: 9}, time.Now().Add(time.Hour)}
+			c.fails(errors.Unavailable)
+		},
+		"sessions have ended": func(c *claimTest) {
+			require.NoError(c.t, c.node.EndSessions(c.t.Context(), ann.User))
+			c.fails(errors.NotFound)
+		},
+		"application": func(c *claimTest) {
+			c.req.Admit = func(string, []string) (map[string]struct{}, error) {
+				return nil, &errors.Error{Code: errors.ResourceExhausted}
+			}
+			c.fails(errors.ResourceExhausted)
+		},
+		"record is deleted meanwhile": func(c *claimTest) {
+			c.meanwhile(func() { c.store.replace(c.first.id, nil) })
+			c.fails(errors.NotFound)
+		},
+		"another connection is faster": func(c *claimTest) {
+			c.meanwhile(func() { c.store.replace(c.first.id, &record{ConnID: "third", Generation: 2}) })
+			c.fails(errors.Aborted)
+		},
+	} {
+		runClaimTest(t, name, func(_ *testing.T, c *claimTest) { f(c) })
+	}
+}
+
+// meanwhile calls f when the record has been read.
+func (c *claimTest) meanwhile(f func()) {
+	c.req.Admit = func(string, []string) (map[string]struct{}, error) {
+		f()
+		synctest.Wait()
+		return nil, nil
+	}
+}
+
+func TestClaim_MovesTheSession(t *testing.T) {
+	runClaimTest(t, "twice with one token", func(t *testing.T, c *claimTest) {
+		k := c.claim()
+		c.adopt(k)
+		assert.Equal(t, map[string]Grant{"room/a": {Joined: true}, "hall/a": {}}, k.Session.Topics())
+		assert.Equal(t, c.first.MemberID(), k.Session.MemberID())
+		again := newTestConn("third") // the answer was lost
+		c.req.Conn = &again.Conn
+		next := c.claim()
+		c.adopt(next)
+		next.Announce()
+		assert.Equal(t, []string{"StopServing"}, c.conn.actions)
+		next.Session.Acknowledge("r")
+		synctest.Wait()
+		_, err := c.node.Claim(t.Context(), &c.req)
+		assert.Equal(t, errors.NotFound, errors.CodeOf(err), "the token has been replaced")
+	})
+	runClaimTest(t, "the record is stored meanwhile", func(t *testing.T, c *claimTest) {
+		c.meanwhile(func() { c.first.Grant("late/a", Grant{}) })
+		k := c.claim()
+		c.adopt(k)
+		assert.Contains(t, k.Session.Topics(), "late/a")
+		c.first.tick()
+		synctest.Wait()
+		assert.True(t, c.first.TakenOver(), "the save has found the other connection")
+	})
+	runClaimTest(t, "topics are lost", func(t *testing.T, c *claimTest) {
+		_, err := c.node.Revoke(t.Context(), ann.User, "room/{id}")
+		require.NoError(t, err)
+		c.req.Admit = func(previous string, topics []string) (map[string]struct{}, error) {
+			assert.Equal(t, "first", previous)
+			assert.Equal(t, []string{"hall/a"}, topics)
+			return map[string]struct{}{"hall/a": {}}, nil
+		}
+		k := c.claim()
+		c.adopt(k)
+		assert.Empty(t, k.Session.Topics())
+		assert.Equal(t, []string{"hall/a", "room/a"}, k.Ended)
+	})
+	runClaimTest(t, "of a connection on another node", func(t *testing.T, c *claimTest) {
+		var packets []Packet
+		c.node.config.Publish = func(kind Packet, packet []byte) {
+			packets = append(packets, kind)
+			c.first.node.Receive(kind, packet)
+		}
+		k := c.claim()
+		k.Announce()
+		assert.Equal(t, "superseded", (&testSession{Session: c.first}).name())
+		c.adopt(k)
+		k.AnnounceMoved([]string{"hall/a"})
+		assert.True(t, c.first.GoesOn("room/a"))
+		assert.False(t, c.first.GoesOn("hall/a"))
+		again := newTestConn("third")
+		c.req.Conn = &again.Conn
+		next := c.claim() // without an acknowledgment, the first connection may still be there
+		next.Announce()
+		assert.Equal(t, []Packet{PacketClaimed, PacketMoved, PacketClaimed}, packets)
+		c.adopt(next)
+		next.Session.Acknowledge("r")
+		synctest.Wait()
+		c.req.Conn = &newTestConn("fourth").Conn
+		c.req.Token, _ = next.Session.Token()
+		c.claim().Announce()
+		assert.Len(t, packets, 3, "all earlier connections are on this node")
+	})
+	runClaimTest(t, "the identity changes meanwhile", func(t *testing.T, c *claimTest) {
+		k := c.claim()
+		expires := time.Now().Add(time.Hour)
+		require.NoError(t, k.Adopt(Identity{User: ann.User, ExpiresAt: expires}, nil, nil))
+		synctest.Wait()
+		assert.Equal(t, expires.UnixMilli(), c.store.record(k.id).ExpiresAt)
+		k.Session.timer.Stop()
+	})
+	runClaimTest(t, "superseded before it is adopted", func(t *testing.T, c *claimTest) {
+		k := c.claim()
+		c.node.Receive(PacketClaimed, (&Session{id: k.id, generation: 3}).packet())
+		assert.Equal(t, []string{"GiveUp"}, c.conn.actions)
+		assert.Equal(t, errors.Aborted, errors.CodeOf(k.Adopt(ann, nil, nil)))
+		all, _ := c.node.Len()
+		assert.Zero(t, all)
+	})
+	runClaimTest(t, "with a session and grants of its own", func(t *testing.T, c *claimTest) {
+		own := c.node.Begin(&c.conn.Conn, ann, nil, map[string]Grant{"own/a": {}})
+		require.True(t, own.StoreFirst(t.Context()))
+		k := c.claim()
+		require.NoError(t, k.Adopt(ann, own, nil))
+		synctest.Wait()
+		assert.Len(t, k.Session.Topics(), 3)
+		assert.Len(t, c.store.record(k.id).Topics, 3)
+		assert.Zero(t, c.store.record(own.id), "the session that the connection had")
+		assert.True(t, own.IsOver())
+		k.Session.timer.Stop()
+	})
+}
+
+// An endingStore ends the goroutine that stores a value, or loses its answer.
+type endingStore struct {
+	*testStore
+
+	exits bool
+}
+
+// PatchValue stores the value.
+func (b endingStore) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	_, err := b.testStore.PatchValue(ctx, key, p, version, lifetime)
+	if b.exits {
+		runtime.Goexit()
+	}
+	return 0, lose(err)
+}
+
+// StoreValue stores the value, and loses the answer.
+func (b endingStore) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	_, err := b.testStore.StoreValue(ctx, key, data, version, lifetime)
+	return 0, lose(err)
+}
+
+func lose(err error) error {
+	if err == nil {
+		err = errors.Errorf(broker.OutcomeUnknown, "the answer was lost")
+	}
+	return err
+}
+
+func TestClaim_AnswerOfTheStoreIsLost(t *testing.T) {
+	runClaimTest(t, "the record says that the connection has the session", func(t *testing.T, c *claimTest) {
+		c.node.UseStore(endingStore{testStore: c.store})
+		k := c.claim()
+		c.node.UseStore(c.store)
+		c.adopt(k)
+		k.Session.Grant("next/a", Grant{})
+		synctest.Wait()
+		assert.Contains(t, c.store.record(k.id).Topics, "next/a")
+	})
+	runClaimTest(t, "the goroutine ends", func(t *testing.T, c *claimTest) {
+		c.node.UseStore(endingStore{c.store, true})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = c.node.Claim(t.Context(), &c.req)
+		}()
+		<-done
+		all, _ := c.node.Len()
+		assert.Zero(t, all, "the node knows the session")
+	})
+}
+
+// TestBegin_WithoutStore begins sessions whose clients must not learn of them.
+func TestBegin_WithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, conn := newTestStore(), newTestConn("conn")
+		n := newTestNode(store)
+		store.away = true
+		s := n.Begin(&conn.Conn, ann, nil, nil)
+		assert.False(t, s.StoreFirst(t.Context()))
+		_, ok := s.Token()
+		assert.False(t, ok)
+		all, _ := n.Len()
+		assert.Zero(t, all)
+		store.away = false
+		time.Sleep(within)
+		synctest.Wait()
+		assert.Empty(t, store.log, "nothing was stored, so nothing is deleted")
+		n.UseStore(endingStore{testStore: store})
+		s = n.Begin(&conn.Conn, ann, nil, nil)
+		assert.False(t, s.StoreFirst(t.Context()))
+		synctest.Wait()
+		assert.Zero(t, store.record(s.id), "it is deleted, since it may have been stored")
+		assert.Equal(t, []string{"stored", "deleted"}, store.log)
+		n.Close(t.Context())
+		s.timer.Stop()
+	})
+}
+
+// TestAbsent_OldestOfAnAddressEnds leaves a session and a user without one behind, of one address.
+func TestAbsent_OldestOfAnAddressEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestSession(t)
+		defer s.end()
+		s.adopt()
+		s.disconnect()
+		s.node.Leave(User{}, netip.MustParsePrefix("192.0.2.2/32"), func() { t.Error("it is of another address") })
+		synctest.Wait()
+		assert.Equal(t, "detached", s.name())
+		ended := false
+		s.node.Leave(User{}, s.conn.Address, func() { ended = true })
+		synctest.Wait()
+		assert.Equal(t, "ended", s.name())
+		assert.Equal(t, []EndReason{Limited}, s.conn.reasons)
+		s.node.Leave(User{}, s.conn.Address, func() { t.Error("it is not away any more when the next one is") })
+		synctest.Wait()
+		assert.True(t, ended)
+		time.Sleep(within)
+		s.node.Leave(User{}, s.conn.Address, func() {})
+		synctest.Wait()
+	})
+}
