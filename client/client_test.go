@@ -172,7 +172,7 @@ func TestSubscribe_RecoversAfterLostConnection(t *testing.T) {
 		if i%50 == 25 {
 			s.cut()
 		}
-		_, err := s.PublishStored(ctx, "room/go", said{fmt.Sprint(i)}, nil)
+		err := s.Publish("room/go", said{fmt.Sprint(i)}, router.Stored(ctx, nil))
 		require.NoError(t, err)
 	}
 	for i := range 300 {
@@ -226,7 +226,7 @@ func TestOn_SlowHandlersMissNoPublication(t *testing.T) {
 	_, err := c.Subscribe(ctx, "room/go", &client.SubscribeOptions{OnLoss: func(l client.Loss) { received <- fmt.Sprint(l) }})
 	require.NoError(t, err)
 	for i := range 500 {
-		_, err := s.PublishStored(ctx, "room/go", said{fmt.Sprint(i)}, nil)
+		err := s.Publish("room/go", said{fmt.Sprint(i)}, router.Stored(ctx, nil))
 		require.NoError(t, err)
 	}
 	close(release)

@@ -86,7 +86,7 @@ func startCodecServer(t *testing.T, ingress ...router.IngressFunc) *testServer {
 		case "confirm":
 			return router.Call[*chatpb.Said](ctx, ctx.Conn(), &chatpb.Say{Text: m.GetText()})
 		case "publish":
-			_, err := s.PublishStored(ctx, "room/a", reply, nil)
+			err := s.Publish("room/a", reply, router.Stored(ctx, nil))
 			return reply, err
 		}
 		return reply, nil
@@ -216,7 +216,7 @@ func TestCodec_StateOfTopics(t *testing.T) {
 	forEachCodec(t, func(t *testing.T, codec client.Codec) {
 		s, ctx := startCodecServer(t), testContext(t)
 		for _, text := range []string{"a", "b", "a"} {
-			_, err := s.PublishStored(ctx, "room/a", keyed{&chatpb.Said{Text: text, Signature: []byte{0xff}}}, nil)
+			err := s.Publish("room/a", keyed{&chatpb.Said{Text: text, Signature: []byte{0xff}}}, router.Stored(ctx, nil))
 			require.NoError(t, err)
 		}
 		c, received := s.connect(&client.Options{Codec: codec}), make(chan string, 10)

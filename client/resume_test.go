@@ -29,7 +29,7 @@ func TestResume_RestoresSubscriptionsOfHandlers(t *testing.T) {
 	_, err := client.Call[RoomJoined](ctx, c, JoinRoom{})
 	require.NoError(t, err)
 	publish := func(i int) {
-		_, err := s.PublishStored(ctx, "room/go", said{fmt.Sprint(i)}, nil)
+		err := s.Publish("room/go", said{fmt.Sprint(i)}, router.Stored(ctx, nil))
 		require.NoError(t, err)
 	}
 	await := func(i int) {

@@ -56,12 +56,12 @@ func TestSubscribe_StateFollowsEveryLoss(t *testing.T) {
 	publish := func(want map[string]int, n int) {
 		player := fmt.Sprint("p", rand.N(20))
 		if rand.N(4) == 0 {
-			_, err := s.PublishStored(ctx, "game", left{player}, &router.PublishOptions{Removed: true})
+			err := s.Publish("game", left{player}, router.Removed(), router.Stored(ctx, nil))
 			require.NoError(t, err)
 			delete(want, player)
 			return
 		}
-		_, err := s.PublishStored(ctx, "game", moved{player, n}, nil)
+		err := s.Publish("game", moved{player, n}, router.Stored(ctx, nil))
 		require.NoError(t, err)
 		want[player] = n
 	}

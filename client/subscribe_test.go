@@ -33,15 +33,14 @@ func startTopics(t *testing.T) *testServer {
 		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})
 	router.RPC(s.Router, func(ctx *router.Context, _ JoinRoom) (RoomJoined, error) {
-		_, err := ctx.SubscribeSince("room/server", broker.Position{})
-		return RoomJoined{}, err
+		return RoomJoined{}, ctx.Subscribe("room/server", router.Since(broker.Position{}, nil))
 	})
 	return s
 }
 
 func (s *testServer) publish(topic string, n int) {
 	s.t.Helper()
-	_, err := s.PublishStored(s.t.Context(), topic, said{fmt.Sprint(n)}, nil)
+	err := s.Publish(topic, said{fmt.Sprint(n)}, router.Stored(s.t.Context(), nil))
 	require.NoError(s.t, err)
 }
 
@@ -209,7 +208,7 @@ func TestSubscribe_SubscriptionsOfOneTopicMissNothing(t *testing.T) {
 	publications := testscale.Pick(300, 2000)
 	all := make(chan uint64, 2*publications)
 	publish := func(n int) {
-		_, err := s.PublishStored(ctx, "room/a", moved{fmt.Sprint("p", n%5), n}, nil)
+		err := s.Publish("room/a", moved{fmt.Sprint("p", n%5), n}, router.Stored(ctx, nil))
 		require.NoError(t, err)
 	}
 	client.On(c, func(_ moved, r *client.Received) {

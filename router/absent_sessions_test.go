@@ -64,7 +64,7 @@ func TestSession_RecordIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.SessionBytes = 1000 })
 		router.On(r, func(ctx *router.Context, _ Nothing) error {
-			_, err := ctx.SubscribeSince("private/x", broker.Position{})
+			_, err := subscribeSince(ctx, "private/x", broker.Position{})
 			return err
 		})
 		c := dialSession(t, r, "ann").hello()
@@ -79,7 +79,7 @@ func TestSession_RecordIsBounded(t *testing.T) {
 		assert.Equal(t, 10, n)
 		assert.False(t, c.conn.Subscribed("plain/9"))
 		require.NoError(t, c.conn.Subscribe("plain/1"), "again")
-		require.Error(t, c.conn.Join("plain/1", string(make([]byte, 300))))
+		require.Error(t, c.conn.Subscribe("plain/1", router.Present(string(make([]byte, 300)))))
 		synctest.Wait()
 		drain(c)
 		c.Send(Nothing{})

@@ -202,16 +202,16 @@ func TestSubscribe_RejectsInvalidNamesAndExcessTopics(t *testing.T) {
 		"a\nb":                   `a topic's name must be UTF-8 without control characters, unlike "a\nb"`,
 		"\xff":                   `a topic's name must be UTF-8 without control characters, unlike "\xff"`,
 	} {
-		for _, err := range []error{conn.Subscribe(topic), conn.Join(topic, ""), r.Publish(topic, Blob{})} {
+		for _, err := range []error{conn.Subscribe(topic), conn.Subscribe(topic, router.Present("")), r.Publish(topic, Blob{})} {
 			require.ErrorContains(t, err, want)
 			assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 		}
 		assert.False(t, conn.Subscribed(topic))
 	}
 	require.NoError(t, conn.Subscribe(strings.Repeat("é", 128)))
-	require.NoError(t, conn.Join("b", ""))
+	require.NoError(t, conn.Subscribe("b", router.Present("")))
 	require.NoError(t, conn.Subscribe("b"))
-	for _, err := range []error{conn.Subscribe("c"), conn.Join("c", "")} {
+	for _, err := range []error{conn.Subscribe("c"), conn.Subscribe("c", router.Present(""))} {
 		exceeded, ok := errors.AsType[*router.LimitExceeded](err)
 		require.True(t, ok, "%v", err)
 		assert.Equal(t, router.LimitExceeded{Kind: router.LimitTopics, Observed: 3, Limit: 2, RetryAfter: errors.Never}, *exceeded)

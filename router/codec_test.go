@@ -125,7 +125,7 @@ func TestCodec_CBORStory(t *testing.T) {
 				}
 				return Echoed(m), ctx.Progress(map[string]int{"percent": 50})
 			})
-			router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Join(m.Room, "") })
+			router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room, router.Present("")) })
 			router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
 			router.On(r, func(ctx *router.Context, _ Nothing) error { return ctx.SendWait(Nothing{}) })
 			server := httptest.NewServer(r)

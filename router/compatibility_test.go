@@ -141,9 +141,9 @@ func handlePlainNote(ctx *router.Context, m plainNote) error {
 	case "publish":
 		return ctx.Publish("lobby", plainNote{"to all"})
 	case "publish to others":
-		return ctx.PublishExceptSelf("lobby", plainNote{"to others"})
+		return ctx.Publish("lobby", plainNote{"to others"}, router.Except(ctx.Conn()))
 	case "join":
-		return ctx.Join("room", "info")
+		return ctx.Subscribe("room", router.Present("info"))
 	case "leave":
 		ctx.Unsubscribe("lobby")
 		return nil

@@ -137,14 +137,30 @@ func (c *Conn) Close(code StatusCode, reason string) {
 // name, Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics or
 // TopicOptions.MaxPerConn it returns a [*LimitExceeded], and after the connection has been closed,
 // an error with the code UNAVAILABLE.
-func (c *Conn) Subscribe(topic string) error {
+func (c *Conn) Subscribe(topic string, opts ...SubscribeOption) error {
+	return c.subscribe(c.ctx, topic, subscribeOptions(opts))
+}
+
+// subscribe waits for the store only if the options have a position.
+func (c *Conn) subscribe(ctx context.Context, topic string, opts SubscribeOption) error {
+	if len(opts.info) > maxInfoBytes {
+		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", topic, len(opts.info), maxInfoBytes)
+	}
+	if opts.history {
+		if err := c.subscribeWithHistory(ctx, topic, &opts); err != nil || !opts.present {
+			return err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.session(); s != nil {
-		return s.subscribe(topic, session.Grant{})
+		return s.subscribe(topic, session.Grant{Joined: opts.present, Info: opts.info})
 	}
 	c.unmarkOwn(topic)
-	_, err := c.subscribeLocked(topic)
+	t, err := c.addSubscriptionLocked(topic, false)
+	if err == nil && (opts.present || t.Pattern.Presence) {
+		c.joinLocked(t, opts.info)
+	}
 	return err
 }
 

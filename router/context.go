@@ -118,11 +118,11 @@ func (c *Context) Send(m Message) error { return c.conn.Send(m) }
 // [Conn.SendWait]. For a call, it waits at most until the deadline.
 func (c *Context) SendWait(m Message) error { return c.conn.SendWait(c, m) }
 
-// Subscribe subscribes the connection to topic; see [Conn.Subscribe].
-func (c *Context) Subscribe(topic string) error { return c.conn.Subscribe(topic) }
-
-// Join subscribes the connection to topic and makes it present there; see [Conn.Join].
-func (c *Context) Join(topic, info string) error { return c.conn.Join(topic, info) }
+// Subscribe subscribes the connection to topic; see [Conn.Subscribe]. With [Since] or [CurrentState] it
+// waits for the store, until the context is done.
+func (c *Context) Subscribe(topic string, opts ...SubscribeOption) error {
+	return c.conn.subscribe(c, topic, subscribeOptions(opts))
+}
 
 // Unsubscribe ends the subscription to topic and the presence in it.
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
@@ -132,13 +132,7 @@ func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 // also for the errors. The wait also ends with the message. While the send queues of most subscribers on this node are more than
 // half full, the later messages of this connection wait for up to 100 ms each, so a client that
 // publishes more than the others read slows down itself.
-func (c *Context) Publish(topic string, m Message) error {
+func (c *Context) Publish(topic string, m Message, opts ...PublishOption) error {
 	defer c.conn.slowPublisher(topic)
-	return c.conn.router.publish(c, topic, nil, m, true)
-}
-
-// PublishExceptSelf is like Publish, but skips this connection.
-func (c *Context) PublishExceptSelf(topic string, m Message) error {
-	defer c.conn.slowPublisher(topic)
-	return c.conn.router.publish(c, topic, c.conn, m, true)
+	return c.conn.router.publish(c, topic, m, publishOptions(opts))
 }

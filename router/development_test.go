@@ -139,10 +139,10 @@ func TestDevelopment_ExplainsSubscriptionsThatCannotSucceed(t *testing.T) {
 // TestDevelopment_ReportsMessagesWithoutDeclaration sends notes in every way that there is.
 func TestDevelopment_ReportsMessagesWithoutDeclaration(t *testing.T) {
 	for name, send := range map[string]func(*router.Router, *router.Conn) error{
-		"Publish":      func(r *router.Router, _ *router.Conn) error { return r.Publish("any", note{}) },
-		"PublishLocal": func(r *router.Router, _ *router.Conn) error { return r.PublishLocal("any", note{}, nil) },
+		"Publish":        func(r *router.Router, _ *router.Conn) error { return r.Publish("any", note{}) },
+		"Publish, Local": func(r *router.Router, _ *router.Conn) error { return r.Publish("any", note{}, router.Local()) },
 		"stored": func(r *router.Router, _ *router.Conn) error {
-			_, err := r.PublishStored(context.Background(), "kept/a", note{}, nil)
+			err := r.Publish("kept/a", note{}, router.Stored(context.Background(), nil))
 			return err
 		},
 		"Send":       func(_ *router.Router, c *router.Conn) error { return c.Send(note{}) },

@@ -23,7 +23,7 @@ type Headline struct {
 func (Headline) MessageType() string { return "HEADLINE" }
 
 // A client that returns presents its position, and receives what it has missed.
-func ExampleRouter_PublishStored() {
+func ExampleStored() {
 	r := router.New(nil)
 	router.Topic(r, "news/{section}", &router.TopicOptions{
 		Authorize: func(*router.Context, router.TopicMatch) error { return nil }, // every client may read
@@ -36,7 +36,7 @@ func ExampleRouter_PublishStored() {
 
 	var position broker.Position // of the first headline, up to which the client has read
 	for _, text := range []string{"one", "two", "three"} {
-		at, err := r.PublishStored(ctx, "news/go", Headline{text}, &router.PublishOptions{IdempotencyKey: text})
+		at, err := publishStored(ctx, r, "news/go", Headline{text}, router.IdempotencyKey(text))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func ExampleHistory_durability() {
 	publish := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := r.PublishStored(ctx, "orders/4711", Headline{"paid"}, &router.PublishOptions{IdempotencyKey: "order-4711"})
+		err := r.Publish("orders/4711", Headline{"paid"}, router.IdempotencyKey("order-4711"), router.Stored(ctx, nil))
 		return err
 	}
 	err := publish()

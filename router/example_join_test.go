@@ -30,7 +30,7 @@ func (Readers) MessageType() string { return "READERS" }
 
 // Join subscribes a connection to a topic and lists it as present. OnPresence is called when a
 // member joins or leaves, on this node or another one.
-func ExampleContext_Join() {
+func ExamplePresent() {
 	presence := make(chan router.PresenceEvent, 10)
 	r := router.New(&router.Options{
 		Authenticate: func(req *http.Request) (router.Identity, error) {
@@ -40,7 +40,7 @@ func ExampleContext_Join() {
 	})
 	router.RPC(r, func(ctx *router.Context, m OpenDocument) (Readers, error) {
 		topic := "document/" + m.Document
-		if err := ctx.Join(topic, "reading"); err != nil {
+		if err := ctx.Subscribe(topic, router.Present("reading")); err != nil {
 			return Readers{}, err
 		}
 		var readers Readers

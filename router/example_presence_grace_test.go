@@ -20,7 +20,7 @@ func ExampleTopicOptions_presenceGrace() {
 		Authenticate: func(r *http.Request) (router.Identity, error) {
 			return router.Identity{UserID: router.Token(r)}, nil // after the token has been verified
 		},
-		OnOpen:     func(_ context.Context, c *router.Conn) error { return c.Join("room/go", "") },
+		OnOpen:     func(_ context.Context, c *router.Conn) error { return c.Subscribe("room/go", router.Present("")) },
 		OnClose:    func(*router.Conn, router.CloseError) { closed <- struct{}{} },
 		OnPresence: func(e router.PresenceEvent) { changes <- e },
 	})

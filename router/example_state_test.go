@@ -35,7 +35,7 @@ func (ShareRemoved) MessageType() string { return "SHARE_REMOVED" }
 func (p ShareRemoved) ConflationKey() string { return p.Symbol }
 
 // A client that joins late receives the current price of each share, and then every change.
-func ExamplePublishOptions_removed() {
+func ExampleRemoved() {
 	r := router.New(nil)
 	router.Topic(r, "prices", &router.TopicOptions{
 		Authorize: func(*router.Context, router.TopicMatch) error { return nil }, // every client may read
@@ -45,16 +45,16 @@ func ExamplePublishOptions_removed() {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	publish := func(m router.Message, opts *router.PublishOptions) {
-		if _, err := r.PublishStored(ctx, "prices", m, opts); err != nil {
+	publish := func(m router.Message, opts ...router.PublishOption) {
+		if err := r.Publish("prices", m, append(opts, router.Stored(ctx, nil))...); err != nil {
 			log.Fatal(err)
 		}
 	}
-	publish(SharePrice{"ACME", 4711}, nil)
-	publish(SharePrice{"GO", 189}, nil)
-	publish(SharePrice{"GO", 190}, nil)
-	publish(SharePrice{"OLD", 1}, nil)
-	publish(ShareRemoved{"OLD"}, &router.PublishOptions{Removed: true})
+	publish(SharePrice{"ACME", 4711})
+	publish(SharePrice{"GO", 189})
+	publish(SharePrice{"GO", 190})
+	publish(SharePrice{"OLD", 1})
+	publish(ShareRemoved{"OLD"}, router.Removed())
 
 	ws, _, err := websocket.Dial(ctx, server.URL, nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func ExamplePublishOptions_removed() {
 		}
 		if n == 0 {
 			fmt.Println("keys:", m.Payload.State)
-			publish(ShareRemoved{"ACME"}, &router.PublishOptions{Removed: true})
+			publish(ShareRemoved{"ACME"}, router.Removed())
 			continue
 		}
 		fmt.Println(m.Type, m.Payload.Symbol, m.Payload.Cents)

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
 )
 
 // fillQueue fills the send queue of a connection until messages are dropped and the hooks are
@@ -35,7 +37,7 @@ func (h *harness) joinAndLeave() {
 	h.conn = h.dial()
 	synctest.Wait()
 	for c := range h.router.Conns() {
-		require.NoError(h, c.Join("room", ""))
+		require.NoError(h, c.Subscribe("room", router.Present("")))
 		c.Unsubscribe("room")
 	}
 	synctest.Wait()

@@ -332,7 +332,7 @@ func nodeBoundary(method string) boundary {
 		prepare: func(h *harness) { h.opts.Broker = &faultyBroker{harness: h, at: method} },
 		setUp: func(h *harness) {
 			router.On(h.router, func(ctx *router.Context, _ Faulty) error {
-				if err := ctx.Join("room", ""); err != nil {
+				if err := ctx.Subscribe("room", router.Present("")); err != nil {
 					return err
 				}
 				if err := ctx.Publish("room", Nothing{}); err != nil {

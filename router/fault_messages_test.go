@@ -55,10 +55,12 @@ func replyWith(h *harness, m router.Message) {
 
 func TestFault_MessageMethodsContainFaults(t *testing.T) {
 	operations := map[string]func(*router.Context, router.Message) error{
-		"Send":              (*router.Context).Send,
-		"Publish":           func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
-		"PublishExceptSelf": func(ctx *router.Context, m router.Message) error { return ctx.PublishExceptSelf("room", m) },
-		"SetReply":          func(ctx *router.Context, m router.Message) error { ctx.SetReply(m); return nil },
+		"Send":    (*router.Context).Send,
+		"Publish": func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
+		"Publish, Except": func(ctx *router.Context, m router.Message) error {
+			return ctx.Publish("room", m, router.Except(ctx.Conn()))
+		},
+		"SetReply": func(ctx *router.Context, m router.Message) error { ctx.SetReply(m); return nil },
 		"Progress": func(ctx *router.Context, m router.Message) error {
 			return ctx.Progress(map[string]any{"a": m})
 		},
@@ -115,7 +117,7 @@ func TestFault_PublishReturnsErrorOutsideHandlers(t *testing.T) {
 		synctest.Wait()
 		for _, m := range []router.Message{nil, (*Say)(nil), &failingMessage{"MessageType", func() { panic("fault") }}, PanickingJSON{}} {
 			assert.Error(t, h.router.Publish("room", m))
-			assert.Error(t, h.router.PublishLocal("room", m, nil))
+			assert.Error(t, h.router.Publish("room", m, router.Local()))
 			_, err := h.router.SendToUser("", faultyUser, m)
 			assert.Error(t, err)
 			for c := range h.router.Conns() {

@@ -305,7 +305,7 @@ func TestFault_LoggerMayCallRouter(t *testing.T) {
 		h.conn = h.dial()
 		synctest.Wait()
 		for c := range h.router.Conns() {
-			require.NoError(t, c.Join("room", ""))
+			require.NoError(t, c.Subscribe("room", router.Present("")))
 		}
 		h.conn.Pause()
 		for range 20 {

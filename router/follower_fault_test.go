@@ -88,7 +88,7 @@ func (s *lossySession) ReadState(ctx context.Context, q broker.StateQuery) (brok
 func publishTexts(t *testing.T, r *router.Router, from, to int) {
 	t.Helper()
 	for n := from; n <= to; n++ {
-		_, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: fmt.Sprint(n)}, nil)
+		err := r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 	}
 	synctest.Wait()
@@ -266,18 +266,18 @@ func TestFollower_BinaryFormat(t *testing.T) {
 	})
 }
 
-func TestSubscribeSince_IsForHandlers(t *testing.T) {
+func TestSince_IsForHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
 		var recovery router.Recovery
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			var err error
-			recovery, err = ctx.SubscribeSince("feed/a", broker.Position{Epoch: recovery.Position.Epoch, Offset: uint64(m.N)})
+			recovery, err = subscribeSince(ctx, "feed/a", broker.Position{Epoch: recovery.Position.Epoch, Offset: uint64(m.N)})
 			return Echoed(m), err
 		})
 		router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {
-			_, err := ctx.SubscribeSince("other", broker.Position{})
+			_, err := subscribeSince(ctx, "other", broker.Position{})
 			return Blocked{}, err
 		})
 		client := routertest.Dial(t, r)

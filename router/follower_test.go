@@ -25,7 +25,7 @@ func newFeedRouter(b broker.Broker, h router.History) *router.Router {
 	r := router.New(&router.Options{Broker: b})
 	allow := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: h})
-	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.PublishExceptSelf("feed/a", m) })
+	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("feed/a", m, router.Except(ctx.Conn())) })
 	return r
 }
 
@@ -106,7 +106,7 @@ func TestFollower_ReturningClientReceivesWhatItHasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFeedRouter(nil, router.History{Messages: 100})
 		publish := func(n int) {
-			_, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: fmt.Sprint(n)}, nil)
+			err := r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
 			require.NoError(t, err)
 		}
 		publish(1)
@@ -223,7 +223,7 @@ func reconnect(t *testing.T, seed uint64) {
 		wg.Go(func() {
 			for n := range publications / publishers {
 				text := fmt.Sprintf("%d %d", p, n)
-				at, err := nodes[rng.IntN(2)].PublishStored(t.Context(), "feed/a", Blob{Text: text}, nil)
+				at, err := publishStored(t.Context(), nodes[rng.IntN(2)], "feed/a", Blob{Text: text})
 				require.NoError(t, err)
 				mu.Lock()
 				truth[at.Offset-1] = text

@@ -29,7 +29,7 @@ func TestFollower_ClientOfManyTopicsRecoversWhatFitsIntoTheQueue(t *testing.T) {
 			epochs := make([]string, topics)
 			for n := range epochs {
 				for range each {
-					at, err := r.PublishStored(t.Context(), fmt.Sprintf("feed/%d", n), Blob{Text: strings.Repeat("x", 140)}, nil)
+					at, err := publishStored(t.Context(), r, fmt.Sprintf("feed/%d", n), Blob{Text: strings.Repeat("x", 140)})
 					require.NoError(t, err)
 					epochs[n] = at.Epoch
 				}

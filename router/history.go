@@ -43,46 +43,10 @@ func (h History) validate() error {
 	return h.Durability.Check()
 }
 
-// PublishOptions configure one call of [Router.PublishStored]. The zero value is a working
-// configuration.
-type PublishOptions struct {
-	// IdempotencyKey makes a retry harmless: for broker.IdempotencyTime, a message with the key of
-	// an earlier one on the same topic is not stored again, and PublishStored returns the position
-	// of that one. A key that clients choose should contain their user ID. "" is no key.
-	IdempotencyKey string
-
-	// Removed ends the current state of the key of the message, which must be [Conflatable]. The
-	// message is published like any other and should say that the key was removed, so it is
-	// usually of another type than the messages that set the state.
-	Removed bool
-}
-
-// PublishStored publishes a message on a topic with a History, waits until it is stored, and
-// returns its position. Subscribers on all nodes receive the stored publications of a topic once and
-// in the order of their positions.
-//
-// PublishStored waits for at most as long as ctx and the broker permit. If the error has the code
-// broker.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
-// requires; subscribers receive it if it was stored. With any other error it was not, and no subscriber does.
-// Publishing it again is safe with an idempotency key. PublishStored returns FAILED_PRECONDITION if the
-// topic has no History. If opts is nil, the zero PublishOptions apply.
-func (r *Router) PublishStored(ctx context.Context, topic string, m Message, opts *PublishOptions) (broker.Position, error) {
-	if err := topicname.Check(topic); err != nil {
-		return broker.Position{}, err
-	}
-	if err := r.mustHaveHistory(topic); err != nil {
-		return broker.Position{}, err
-	}
-	if opts == nil {
-		opts = &PublishOptions{}
-	}
-	return r.publishStored(ctx, topic, nil, m, *opts)
-}
-
 // publishStored stores a message, which all nodes then deliver, and delivers it on this node at
 // once if it is the next one here.
-func (r *Router) publishStored(ctx context.Context, name string, except *Conn, m Message, opts PublishOptions) (broker.Position, error) {
-	key, err := stateKey(m, opts.Removed)
+func (r *Router) publishStored(ctx context.Context, name string, m Message, opts *PublishOption) (broker.Position, error) {
+	key, err := stateKey(m, opts.removed)
 	if err != nil {
 		return broker.Position{}, err
 	}
@@ -93,13 +57,13 @@ func (r *Router) publishStored(ctx context.Context, name string, except *Conn, m
 	}
 	packet := r.formats.Packet(&message)
 	message.Free()
-	if except != nil {
-		packet = topic.Except(except.id, packet)
+	if opts.except != nil {
+		packet = topic.Except(opts.except.id, packet)
 	}
 	h := r.topicOptions[r.topics.PatternOf(name)].History
 	at, err := r.topics.Store(ctx, broker.Append{
 		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
-		IdempotencyKey: opts.IdempotencyKey, StateKey: key, Removed: opts.Removed,
+		IdempotencyKey: opts.key, StateKey: key, Removed: opts.removed,
 	})
 	if err == nil {
 		r.observe(Event{Kind: EventPublished})

@@ -32,7 +32,7 @@ func TestHistory_FullMemory(t *testing.T) {
 
 		stored := 0
 		publish := func() error {
-			_, err := nodes[0].PublishStored(t.Context(), "feed/a", Blob{Text: fmt.Sprint(stored+1, strings.Repeat(" ", 100))}, nil)
+			err := nodes[0].Publish("feed/a", Blob{Text: fmt.Sprint(stored+1, strings.Repeat(" ", 100))}, router.Stored(t.Context(), nil))
 			if err == nil {
 				stored++
 			}

@@ -23,7 +23,7 @@ import (
 func newHistoryRouter(b broker.Broker, h router.History) *router.Router {
 	r := router.New(&router.Options{Broker: b, OnOpen: func(_ context.Context, c *router.Conn) error { return c.Subscribe("log/a") }})
 	router.Topic(r, "log/{name}", &router.TopicOptions{History: h})
-	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.PublishExceptSelf("log/a", m) })
+	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("log/a", m, router.Except(ctx.Conn())) })
 	return r
 }
 
@@ -44,7 +44,7 @@ func TestHistory_SubscribersOfAllNodesSeeOneOrder(t *testing.T) {
 			wg.Go(func() {
 				for n := range each {
 					m := Blob{N: p, Text: fmt.Sprint(n)}
-					at, err := nodes[p%2].PublishStored(t.Context(), "log/a", m, nil)
+					at, err := publishStored(t.Context(), nodes[p%2], "log/a", m)
 					require.NoError(t, err)
 					mu.Lock()
 					positions[at.Offset] = fmt.Sprintf("%d %d", p, n)
@@ -106,9 +106,9 @@ func TestHistory_ExceptSelfAndIdempotencyKey(t *testing.T) {
 		synctest.Wait()
 		one.Send(Blob{N: 1})
 		assert.Equal(t, 1, routertest.Receive[Blob](two).N)
-		at, err := r.PublishStored(t.Context(), "log/a", Blob{N: 2}, &router.PublishOptions{IdempotencyKey: "k"})
+		at, err := publishStored(t.Context(), r, "log/a", Blob{N: 2}, router.IdempotencyKey("k"))
 		require.NoError(t, err)
-		again, err := r.PublishStored(t.Context(), "log/a", Blob{N: 2}, &router.PublishOptions{IdempotencyKey: "k"})
+		again, err := publishStored(t.Context(), r, "log/a", Blob{N: 2}, router.IdempotencyKey("k"))
 		require.NoError(t, err)
 		assert.Equal(t, at, again)
 		assert.EqualValues(t, 2, at.Offset)
@@ -122,10 +122,10 @@ func TestHistory_ExceptSelfAndIdempotencyKey(t *testing.T) {
 
 func TestHistory_TopicWithoutOneIsRejected(t *testing.T) {
 	r := router.New(nil)
-	_, err := r.PublishStored(t.Context(), "log/a", Blob{}, nil)
+	err := r.Publish("log/a", Blob{}, router.Stored(t.Context(), nil))
 	assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err))
 	_, _, err = r.ReadHistory(t.Context(), "log/a", broker.Query{})
 	assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err))
-	_, err = r.PublishStored(t.Context(), "", Blob{}, nil)
+	err = r.Publish("", Blob{}, router.Stored(t.Context(), nil))
 	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 }

@@ -242,7 +242,7 @@ func TestSetIdentity_ConcurrentWithClose(t *testing.T) {
 					}
 				}()
 			}
-			go func() { _ = c.Join("go", "") }()
+			go func() { _ = c.Subscribe("go", router.Present("")) }()
 			if rand.N(2) == 0 {
 				go conn.Abort()
 			} else {
@@ -287,7 +287,7 @@ func TestSetIdentity_ConcurrentCallsLeaveOneUser(t *testing.T) {
 	conn := routertest.Dial(t, r)
 	routertest.Call[YouAre](conn, WhoAmI{})
 	c := collect(r)[0]
-	require.NoError(t, c.Join("go", ""))
+	require.NoError(t, c.Subscribe("go", router.Present("")))
 	for range 50 {
 		var wg sync.WaitGroup
 		for i := range 4 {

@@ -135,8 +135,8 @@ func mustBeSlowConsumerPolicy(name string, p SlowConsumerPolicy) {
 // [Conflate]: the position of one player, for example. The empty key is a key like any other.
 //
 // On a topic with a History, it is also the current state of its key, whatever its type is, until a
-// later message with the key replaces or removes it; see PublishOptions.Removed and
-// [Context.SubscribeState].
+// later message with the key replaces or removes it; see [Removed] and
+// [CurrentState].
 type Conflatable interface {
 	Message
 	ConflationKey() string

@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 )
 
@@ -21,7 +19,7 @@ type Member struct {
 	ConnID   string `json:"connId"` // of the connection, or of the first one of its session; or a text that stands for the user
 	TenantID string `json:"tenantId,omitempty"`
 	UserID   string `json:"userId,omitempty"`
-	Info     string `json:"info,omitempty"` // the argument of Join
+	Info     string `json:"info,omitempty"` // the argument of Present
 }
 
 // A PresenceEvent reports that a member has joined a topic or left it.
@@ -34,31 +32,8 @@ type PresenceEvent struct {
 // maxInfoBytes bounds the info of a member.
 const maxInfoBytes = 1024
 
-// Join subscribes the connection to topic and makes it present there, until it unsubscribes or
-// is closed: [Router.Presence] lists it on every node with a connection that has joined the
-// topic. Info is for the application, a display name for example, with up to 1024 bytes.
-// Joining again has no effect and keeps the info, unless that is empty: the member then leaves
-// and joins with the new info. Join returns the errors of [Conn.Subscribe], and
-// INVALID_ARGUMENT if info is too long.
-func (c *Conn) Join(topic, info string) error {
-	if len(info) > maxInfoBytes {
-		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", topic, len(info), maxInfoBytes)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.session(); s != nil {
-		return s.subscribe(topic, session.Grant{Joined: true, Info: info})
-	}
-	c.unmarkOwn(topic)
-	t, err := c.addSubscriptionLocked(topic, false)
-	if err == nil {
-		c.joinLocked(t, info)
-	}
-	return err
-}
-
 // Presence returns the members of topic on all nodes, sorted by ConnID. It returns nil unless
-// a connection of this node has joined the topic and this node still has subscribers.
+// a connection of this node is present in the topic and this node still has subscribers.
 func (r *Router) Presence(topic string) []Member {
 	var all []Member
 	for _, m := range r.topics.Members(topic) {

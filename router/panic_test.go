@@ -202,7 +202,7 @@ func TestGoexit_InOnPresenceLosesNoEvent(t *testing.T) {
 			events.add(e)
 			runtime.Goexit()
 		}})
-		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Join(m.Room, "") })
+		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Subscribe(m.Room, router.Present("")) })
 		conn := routertest.Dial(t, r)
 		for _, room := range []string{"a", "b", "c"} {
 			conn.Send(Say{room, "x"})

@@ -26,18 +26,18 @@ func TestOnPresence_MergesChangesIfManyWait(t *testing.T) {
 			<-release
 		}})
 		a, b, late, many := onlyConnOf(t, r), onlyConnOf(t, r), onlyConnOf(t, r), onlyConnOf(t, r)
-		require.NoError(t, a.Join("t", ""))
-		require.NoError(t, b.Join("t", "b"))
+		require.NoError(t, a.Subscribe("t", router.Present("")))
+		require.NoError(t, b.Subscribe("t", router.Present("b")))
 		b.Unsubscribe("t") // few calls wait: both are reported
 		synctest.Wait()
 		for n := range 1022 {
-			require.NoError(t, many.Join(fmt.Sprint("other ", n), ""))
+			require.NoError(t, many.Subscribe(fmt.Sprint("other ", n), router.Present("")))
 		}
-		require.NoError(t, late.Join("t", "late")) // joins and leaves: nothing
+		require.NoError(t, late.Subscribe("t", router.Present("late"))) // joins and leaves: nothing
 		late.Unsubscribe("t")
 		a.Unsubscribe("t") // leaves and returns as it was: nothing
-		require.NoError(t, a.Join("t", ""))
-		require.NoError(t, a.Join("t", "a")) // another info
+		require.NoError(t, a.Subscribe("t", router.Present("")))
+		require.NoError(t, a.Subscribe("t", router.Present("a"))) // another info
 		close(release)
 		synctest.Wait()
 		reported := slices.DeleteFunc(events.all(), func(e string) bool { return strings.HasPrefix(e, "other") })
@@ -63,14 +63,14 @@ func TestOnPresence_WaitingCallsAreBounded(t *testing.T) {
 			<-release
 		}
 	}})
-	require.NoError(t, onlyConnOf(t, r).Join("t", ""))
+	require.NoError(t, onlyConnOf(t, r).Subscribe("t", router.Present("")))
 	<-started
 	c := onlyConnOf(t, r)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for n := range 20_000 {
-		require.NoError(t, c.Join(fmt.Sprint("topic ", n%500), ""))
+		require.NoError(t, c.Subscribe(fmt.Sprint("topic ", n%500), router.Present("")))
 		c.Unsubscribe(fmt.Sprint("topic ", n%500))
 	}
 	runtime.GC()

@@ -218,7 +218,7 @@ func TestPresenceFeed_NothingPrecedesAnswer(t *testing.T) {
 			synctest.Wait()
 			for c := range r.Conns() {
 				if c.Identity().UserID == user {
-					require.NoError(t, c.Join("room/go", ""))
+					require.NoError(t, c.Subscribe("room/go", router.Present("")))
 				}
 			}
 			settle()

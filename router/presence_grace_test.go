@@ -21,7 +21,7 @@ func newGraceCluster(t *testing.T) *viewCluster { return newViewClusterWith(t, 0
 // enter connects a client, which joins the topic.
 func (v *viewCluster) enter(node int, user string) *sessionClient {
 	c := dialSession(v.t, v.nodes[node], user)
-	require.NoError(v.t, c.conn.Join("club/go", "Ann"))
+	require.NoError(v.t, c.conn.Subscribe("club/go", router.Present("Ann")))
 	return c
 }
 
@@ -194,8 +194,8 @@ func TestPresenceGrace_AbsentUsersAreBounded(t *testing.T) {
 		router.Topic(r, "club/{name}", &router.TopicOptions{PresenceGrace: presenceGrace})
 		for i := range 200 {
 			c := dialSession(t, r, "ann")
-			require.NoError(t, c.conn.Join("club/go", ""))
-			require.NoError(t, c.conn.Join(fmt.Sprint("club/", i), ""))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("")))
+			require.NoError(t, c.conn.Subscribe(fmt.Sprint("club/", i), router.Present("")))
 			c.Abort()
 			synctest.Wait()
 		}

@@ -48,10 +48,12 @@ func newNode(broker broker.Broker) *node {
 		OnMessagesLost: func(_ string, messages int) { n.lost.add(messages) },
 	})
 	router.On(n.Router, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
-	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Join(m.Room, "hi") })
+	router.On(n.Router, func(ctx *router.Context, m Join) error { return ctx.Subscribe(m.Room, router.Present("hi")) })
 	router.On(n.Router, func(ctx *router.Context, m Unsubscribe) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(n.Router, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
-	router.On(n.Router, func(ctx *router.Context, m SayOthers) error { return ctx.PublishExceptSelf(m.Room, Say(m)) })
+	router.On(n.Router, func(ctx *router.Context, m SayOthers) error {
+		return ctx.Publish(m.Room, Say(m), router.Except(ctx.Conn()))
+	})
 	return n
 }
 
@@ -82,7 +84,7 @@ func TestPublish_ReachesOtherNodes(t *testing.T) {
 		ann.Send(Say{"go", "to all"})
 		ann.Send(SayOthers{"go", "to the others"})
 		require.NoError(t, three.Publish("go", Say{"go", "from the server"}))
-		require.NoError(t, two.PublishLocal("go", Say{"go", "to node two"}, nil))
+		require.NoError(t, two.Publish("go", Say{"go", "to node two"}, router.Local()))
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"to all", "from the server"}, receiveTexts(ann, 2))
 		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server"}, receiveTexts(bob, 3))
@@ -177,7 +179,7 @@ func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
 func TestJoin_InfoIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
-		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Join(m.Room, m.Text) })
+		router.On(r, func(ctx *router.Context, m Say) error { return ctx.Subscribe(m.Room, router.Present(m.Text)) })
 		conn := routertest.Dial(t, r)
 		conn.Send(Say{"go", strings.Repeat("x", 1025)})
 		assert.Equal(t, errors.InvalidArgument, routertest.ReceiveError(conn).Code)
@@ -302,7 +304,7 @@ func TestPresence_ConcurrentLeavesReachBroker(t *testing.T) {
 	conns := collect(n.Router)
 	for range 500 {
 		for _, c := range conns {
-			require.NoError(t, c.Join("go", ""))
+			require.NoError(t, c.Subscribe("go", router.Present("")))
 		}
 		var wg sync.WaitGroup
 		for _, c := range conns {

@@ -13,27 +13,45 @@ import (
 
 // This file publishes messages, and receives those of other nodes.
 
-// publish queues a message for every subscriber except one, which may be nil, and passes it to
-// the broker if it is for all nodes.
-func (r *Router) publish(ctx context.Context, name string, except *Conn, m Message, allNodes bool) error {
+// publish queues a message for every subscriber, and passes it to the broker unless it is local.
+func (r *Router) publish(ctx context.Context, name string, m Message, opts PublishOption) error {
 	if err := topicname.Check(name); err != nil {
 		return err
 	}
-	if allNodes && r.topics.Retains(name) {
-		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeouts.Call)
-		defer cancel()
-		_, err := r.publishStored(ctx, name, except, m, PublishOptions{})
-		return err
+	switch retains := r.topics.Retains(name); {
+	case opts.local && opts.needsHistory():
+		return errors.Errorf(errors.InvalidArgument, "a Local publication is not stored; Stored, IdempotencyKey and Removed cannot be combined with it")
+	case retains && !opts.local:
+		return r.publishOnHistory(ctx, name, m, &opts)
+	case opts.needsHistory():
+		return r.mustHaveHistory(name)
 	}
-	p, err := r.encodeAll(m, r.formatsToPublishOn(name, allNodes))
+	p, err := r.encodeAll(m, r.formatsToPublishOn(name, !opts.local))
 	if p.IsEmpty() {
 		return err
 	}
 	defer p.Free()
-	receivers := r.topics.Deliver(name, &p, except.asSubscriber())
+	receivers := r.topics.Deliver(name, &p, opts.except.asSubscriber())
 	r.observe(Event{Kind: EventPublished, Count: receivers})
-	if allNodes && r.opts.Broker != nil {
+	if !opts.local && r.opts.Broker != nil {
 		return failure.Join(err, r.node.Publish(name, r.formats.Packet(&p)))
+	}
+	return err
+}
+
+// publishOnHistory stores a message. It waits for as long as the context of Stored permits, and otherwise for at
+// most Timeouts.Call.
+func (r *Router) publishOnHistory(ctx context.Context, name string, m Message, opts *PublishOption) error {
+	if opts.stored {
+		ctx = opts.ctx
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.opts.Timeouts.Call)
+		defer cancel()
+	}
+	at, err := r.publishStored(ctx, name, m, opts)
+	if err == nil && opts.at != nil {
+		*opts.at = at
 	}
 	return err
 }

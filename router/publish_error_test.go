@@ -89,8 +89,8 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 	}
 }
 
-// TestPublishStored_UnconfirmedMessageIsDeliveredOnce publishes what a store confirms at the second attempt.
-func TestPublishStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
+// TestStored_UnconfirmedMessageIsDeliveredOnce publishes what a store confirms at the second attempt.
+func TestStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requested []broker.Durability
 		b := &storeBroker{memory.NewBroker(), func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error) {
@@ -107,12 +107,11 @@ func TestPublishStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 		client := routertest.Dial(t, r)
 		require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
 		synctest.Wait()
-		opts := &router.PublishOptions{IdempotencyKey: "k"}
-		_, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: "x"}, opts)
+		err := r.Publish("feed/a", Blob{Text: "x"}, router.IdempotencyKey("k"), router.Stored(t.Context(), nil))
 		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err))
 		synctest.Wait()
 		assert.Equal(t, 1, client.Pending(), "subscribers do not wait for the confirmation")
-		at, err := r.PublishStored(t.Context(), "feed/a", Blob{Text: "x"}, opts)
+		at, err := publishStored(t.Context(), r, "feed/a", Blob{Text: "x"}, router.IdempotencyKey("k"))
 		require.NoError(t, err, "the memory broker accepts every Durability")
 		assert.EqualValues(t, 1, at.Offset)
 		synctest.Wait()
@@ -142,14 +141,14 @@ func TestPublish_ErrorOfTheBrokerFollowsDeliveryOnThisNode(t *testing.T) {
 	})
 }
 
-// TestPublishLocal_StoresNothing publishes on this node only, on a topic with a History whose store fails.
-func TestPublishLocal_StoresNothing(t *testing.T) {
+// TestLocal_StoresNothing publishes on this node only, on a topic with a History whose store fails.
+func TestLocal_StoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Broker: &storeBroker{memory.NewBroker(), nil}})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
 		client := routertest.Dial(t, r)
 		require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
-		require.NoError(t, r.PublishLocal("feed/a", Blob{Text: "x"}, nil))
+		require.NoError(t, r.Publish("feed/a", Blob{Text: "x"}, router.Local()))
 		synctest.Wait()
 		require.Equal(t, 1, client.Pending())
 		assert.NotContains(t, client.Next().Text, "offset")

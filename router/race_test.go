@@ -243,7 +243,7 @@ func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 		})
 	}
 	for n := 0; n < rounds || joins.Load() == 0 && n < 100*rounds; n++ {
-		require.NoError(t, c.Join("room", ""))
+		require.NoError(t, c.Subscribe("room", router.Present("")))
 		runtime.Gosched()
 		c.Unsubscribe("room")
 	}

@@ -37,24 +37,24 @@ func TestResume_GivesNoMoreThanAHandlerHasGranted(t *testing.T) {
 		"Subscribe, state":                 {subscribe, false, `"state":true`, nil},
 		"Subscribe, position or state":     {subscribe, false, `"epoch":%q,"offset":0,"state":true`, all[3:]},
 		"Subscribe, wrong epoch and state": {subscribe, false, `"epoch":"no%s","offset":0,"state":true`, nil},
-		"Join":                             {func(ctx *router.Context, _ broker.Position) error { return ctx.Join(topic, "Ann") }, false, `"epoch":%q,"offset":0`, all[3:]},
-		"SubscribeSince now": {func(ctx *router.Context, _ broker.Position) error {
-			_, err := ctx.SubscribeSince(topic, broker.Position{})
+		"Join":                             {func(ctx *router.Context, _ broker.Position) error { return ctx.Subscribe(topic, router.Present("Ann")) }, false, `"epoch":%q,"offset":0`, all[3:]},
+		"Since now": {func(ctx *router.Context, _ broker.Position) error {
+			_, err := subscribeSince(ctx, topic, broker.Position{})
 			return err
 		}, false, `"epoch":%q,"offset":0`, all[3:]},
-		"SubscribeSince 1, then now": {func(ctx *router.Context, at broker.Position) error {
-			_, err := ctx.SubscribeSince(topic, broker.Position{Epoch: at.Epoch, Offset: 1})
+		"Since 1, then now": {func(ctx *router.Context, at broker.Position) error {
+			_, err := subscribeSince(ctx, topic, broker.Position{Epoch: at.Epoch, Offset: 1})
 			if err == nil {
 				err = subscribe(ctx, at)
 			}
 			return err
 		}, false, `"epoch":%q,"offset":0`, all[1:]},
-		"SubscribeState": {func(ctx *router.Context, _ broker.Position) error {
-			_, err := ctx.SubscribeState(topic)
+		"CurrentState": {func(ctx *router.Context, _ broker.Position) error {
+			_, err := subscribeState(ctx, topic)
 			return err
 		}, false, `"epoch":%q,"offset":0`, all[3:]},
-		"SubscribeState, state": {func(ctx *router.Context, _ broker.Position) error {
-			_, err := ctx.SubscribeState(topic)
+		"CurrentState, state": {func(ctx *router.Context, _ broker.Position) error {
+			_, err := subscribeState(ctx, topic)
 			return err
 		}, false, `"state":true`, all[4:]},
 	} {
@@ -68,9 +68,9 @@ func TestResume_GivesNoMoreThanAHandlerHasGranted(t *testing.T) {
 				return r
 			}
 			one, two := newRouter(), newRouter()
-			require.NoError(t, dialSession(t, one, "eve").conn.Join(topic, "Eve"))
+			require.NoError(t, dialSession(t, one, "eve").conn.Subscribe(topic, router.Present("Eve")))
 			publish := func(n int) (at broker.Position) {
-				at, err := one.PublishStored(t.Context(), topic, Quote{Symbol: "k", N: n}, nil)
+				at, err := publishStored(t.Context(), one, topic, Quote{Symbol: "k", N: n})
 				require.NoError(t, err)
 				return at
 			}
@@ -129,7 +129,7 @@ func TestResume_OwnTopicsOfTheClientAreNoGrants(t *testing.T) {
 		require.NoError(t, old.conn.Subscribe("room/handler"))
 		old.SendText(`{"type":"$ws:unsubscribe","payload":{"topic":"room/ended"}}`)
 		synctest.Wait()
-		require.NoError(t, old.conn.Join("room/ended", "Ann"))
+		require.NoError(t, old.conn.Subscribe("room/ended", router.Present("Ann")))
 		old.hello()
 		synctest.Wait()
 		old.Abort()

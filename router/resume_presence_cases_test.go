@@ -227,13 +227,15 @@ func (v *viewCluster) shutDown(*sessionClient) {
 func TestPresence_ResumeIsNoChange(t *testing.T) {
 	t.Parallel()
 	joins := map[string]func(*testing.T, *sessionClient){
-		"by a handler": func(t *testing.T, c *sessionClient) { require.NoError(t, c.conn.Join("club/go", "Ann")) },
-		"by itself":    func(_ *testing.T, c *sessionClient) { c.call("$ws:subscribe", `{"topic":"club/go","presence":true}`) },
+		"by a handler": func(t *testing.T, c *sessionClient) {
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
+		},
+		"by itself": func(_ *testing.T, c *sessionClient) { c.call("$ws:subscribe", `{"topic":"club/go","presence":true}`) },
 		"before the greeting": func(t *testing.T, c *sessionClient) {
-			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 		},
 		"as another user": func(t *testing.T, c *sessionClient) {
-			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 			require.NoError(t, c.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "eve"}))
 			synctest.Wait()
 		},
@@ -318,7 +320,7 @@ func TestPresence_MemberLeavesOnce(t *testing.T) {
 			v := newViewCluster(t)
 			c := dialSession(t, v.nodes[0], "ann")
 			c.greet()
-			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 			v.forget()
 			member := v.member(0, "ann")
 			loss.lose(v, c)
@@ -349,7 +351,7 @@ func TestPresence_EndReachesHeldMembers(t *testing.T) {
 			v := newViewCluster(t)
 			c := dialSession(t, v.nodes[0], "ann")
 			c.greet()
-			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 			v.forget()
 			member := v.member(0, "ann")
 			v.kill(0)
@@ -369,7 +371,7 @@ func TestPresence_ResumeThatTakesLongIsNoChange(t *testing.T) {
 			v := newViewCluster(t)
 			c := dialSession(t, v.nodes[0], "ann")
 			c.greet()
-			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 			v.forget()
 			member := v.member(0, "ann")
 			v.authorizeFor.Store(int64(15 * time.Second))

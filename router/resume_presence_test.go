@@ -92,7 +92,9 @@ func (p *presenceCluster) left(t *testing.T) (users []string) {
 // TestResume_MemberStays moves a session between the nodes, and back. Nobody sees the member leave before it
 // closes the connection.
 func TestResume_MemberStays(t *testing.T) {
-	byHandler := func(t *testing.T, c *sessionClient) { require.NoError(t, c.conn.Join("club/go", "Ann")) }
+	byHandler := func(t *testing.T, c *sessionClient) {
+		require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
+	}
 	bySelf := func(_ *testing.T, c *sessionClient) { c.call("$ws:subscribe", `{"topic":"club/go","presence":true}`) }
 	for name, join := range map[string]func(*testing.T, *sessionClient){"joined by a handler": byHandler, "joined by itself": bySelf} {
 		for _, lost := range []bool{false, true} {
@@ -161,7 +163,7 @@ func TestResume_MemberLeavesOnceWithItsSession(t *testing.T) {
 		runSynctest(t, name, func(t *testing.T) {
 			p := newPresenceCluster(t, tt.change)
 			c := dialSession(t, p.nodes[0], "ann").hello()
-			require.NoError(t, c.conn.Join("club/go", "Ann"))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 			joined := p.take(t)
 			tt.lose(c)
 			if tt.stays {
@@ -183,7 +185,7 @@ func TestResume_MemberLeavesIfTheSessionGoesOnWithoutTheTopic(t *testing.T) {
 			o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error { s.Drop("club/go"); return nil }
 		})
 		c := dialSession(t, p.nodes[0], "ann").hello()
-		require.NoError(t, c.conn.Join("club/go", "Ann"))
+		require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))
 		joined := p.take(t)
 		c.Abort()
 		assert.Empty(t, p.take(t))
@@ -199,7 +201,7 @@ func TestResume_MemberStaysWhenItsNodeShutsDown(t *testing.T) {
 		p := newPresenceCluster(t, nil)
 		c, away := dialSession(t, p.nodes[0], "ann").hello(), dialSession(t, p.nodes[0], "bob").hello()
 		for _, c := range []*sessionClient{c, away} {
-			require.NoError(t, c.conn.Join("club/go", ""))
+			require.NoError(t, c.conn.Subscribe("club/go", router.Present("")))
 		}
 		p.take(t)
 		away.Abort()
@@ -222,10 +224,10 @@ func TestResume_AbsentMemberKeepsItsTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, nil)
 		c := dialSession(t, r, "ann").hello()
-		require.NoError(t, c.conn.Join("private/go", "Ann"))
+		require.NoError(t, c.conn.Subscribe("private/go", router.Present("Ann")))
 		c.Abort()
 		synctest.Wait()
-		_, err := r.PublishStored(t.Context(), "private/go", Blob{Text: "1"}, nil)
+		err := r.Publish("private/go", Blob{Text: "1"}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 		members := r.Presence("private/go")
 		require.Len(t, members, 1)

@@ -52,9 +52,9 @@ func TestResume_RestoresWhatHandlersHaveSubscribed(t *testing.T) {
 		b := memory.NewBroker()
 		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
 		watcher := dialSession(t, two, "eve")
-		require.NoError(t, watcher.conn.Join("room/go", ""))
+		require.NoError(t, watcher.conn.Subscribe("room/go", router.Present("")))
 		old := dialSession(t, one, "ann").hello()
-		require.NoError(t, old.conn.Join("room/go", "Ann"))
+		require.NoError(t, old.conn.Subscribe("room/go", router.Present("Ann")))
 		require.NoError(t, old.conn.Subscribe("private/ann"))
 		require.NoError(t, old.conn.Subscribe("plain/a"))
 		require.NoError(t, old.conn.Subscribe("plain/left"))
@@ -65,7 +65,7 @@ func TestResume_RestoresWhatHandlersHaveSubscribed(t *testing.T) {
 		require.NoError(t, err)
 		old.Abort()
 		synctest.Wait()
-		_, err = two.PublishStored(t.Context(), "private/ann", Blob{Text: "missed"}, nil)
+		err = two.Publish("private/ann", Blob{Text: "missed"}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 		assert.Len(t, two.Presence("room/go"), 2)
 
@@ -121,7 +121,7 @@ func TestSession_ClientLearnsOfSubscriptionsThatHandlersMake(t *testing.T) {
 		require.NoError(t, r.Publish("private/first", Blob{Text: "2"}))
 		assert.Contains(t, c.Next().Text, `"topic":"private/ann","offset":1}`)
 		assert.Contains(t, c.Next().Text, `"topic":"private/first","offset":1}`)
-		require.NoError(t, c.conn.Join("plain/first", "Ann"), "the client knows of it already")
+		require.NoError(t, c.conn.Subscribe("plain/first", router.Present("Ann")), "the client knows of it already")
 
 		c.conn.Unsubscribe("private/ann")
 		c.conn.Unsubscribe("private/ann")
@@ -133,17 +133,17 @@ func TestSession_ClientLearnsOfSubscriptionsThatHandlersMake(t *testing.T) {
 	})
 }
 
-func TestSession_SubscribeSinceIsAnnouncedBeforeWhatWasMissed(t *testing.T) {
+func TestSession_SinceIsAnnouncedBeforeWhatWasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, nil)
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			_, at, err := r.ReadHistory(ctx, "private/a", broker.Query{})
 			if err == nil {
-				_, err = ctx.SubscribeSince("private/a", broker.Position{Epoch: at.Epoch})
+				_, err = subscribeSince(ctx, "private/a", broker.Position{Epoch: at.Epoch})
 			}
 			return Echoed(m), err
 		})
-		_, err := r.PublishStored(t.Context(), "private/a", Blob{Text: "1"}, nil)
+		err := r.Publish("private/a", Blob{Text: "1"}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 		c := dialSession(t, r, "ann").hello()
 		routertest.Call[Echoed](c.Conn, Echo{})

@@ -119,7 +119,7 @@ func TestResume_AllTopicsTogetherFitIntoTheQueue(t *testing.T) {
 			var at broker.Position
 			for range each {
 				var err error
-				at, err = r.PublishStored(t.Context(), fmt.Sprintf("feed/%d", n), Blob{}, nil)
+				at, err = publishStored(t.Context(), r, fmt.Sprintf("feed/%d", n), Blob{})
 				require.NoError(t, err)
 			}
 			presented = append(presented, fmt.Sprintf(`{"topic":"feed/%d","epoch":%q,"offset":0}`, n, at.Epoch))
@@ -251,7 +251,7 @@ func TestResume_PublicationsFollowTheAnswer(t *testing.T) {
 						stopped <- n
 						return
 					default:
-						_, err := one.PublishStored(t.Context(), "private/a", Blob{Text: fmt.Sprint(n)}, nil)
+						err := one.Publish("private/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
 						assert.NoError(t, err)
 						time.Sleep(time.Millisecond)
 					}

@@ -47,7 +47,7 @@ func TestRevoke_EndsSubscriptionsOnAllNodes(t *testing.T) {
 				for _, c := range []*sessionClient{here, there, other} {
 					c.call("$ws:hello", `{"session":true}`)
 					require.NoError(t, c.conn.Subscribe("private/a"))
-					require.NoError(t, c.conn.Join("plain/a", ""))
+					require.NoError(t, c.conn.Subscribe("plain/a", router.Present("")))
 					c.call("$ws:subscribe", `{"topic":"room/a"}`)
 				}
 				synctest.Wait()

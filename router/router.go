@@ -142,25 +142,20 @@ func (r *Router) Types() iter.Seq[string] {
 // messages wait to be sent or Shutdown was called, so does Publish: the subscribers on this node have
 // received the message, and those on other nodes have not.
 //
-// On a topic with a History, Publish is [Router.PublishStored] without its result: it waits until
-// the message is stored, for at most Timeouts.Call. After an error, nobody receives the message, on
-// this node neither, unless the code is broker.OutcomeUnknown.
+// On a topic with a History, Publish waits until the message is stored, for at most Timeouts.Call or,
+// with [Stored], for as long as a context permits. Subscribers on all nodes receive the stored
+// publications of a topic once and in the order of their positions. If the error has the code
+// broker.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
+// requires; subscribers receive it if it was stored. With any other error it was not, and no subscriber
+// does, on this node neither. Publishing it again is safe with an [IdempotencyKey].
 //
 // All subscribers on one node receive the messages of a topic in the same order. Every
 // subscriber receives the messages that one node publishes to one topic in the order of
 // publication, so those of one goroutine in the order in which it publishes them. Nothing is
 // promised about messages of different nodes or of different topics: subscribers on two nodes
 // may receive the messages of two publishers in different orders.
-func (r *Router) Publish(topic string, m Message) error {
-	return r.publish(context.Background(), topic, nil, m, true)
-}
-
-// PublishLocal sends a message to the subscribers of topic on this node only. It skips the
-// connection except, which may be nil, waits for nobody, and stores nothing, also on a topic with
-// a History. It returns an error if the name of the topic is invalid or the message cannot be
-// encoded.
-func (r *Router) PublishLocal(topic string, m Message, except *Conn) error {
-	return r.publish(context.Background(), topic, except, m, false)
+func (r *Router) Publish(topic string, m Message, opts ...PublishOption) error {
+	return r.publish(context.Background(), topic, m, publishOptions(opts))
 }
 
 // Conn returns the open connection of this node with the given ID, or nil.

@@ -13,7 +13,7 @@ import (
 // This file keeps the subscriptions that handlers make for a connection with a session, and notifies
 // the client of them. The methods must be called with Conn.mu held, unless they say otherwise.
 
-// subscribe is Conn.Subscribe, or Conn.Join.
+// subscribe is Conn.Subscribe without a position.
 func (s *connSession) subscribe(topic string, t session.Grant) error {
 	c := s.conn
 	subscribed := c.sub.TopicLocked(topic) != nil
@@ -154,7 +154,7 @@ func (s *connSession) announceEnd(topic string) {
 	}
 }
 
-// addRecoveredTopic adds a topic that SubscribeSince or, with state set, SubscribeState has subscribed, and
+// addRecoveredTopic adds a topic that a handler has subscribed with Since or, with state set, CurrentState, and
 // notifies the client before it receives what it has missed. It acquires Conn.mu.
 func (c *Conn) addRecoveredTopic(topic string, recovery topic.JoinResult, state bool) {
 	if c.extra().recovery.Load() == nil {

@@ -22,7 +22,7 @@ func stateKey(m Message, removed bool) (key string, err error) {
 	case ok:
 		return "=" + key, nil // the empty key is a key, too
 	case removed:
-		return "", errors.Errorf(errors.InvalidArgument, "PublishOptions.Removed needs a router.Conflatable; %T has no ConflationKey", m)
+		return "", errors.Errorf(errors.InvalidArgument, "Removed needs a router.Conflatable; %T has no ConflationKey", m)
 	}
 	return "", nil
 }
@@ -47,21 +47,4 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	}
 	messages, err := r.parseAllStored(state)
 	return messages, at, err
-}
-
-// SubscribeState is [Context.SubscribeSince] for a client that needs the current state of the topic:
-// the client first receives the latest message of each conflation key, as many as Recovery.State, in
-// the order of their offsets, and then every publication after Recovery.Position. A key that is
-// removed meanwhile is either not in the state, or the client receives its removal.
-//
-// A state of any size can be joined. If it is larger than about 128 KiB, or has no room in the send queue, Recovery.More is
-// true, and the other keys follow between the publications, as fast as the client reads, after
-// SubscribeState has returned: see the protocol, section 10. If the store cannot be read for
-// Timeouts.Call or fails over meanwhile, or if the client makes no room for Timeouts.Send, the
-// subscription ends, and the client receives $ws:unsubscribed with the error.
-//
-// SubscribeState also returns UNAVAILABLE if the topic changes too much while its state is read. The
-// connection is then subscribed only if it was before.
-func (c *Context) SubscribeState(topic string) (Recovery, error) {
-	return c.subscribeWithHistory(topic, broker.Position{}, true)
 }

@@ -52,12 +52,14 @@ func newQuoteLog() *quoteLog { return &quoteLog{states: map[uint64]map[string]in
 func (l *quoteLog) publish(t *testing.T, r *router.Router, symbol string, n int) {
 	t.Helper()
 	var m router.Message = Quote{Symbol: symbol, N: n}
+	var opts []router.PublishOption
 	if n == 0 {
+		opts = append(opts, router.Removed())
 		m = Delisted{symbol}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, err := r.PublishStored(t.Context(), "feed/a", m, &router.PublishOptions{Removed: n == 0})
+	at, err := publishStored(t.Context(), r, "feed/a", m, opts...)
 	require.NoError(t, err)
 	state := map[string]int{}
 	maps.Copy(state, l.states[at.Offset-1])

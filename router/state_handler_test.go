@@ -48,7 +48,7 @@ func TestReadState_ReturnsAStateOfSeveralParts(t *testing.T) {
 	r := newStateRouter(counted, 1, nil)
 	const keys = 2000
 	for n := range keys {
-		_, err := r.PublishStored(t.Context(), "feed/a", Quote{Symbol: fmt.Sprint(n, strings.Repeat("x", 200)), N: n}, nil)
+		err := r.Publish("feed/a", Quote{Symbol: fmt.Sprint(n, strings.Repeat("x", 200)), N: n}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 	}
 	messages, at, err := r.ReadState(t.Context(), "feed/a")
@@ -61,24 +61,24 @@ func TestReadState_ReturnsAStateOfSeveralParts(t *testing.T) {
 	}
 }
 
-func TestPublishStored_RemovalNeedsAKey(t *testing.T) {
+func TestStored_RemovalNeedsAKey(t *testing.T) {
 	r := newStateRouter(nil, 1, nil)
-	_, err := r.PublishStored(t.Context(), "feed/a", Blob{}, &router.PublishOptions{Removed: true})
+	err := r.Publish("feed/a", Blob{}, router.Removed(), router.Stored(t.Context(), nil))
 	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 	assert.ErrorContains(t, err, "router_test.Blob")
 }
 
-func TestSubscribeState_IsForHandlers(t *testing.T) {
+func TestCurrentState_IsForHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStateRouter(nil, 1, nil)
 		recoveries := make(chan router.Recovery, 1)
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-			recovery, err := ctx.SubscribeState("feed/a")
+			recovery, err := subscribeState(ctx, "feed/a")
 			recoveries <- recovery
 			return Echoed(m), err
 		})
 		router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {
-			_, err := ctx.SubscribeState("other")
+			_, err := subscribeState(ctx, "other")
 			return Blocked{}, err
 		})
 		log := newQuoteLog()

@@ -294,7 +294,7 @@ func TestStateParts_HandlerSubscribesAClientThatHasNotGreeted(t *testing.T) {
 			var recovery router.Recovery
 			router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 				var err error
-				recovery, err = ctx.SubscribeState("feed/a")
+				recovery, err = subscribeState(ctx, "feed/a")
 				return Echoed(m), err
 			})
 			log := newQuoteLog()

@@ -57,7 +57,7 @@ func startLargeJoin(t *testing.T) (counted *countingBroker, r *router.Router, cl
 	r = newStateRouter(counted, 1, nil)
 	text := strings.Repeat("x", 200)
 	for n := range largeState {
-		_, err := r.PublishStored(t.Context(), "feed/a", Quote{Symbol: fmt.Sprint(n, text), N: n}, nil)
+		err := r.Publish("feed/a", Quote{Symbol: fmt.Sprint(n, text), N: n}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 	}
 	client = routertest.Dial(t, r)
@@ -127,14 +127,14 @@ func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 		r := newStateRouter(counted, 1, opts)
 		for topic := range topics {
 			for n := range keys {
-				_, err := r.PublishStored(t.Context(), fmt.Sprint("feed/", topic), Quote{Symbol: fmt.Sprint(n), N: n}, nil)
+				err := r.Publish(fmt.Sprint("feed/", topic), Quote{Symbol: fmt.Sprint(n), N: n}, router.Stored(t.Context(), nil))
 				require.NoError(t, err)
 			}
 		}
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			var errs []error
 			for topic := range topics {
-				recovery, err := ctx.SubscribeState(fmt.Sprint("feed/", topic))
+				recovery, err := subscribeState(ctx, fmt.Sprint("feed/", topic))
 				errs = append(errs, err)
 				assert.True(t, recovery.More)
 			}

@@ -14,8 +14,7 @@ import (
 
 // This file subscribes clients to topics with a History.
 
-// A Recovery says how a subscriber of a topic with a History continues; see
-// [Context.SubscribeSince].
+// A Recovery says how a subscriber of a topic with a History continues; see [Since].
 type Recovery struct {
 	// Position is that behind which the subscriber receives every publication, in order: first
 	// those that it has missed, if Recovered is true, and then new ones.
@@ -31,7 +30,7 @@ type Recovery struct {
 	Ended *broker.Position
 
 	// State is how many publications the client receives first, with the current state; see
-	// [Context.SubscribeState].
+	// [CurrentState].
 	State int
 
 	// More is true if other publications of the state follow later, between new ones.
@@ -50,37 +49,31 @@ func addRecovery(reply *protocol.Subscribed, r topic.JoinResult) {
 	}
 }
 
-// SubscribeSince subscribes the connection to a topic with a History, from a position on that the
-// client has presented: the zero Position begins now. The client receives what it has missed, and
-// then every publication, with the topic and the offset in meta if it has greeted, has asked for
-// positions, or has presented one; see the protocol, section 10. It receives nothing before SubscribeSince has checked the position. While the store cannot be read,
-// SubscribeSince waits until the context is done, so it should be called by calls, which have a
-// deadline.
-//
-// SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
-// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
-// unsubscribes meanwhile.
-func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
-	return c.subscribeWithHistory(topic, since, false)
-}
-
-// subscribeWithHistory is SubscribeSince, or SubscribeState.
-func (c *Context) subscribeWithHistory(name string, since broker.Position, state bool) (Recovery, error) {
+// subscribeWithHistory subscribes the connection from a position on.
+func (c *Conn) subscribeWithHistory(ctx context.Context, name string, opts *SubscribeOption) error {
 	if err := topicname.Check(name); err != nil {
-		return Recovery{}, err
+		return err
 	}
-	if err := c.conn.router.mustHaveHistory(name); err != nil {
-		return Recovery{}, err
+	if err := c.router.mustHaveHistory(name); err != nil {
+		return err
 	}
-	if err := c.conn.sessionAdmits(name); err != nil {
-		return Recovery{}, err
+	if err := c.sessionAdmits(name); err != nil {
+		return err
 	}
-	result, err := c.conn.subscribeSince(c, name, topic.JoinRequest{Since: since, State: state})
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.router.opts.Timeouts.Call)
+		defer cancel()
+	}
+	result, err := c.subscribeSince(ctx, name, topic.JoinRequest{Since: opts.since, State: opts.state})
 	if err == nil {
-		c.conn.addRecoveredTopic(name, result, state)
+		c.addRecoveredTopic(name, result, opts.state)
+		if opts.recovery != nil {
+			*opts.recovery = Recovery{result.Position, result.Recovered, result.Ended, result.State, result.More}
+		}
 	}
-	c.conn.sendHeld(name)
-	return Recovery{result.Position, result.Recovered, result.Ended, result.State, result.More}, err
+	c.sendHeld(name)
+	return err
 }
 
 // mustHaveHistory returns an error if the topic has no History.

@@ -280,7 +280,7 @@ func TestTopicOptions_MaxPerConn(t *testing.T) {
 		routertest.Subscribe(client, "room/2")
 		routertest.Subscribe(client, "room/2")
 		rejected("room/3", 3, 2)
-		exceeded, ok := errors.AsType[*router.LimitExceeded](conn.Join("room/3", ""))
+		exceeded, ok := errors.AsType[*router.LimitExceeded](conn.Subscribe("room/3", router.Present("")))
 		require.True(t, ok)
 		assert.Equal(t, router.LimitExceeded{Kind: router.LimitTopics, Observed: 3, Limit: 2, RetryAfter: errors.Never}, *exceeded)
 		routertest.Subscribe(client, "room/lobby") // another pattern

@@ -33,9 +33,9 @@ func TestPublication_NamesItsTopicToClientsThatHaveGreeted(t *testing.T) {
 	})
 }
 
-// TestSubscribeSince_ClientsThatHaveNotGreetedReceiveNoPositions lets a handler subscribe clients to a topic with a
+// TestSince_ClientsThatHaveNotGreetedReceiveNoPositions lets a handler subscribe clients to a topic with a
 // history from a position on.
-func TestSubscribeSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T) {
+func TestSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
@@ -43,10 +43,10 @@ func TestSubscribeSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T
 			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-			_, err := ctx.SubscribeSince("feed/a", broker.Position{})
+			_, err := subscribeSince(ctx, "feed/a", broker.Position{})
 			return Echoed(m), err
 		})
-		router.On(r, func(ctx *router.Context, m Blob) error { return ctx.PublishExceptSelf("feed/a", m) })
+		router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("feed/a", m, router.Except(ctx.Conn())) })
 		plain, asks, greeted := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
 		greeted.SendText(`{"type":"$ws:hello"}`)
 		assert.Equal(t, "$ws:welcome", greeted.Next().Type)

@@ -22,7 +22,7 @@ type TopicOptions struct {
 	// PERMISSION_DENIED, and only handlers can subscribe their connections.
 	Authorize func(*Context, TopicMatch) error
 
-	// Presence makes every subscriber present, as [Conn.Join] does. The info is empty unless Join
+	// Presence makes every subscriber present, as [Present] does. The info is empty unless that
 	// sets it. A client that asks for it receives the members with the answer to $ws:subscribe,
 	// and then every change, so clients learn the connection, tenant and user IDs of others.
 	Presence bool

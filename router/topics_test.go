@@ -41,7 +41,9 @@ func newChat() *router.Router {
 	router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
 	router.On(r, func(ctx *router.Context, m Unsubscribe) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
-	router.On(r, func(ctx *router.Context, m SayOthers) error { return ctx.PublishExceptSelf(m.Room, Say(m)) })
+	router.On(r, func(ctx *router.Context, m SayOthers) error {
+		return ctx.Publish(m.Room, Say(m), router.Except(ctx.Conn()))
+	})
 	return r
 }
 

@@ -31,7 +31,7 @@ func TestWork_IngressSeesAnEstimate(t *testing.T) {
 		dialSession(t, r, "bob").call("$ws:subscribe", `{"topic":"club/a"}`)
 		var epoch string
 		for n := range 20 {
-			at, err := r.PublishStored(t.Context(), "club/a", Blob{Text: fmt.Sprint(n)}, nil)
+			at, err := publishStored(t.Context(), r, "club/a", Blob{Text: fmt.Sprint(n)})
 			require.NoError(t, err)
 			epoch = at.Epoch
 		}

@@ -67,7 +67,7 @@ func ExampleNewBrokerMaxHistoryBytes() {
 	r := router.New(&router.Options{Broker: memory.NewBrokerMaxHistoryBytes(2000)})
 	router.Topic(r, "room/{id}", &router.TopicOptions{History: router.History{Messages: 100}})
 	for range 2 {
-		_, err := r.PublishStored(context.Background(), "room/go", News{Text: strings.Repeat("x", 1000)}, nil)
+		err := r.Publish("room/go", News{Text: strings.Repeat("x", 1000)}, router.Stored(context.Background(), nil))
 		fmt.Printf("%q\n", errors.CodeOf(err))
 	}
 	// Output:

@@ -75,7 +75,7 @@ func TestHistory_RedisOutOfMemory(t *testing.T) {
 			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 			History:   router.History{Messages: 1000},
 		})
-		router.On(r, func(ctx *router.Context, m News) error { return ctx.PublishExceptSelf("news/go", m) })
+		router.On(r, func(ctx *router.Context, m News) error { return ctx.Publish("news/go", m, router.Except(ctx.Conn())) })
 		return r
 	}
 	nodes := []*router.Router{newRouter(), newRouter()}
@@ -86,8 +86,8 @@ func TestHistory_RedisOutOfMemory(t *testing.T) {
 	stored := uint64(0)
 	publish := func() {
 		t.Helper()
-		position, err := nodes[0].PublishStored(t.Context(), "news/go", News{Text: fmt.Sprint(stored + 1)}, nil)
-		require.NoError(t, err)
+		var position broker.Position
+		require.NoError(t, nodes[0].Publish("news/go", News{Text: fmt.Sprint(stored + 1)}, router.Stored(t.Context(), &position)))
 		stored++
 		require.Equal(t, stored, position.Offset)
 	}
@@ -102,7 +102,7 @@ func TestHistory_RedisOutOfMemory(t *testing.T) {
 
 	require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	for range 3 {
-		_, err := nodes[0].PublishStored(t.Context(), "news/go", News{Text: "not stored"}, nil)
+		err := nodes[0].Publish("news/go", News{Text: "not stored"}, router.Stored(t.Context(), nil))
 		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
 		publisher.Send(News{Text: "not stored"})
 		rejected := routertest.ReceiveError(publisher)

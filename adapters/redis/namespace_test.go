@@ -109,18 +109,18 @@ func (a *application) join(t *testing.T) (c *routertest.Conn, token string) {
 func testSeparate(t *testing.T, one, two goredis.UniversalClient) {
 	noisy, quiet := newApplication(t, one), newApplication(t, two)
 	ann, token := quiet.join(t)
-	before, err := quiet.PublishStored(t.Context(), "room/a", note{1}, nil)
-	require.NoError(t, err)
+	var before broker.Position
+	require.NoError(t, quiet.Publish("room/a", note{1}, router.Stored(t.Context(), &before)))
 	assert.EqualValues(t, 1, before.Offset)
 	require.Equal(t, "NOTE", ann.Next().Type)
 
 	noisy.exhaust(t)
 	other, otherToken := noisy.join(t)
-	at, err := noisy.PublishStored(t.Context(), "room/a", note{2}, &router.PublishOptions{IdempotencyKey: "k"})
-	require.NoError(t, err)
+	var at broker.Position
+	require.NoError(t, noisy.Publish("room/a", note{2}, router.IdempotencyKey("k"), router.Stored(t.Context(), &at)))
 	assert.EqualValues(t, 1, at.Offset, "its first publication")
 	require.NoError(t, noisy.Publish("plain/a", note{3}))
-	_, err = noisy.SendToUser("", "ann", note{4})
+	_, err := noisy.SendToUser("", "ann", note{4})
 	require.NoError(t, err)
 	require.NoError(t, noisy.Revoke(t.Context(), "", "ann", "{all...}"))
 	for range 3 { // published on plain/a and room/a, and sent to ann
@@ -142,8 +142,8 @@ func testSeparate(t *testing.T, one, two goredis.UniversalClient) {
 	require.NoError(t, err)
 	assert.Len(t, messages, 1)
 	assert.Equal(t, before, position)
-	again, err := quiet.PublishStored(t.Context(), "room/a", note{6}, &router.PublishOptions{IdempotencyKey: "k"})
-	require.NoError(t, err)
+	var again broker.Position
+	require.NoError(t, quiet.Publish("room/a", note{6}, router.IdempotencyKey("k"), router.Stored(t.Context(), &again)))
 	assert.EqualValues(t, 2, again.Offset, "the key is that of the other application")
 	quiet.exhaust(t)
 	ann.Abort()
@@ -218,7 +218,7 @@ func TestWithNamespace_NeedsNoMoreThanItsKeysAndChannels(t *testing.T) {
 		}
 	}
 	ann, token := shop.join(t)
-	_, err := shop.PublishStored(t.Context(), "room/a", note{1}, nil)
+	err := shop.Publish("room/a", note{1}, router.Stored(t.Context(), nil))
 	require.NoError(t, err)
 	ann.Next()
 	_, _, err = shop.ReadState(t.Context(), "room/a")

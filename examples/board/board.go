@@ -120,7 +120,7 @@ func (b *board) post(ctx *router.Context, m PostNote) (NotePosted, error) {
 	}
 	// The ID contains the author, so that users cannot replace each other's notes.
 	note := Note{ID: author + "/" + m.ID, Author: author, Text: m.Text, At: ctx.ReceivedAt().UTC()}
-	_, err := b.router.PublishStored(ctx, topic, note, &router.PublishOptions{IdempotencyKey: note.ID})
+	err := b.router.Publish(topic, note, router.IdempotencyKey(note.ID), router.Stored(ctx, nil))
 	return NotePosted{note.ID}, err
 }
 
@@ -136,7 +136,7 @@ func (b *board) makeRoom(ctx *router.Context) error {
 		if err := notes[0].Decode(&oldest); err != nil {
 			return err
 		}
-		if _, err := b.router.PublishStored(ctx, topic, NoteRemoved{oldest.ID}, &router.PublishOptions{Removed: true}); err != nil {
+		if err := b.router.Publish(topic, NoteRemoved{oldest.ID}, router.Removed(), router.Stored(ctx, nil)); err != nil {
 			return err
 		}
 		notes = notes[1:]

@@ -67,8 +67,8 @@ func (rs *rooms) join(ctx *router.Context, m JoinRoom) (joined RoomJoined, err e
 			ctx.Unsubscribe(topic)
 		}
 	}()
-	recovery, err := ctx.SubscribeSince(topic, broker.Position(m.Position))
-	if err != nil {
+	var recovery router.Recovery
+	if err := ctx.Subscribe(topic, router.Since(broker.Position(m.Position), &recovery)); err != nil {
 		return RoomJoined{}, err
 	}
 	if err := rs.enter(ctx, topic); err != nil {
@@ -90,7 +90,7 @@ func (rs *rooms) enter(ctx *router.Context, topic string) error {
 	if rs.byTopic[topic] == nil && len(rs.byTopic) >= maxRooms {
 		return errors.Errorf(errors.ResourceExhausted, "too many rooms; try again later")
 	}
-	if err := ctx.Join(topic, displayName(ctx.Conn())); err != nil {
+	if err := ctx.Subscribe(topic, router.Present(displayName(ctx.Conn()))); err != nil {
 		return err
 	}
 	rs.connCountsOf(topic) // reserves the room until onPresence is called
@@ -127,7 +127,7 @@ func (rs *rooms) say(ctx *router.Context, m Say) (Stored, error) {
 	said := Said{m.Room, displayName(ctx.Conn()), m.Text, ctx.ReceivedAt().UTC(), cmp.Or(m.ID, rand.Text())}
 	timeout, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	_, err := rs.router.PublishStored(timeout, topic, said, &router.PublishOptions{IdempotencyKey: sender(ctx.Conn()) + " " + said.ID})
+	err := rs.router.Publish(topic, said, router.IdempotencyKey(sender(ctx.Conn())+" "+said.ID), router.Stored(timeout, nil))
 	return Stored{m.Room, said.ID}, err
 }
 
@@ -163,13 +163,13 @@ func (rs *rooms) onPresence(e router.PresenceEvent) {
 	case e.Joined:
 		byUser[user]++
 		if byUser[user] == 1 {
-			_ = rs.router.PublishLocal(e.Topic, UserJoined{room, user}, rs.router.Conn(e.Member.ConnID))
+			_ = rs.router.Publish(e.Topic, UserJoined{room, user}, router.Local(), router.Except(rs.router.Conn(e.Member.ConnID)))
 		}
 	case byUser[user] > 1:
 		byUser[user]--
 	default:
 		delete(byUser, user)
-		_ = rs.router.PublishLocal(e.Topic, UserLeft{room, user}, nil)
+		_ = rs.router.Publish(e.Topic, UserLeft{room, user}, router.Local())
 		if len(byUser) == 0 {
 			delete(rs.byTopic, e.Topic)
 		}

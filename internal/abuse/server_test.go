@@ -115,7 +115,7 @@ func newServer(t *testing.T, client *goredis.Client) (r *router.Router, addr str
 func fill(t *testing.T, r *router.Router) {
 	text := strings.Repeat("x", 200)
 	for n := range retained {
-		_, err := r.PublishStored(t.Context(), "history/full", Price{fmt.Sprint("S", n%keys), text}, nil)
+		err := r.Publish("history/full", Price{fmt.Sprint("S", n%keys), text}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
 	}
 }

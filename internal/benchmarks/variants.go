@@ -26,9 +26,11 @@ var variants = []contender{
 	{name: "one topic", request: say, serve: func() (http.Handler, func(int)) {
 		return serveRooms(func(*router.Conn, string) error { return nil })
 	}},
-	{name: "room", request: say, serve: func() (http.Handler, func(int)) { return serveRooms((*router.Conn).Subscribe) }},
+	{name: "room", request: say, serve: func() (http.Handler, func(int)) {
+		return serveRooms(func(c *router.Conn, topic string) error { return c.Subscribe(topic) })
+	}},
 	{name: "member", request: say, serve: func() (http.Handler, func(int)) {
-		return serveRooms(func(c *router.Conn, topic string) error { return c.Join(topic, "Ann") })
+		return serveRooms(func(c *router.Conn, topic string) error { return c.Subscribe(topic, router.Present("Ann")) })
 	}},
 	{name: "no session", request: say, serve: serveSessions},
 	{name: "session", request: greet, serve: serveSessions},

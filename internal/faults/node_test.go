@@ -193,11 +193,11 @@ func (n *node) open(_ context.Context, c *router.Conn) error {
 		return nil
 	}
 	for i := range rooms {
-		if err := c.Join(room(i), n.spec.Name); err != nil {
+		if err := c.Subscribe(room(i), router.Present(n.spec.Name)); err != nil {
 			return err
 		}
 	}
-	return c.Join(lobby, n.spec.Name)
+	return c.Subscribe(lobby, router.Present(n.spec.Name))
 }
 
 // receive records what a client receives.
@@ -270,7 +270,7 @@ func (n *node) changePresence(ctx context.Context) {
 		n.mu.Lock()
 		if n.member != nil && i%2 == 0 {
 			n.info = fmt.Sprintf("%s-%d", n.spec.Name, i)
-			_ = n.member.Join(lobby, n.info)
+			_ = n.member.Subscribe(lobby, router.Present(n.info))
 		} else if n.member != nil {
 			n.info = ""
 			n.member.Unsubscribe(lobby)

@@ -108,7 +108,8 @@ func newRecoveryRouter(spec *nodeSpec) *router.Router {
 }
 
 func publishStory(ctx context.Context, r *router.Router, m story, key string) (outcome, broker.Position) {
-	p, err := r.PublishStored(ctx, m.Topic, m, &router.PublishOptions{IdempotencyKey: key})
+	var p broker.Position
+	err := r.Publish(m.Topic, m, router.IdempotencyKey(key), router.Stored(ctx, &p))
 	return outcomeOf(err), p
 }
 

@@ -68,7 +68,7 @@ func (p *publisher) publishNext(stop <-chan struct{}) {
 	}
 }
 
-// outcomeOf returns the outcome that an error of PublishStored means.
+// outcomeOf returns the outcome that an error of Publish means.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
@@ -169,10 +170,14 @@ func publishPrices(ctx, stop context.Context, nodes []*router.Router) map[uint64
 			m = priceRemoved{symbol}
 			delete(state, symbol)
 		}
-		opts := &router.PublishOptions{IdempotencyKey: fmt.Sprint(n), Removed: removed}
+		opts := []router.PublishOption{router.IdempotencyKey(fmt.Sprint(n))}
+		if removed {
+			opts = append(opts, router.Removed())
+		}
 		for ctx.Err() == nil {
 			attempt, cancel := context.WithTimeout(ctx, time.Second)
-			at, err := nodes[n%len(nodes)].PublishStored(attempt, "prices", m, opts)
+			var at broker.Position
+			err := nodes[n%len(nodes)].Publish("prices", m, append(opts, router.Stored(attempt, &at))...)
 			cancel()
 			if err == nil {
 				states[at.Offset] = maps.Clone(state)

@@ -120,7 +120,7 @@ func (n *nodes) publishNext(r *router.Router, topic string) {
 	n.mu.Lock()
 	number := n.published[topic] + 1
 	n.mu.Unlock()
-	_, err := r.PublishStored(context.Background(), topic, said{N: number}, nil)
+	err := r.Publish(topic, said{N: number}, router.Stored(context.Background(), nil))
 	assert.NoError(n.t, err)
 	n.mu.Lock()
 	n.published[topic] = number

@@ -159,15 +159,15 @@ func register(r *router.Router) {
 	router.Topic(r, "inbox/{id}", &router.TopicOptions{History: history})
 	router.Topic(r, "prices", &router.TopicOptions{Authorize: mayRead, History: router.History{Messages: 50}})
 	router.On(r, func(ctx *router.Context, m Say) error {
-		_, err := r.PublishStored(ctx, m.Topic, Said{m.Text}, nil)
+		err := r.Publish(m.Topic, Said{m.Text}, router.Stored(ctx, nil))
 		return err
 	})
 	router.On(r, func(ctx *router.Context, m Price) error {
-		_, err := r.PublishStored(ctx, "prices", m, nil)
+		err := r.Publish("prices", m, router.Stored(ctx, nil))
 		return err
 	})
 	router.On(r, func(ctx *router.Context, m Delisted) error {
-		_, err := r.PublishStored(ctx, "prices", m, &router.PublishOptions{Removed: true})
+		err := r.Publish("prices", m, router.Removed(), router.Stored(ctx, nil))
 		return err
 	})
 	router.On(r, func(*router.Context, Paced) error { return nil })
@@ -195,8 +195,7 @@ func ask(ctx *router.Context, m Ask) (Answer, error) {
 	case "disconnect":
 		ctx.Conn().Close(router.StatusCode(m.N), "you asked for it")
 	case "join": // as the effect of a message of the application
-		_, err := ctx.SubscribeSince(fmt.Sprintf("inbox/%d", m.N), broker.Position{})
-		return Answer{m.N}, err
+		return Answer{m.N}, ctx.Subscribe(fmt.Sprintf("inbox/%d", m.N), router.Since(broker.Position{}, nil))
 	case "confirm":
 		reply, err := router.Call[Confirmed](ctx, ctx.Conn(), Confirm{"Sure?"})
 		if err != nil {

@@ -145,13 +145,13 @@ func (s *server) do(ctx *router.Context, m Do) error {
 	case "fail":
 		return failure()
 	case "join":
-		return ctx.Join("lobby", "info")
+		return ctx.Subscribe("lobby", router.Present("info"))
 	case "leave":
 		ctx.Unsubscribe("lobby")
 	case "publish":
 		return ctx.Publish("lobby", Note{"to all"})
 	case "publish to others":
-		return ctx.PublishExceptSelf("lobby", Note{"to others"})
+		return ctx.Publish("lobby", Note{"to others"}, router.Except(ctx.Conn()))
 	case "send to ann":
 		_, err := s.router.SendToUser("", "ann", Note{"to ann"})
 		return err

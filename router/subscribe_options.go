@@ -1,0 +1,71 @@
+package router
+
+import "github.com/penstock-go/penstock/broker"
+
+// A SubscribeOption changes one call of [Conn.Subscribe]: [Present], [Since] and [CurrentState] return
+// one. They can be combined.
+type SubscribeOption struct {
+	present bool
+	info    string
+
+	history, state bool // the subscription begins at a position, with the state
+	since          broker.Position
+	recovery       *Recovery // receives the result; may be nil
+}
+
+// Present makes the connection present in the topic, until it unsubscribes or is closed:
+// [Router.Presence] lists it on every node with a connection that is present in the topic. Info is for
+// the application, a display name for example, with up to 1024 bytes; Subscribe returns
+// INVALID_ARGUMENT if it is longer. For a connection that is present already, it has no effect and
+// keeps the info, unless info is not empty: the member then leaves and joins with the new one.
+func Present(info string) SubscribeOption { return SubscribeOption{present: true, info: info} }
+
+// Since begins the subscription to a topic with a History behind a position that the client has
+// presented; the zero Position begins now. The client receives what it has missed, and then every
+// publication, with the topic and the offset in meta if it has greeted, has asked for positions, or has
+// presented one; see the protocol, section 10. The result is stored in recovery, unless that is nil or
+// Subscribe returns an error.
+//
+// The client receives nothing before Subscribe has checked the position. While the store cannot be
+// read, [Context.Subscribe] waits until the context is done, and for at most Timeouts.Call if that has
+// no deadline, as that of an event. Subscribe does not call TopicOptions.Authorize. It returns
+// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
+// unsubscribes meanwhile.
+func Since(position broker.Position, recovery *Recovery) SubscribeOption {
+	return SubscribeOption{history: true, since: position, recovery: recovery}
+}
+
+// CurrentState is [Since] for a client that needs the current state of the topic: the client first
+// receives the latest message of each conflation key, as many as Recovery.State, in the order of their
+// offsets, and then every publication after Recovery.Position. A key that is removed meanwhile is
+// either not in the state, or the client receives its removal. Together with Since, the state is sent
+// only if the client cannot receive what it has missed.
+//
+// A state of any size can be joined. If it is larger than about 128 KiB, or has no room in the send
+// queue, Recovery.More is true, and the other keys follow between the publications, as fast as the
+// client reads, after Subscribe has returned: see the protocol, section 10. If the store cannot be read
+// for Timeouts.Call or fails over meanwhile, or if the client makes no room for Timeouts.Send, the
+// subscription ends, and the client receives $ws:unsubscribed with the error.
+//
+// Subscribe also returns UNAVAILABLE if the topic changes too much while its state is read. The
+// connection is then subscribed only if it was before.
+func CurrentState(recovery *Recovery) SubscribeOption {
+	return SubscribeOption{history: true, state: true, recovery: recovery}
+}
+
+// subscribeOptions combines options.
+func subscribeOptions(opts []SubscribeOption) (all SubscribeOption) {
+	for _, o := range opts {
+		all.history, all.state = all.history || o.history, all.state || o.state
+		if o.present {
+			all.present, all.info = true, o.info
+		}
+		if o.since != (broker.Position{}) {
+			all.since = o.since
+		}
+		if o.recovery != nil {
+			all.recovery = o.recovery
+		}
+	}
+	return all
+}
