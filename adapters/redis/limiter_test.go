@@ -132,8 +132,9 @@ func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
 	assert.Greater(t, calls, 20*allowed)
 	assert.LessOrEqual(t, float64(allowed), 12+10*took)
 	assert.GreaterOrEqual(t, float64(allowed), 8+10*(took-paused), "every token was granted")
-	// One call per token, one per second for the cache, and some that come slightly too early.
-	assert.LessOrEqual(t, float64(server.CommandStats(t)["evalsha"]), 10+1.5*11*took)
+	// One call per token, one per second for the cache, and some that come slightly too early: more on a
+	// machine that is busy.
+	assert.LessOrEqual(t, float64(server.CommandStats(t)["evalsha"]), 10+3*11*took)
 }
 
 func TestLimiter_UnknownScriptIsResent(t *testing.T) {

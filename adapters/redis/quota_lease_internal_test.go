@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -244,6 +245,7 @@ func TestQuotaLease_Full(t *testing.T) {
 
 // TestQuotaLease_DenialOfLeasesIsNotRemembered fills a key with leases that end after the period.
 func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
+	testscale.FullOnly(t, "TestQuotaLease_Full")
 	t.Parallel()
 	b := newQuotaBench(t)
 	b.Quota = b.process(10_000)
