@@ -53,13 +53,13 @@ func addRecovery(reply *protocol.Subscribed, r topic.JoinResult) {
 // SubscribeSince subscribes the connection to a topic with a History, from a position on that the
 // client has presented: the zero Position begins now. The client receives what it has missed, and
 // then every publication, with the topic and the offset in meta if it has greeted, has asked for
-// positions, or has presented one; see the protocol, section 10. It receives nothing before SubscribeSince has checked the position. While the store cannot be read,
-// SubscribeSince waits until the context is done, so it should be called by calls, which have a
-// deadline.
+// positions, or has presented one; see the protocol, section 10. It receives nothing before
+// SubscribeSince has checked the position. While the store cannot be read, SubscribeSince waits
+// until the context is done, so it should be called by calls, which have a deadline.
 //
 // SubscribeSince does not call TopicOptions.Authorize. It returns the errors of [Conn.Subscribe],
-// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the connection
-// unsubscribes meanwhile.
+// FAILED_PRECONDITION if the topic has no History, the context's cause, and CANCELLED if the
+// connection unsubscribes meanwhile.
 func (c *Context) SubscribeSince(topic string, since broker.Position) (Recovery, error) {
 	return c.subscribeWithHistory(topic, since, false)
 }
@@ -125,7 +125,8 @@ func (c *Conn) sendHeld(topic string) {
 	}
 }
 
-// sendState sends what is left of a state, on a goroutine of its own. It ends the subscription if that fails.
+// sendState sends what is left of a state, on a goroutine of its own. It ends the subscription if
+// that fails.
 func (c *Conn) sendState(s *topic.StateSender) {
 	err := s.Run(c.ctx)
 	switch {
