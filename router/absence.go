@@ -10,8 +10,8 @@ func (r *Router) stayPresent(c *Conn, t *topic.Topic) bool {
 	return r.topics.SetAway(t, &c.sub, c.id, c.goesOn(t.Name)) && (c.staysInSession(t) || c.stayInGrace(t))
 }
 
-// stayInGrace waits for a user to come back, if the way in which the connection was closed and the topic
-// permit that.
+// stayInGrace waits for a user to come back, if the way in which the connection was closed and the
+// topic permit that.
 func (c *Conn) stayInGrace(t *topic.Topic) bool {
 	if t.Pattern.PresenceGrace == 0 || c.Identity().UserID == "" || c.ctx.Err() == nil || c.goesOn(t.Name) {
 		return false

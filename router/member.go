@@ -42,13 +42,14 @@ func (r *Router) Presence(topic string) []Member {
 	return all
 }
 
-// joinLocked makes the connection present in a topic to which it subscribes, or sets its info if that is empty.
+// joinLocked makes the connection present in a topic to which it subscribes, or sets its info if
+// that is empty.
 func (c *Conn) joinLocked(t *topic.Topic, info string) {
 	c.router.topics.JoinLocked(t, &c.sub, c.member(t, info))
 }
 
-// rejoinLocked replaces the member of the connection if it is present in a topic, because its identity or its
-// session has changed. It sets the info unless that is empty.
+// rejoinLocked replaces the member of the connection if it is present in a topic, because its
+// identity or its session has changed. It sets the info unless that is empty.
 func (c *Conn) rejoinLocked(t *topic.Topic, info string) {
 	c.router.topics.RejoinLocked(t, &c.sub, c.member(t, info))
 }

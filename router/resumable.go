@@ -16,7 +16,8 @@ type resumable struct {
 
 	holding topic.Holding // of all topics
 
-	// Topics for which something is held until the answer to $ws:resume is queued. The serial route owns it.
+	// Topics for which something is held until the answer to $ws:resume is queued. The serial route
+	// owns it.
 	joined []string
 }
 

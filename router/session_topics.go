@@ -114,7 +114,7 @@ func (s *connSession) announce(t *topic.Topic) {
 	}
 }
 
-// followFromNow makes a subscriber of a topic with a History a follower.
+// followFromNow makes the connection receive the positions of a topic with a History to which it subscribes.
 func (c *Conn) followFromNow(t *topic.Topic) {
 	c.router.topics.FollowFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
 		if s := c.session(); s != nil {

@@ -38,8 +38,8 @@ func (ts *Topics) formatsOf(t *Topic) envelope.FormatSet {
 	return used
 }
 
-// sendChunk queues the frames for the subscribers of a topic in a chunk, except one, which may be nil, and
-// returns for how many. Connections that are closed are skipped.
+// sendChunk queues the frames for the subscribers of a topic in a chunk, except one, which may be
+// nil, and returns for how many. Connections that are closed are skipped.
 func (t *Topic) sendChunk(p *envelope.Publication, conns []*Subscriber, except *Subscriber, at broker.Position) (receivers int) {
 	var frames [chunkEntries]*wsconn.Frame
 	for i, c := range conns {
@@ -80,8 +80,8 @@ func (t *Topic) frameOf(p *envelope.Publication, c *Subscriber, at broker.Positi
 	return p.Named(c.Format, topicname.ForClient(t.Name), offset)
 }
 
-// positionedFrame returns the frame for a follower, with the offset if its client expects positions. It returns
-// nil if the publication lacks the format.
+// positionedFrame returns the frame for a follower, with the offset if its client expects
+// positions. It returns nil if the publication lacks the format.
 func (t *Topic) positionedFrame(p *envelope.Publication, c *Subscriber, offset uint64) *wsconn.Frame {
 	if !c.expectsPositions() {
 		return p.Frame(c.Format)
@@ -141,8 +141,8 @@ func (ts *Topics) movePosition(t *Topic, m protocol.Moved) {
 	}
 }
 
-// encode encodes a message of the protocol, which cannot fail: it contains only strings and numbers, and is JSON
-// in every format.
+// encode encodes a message of the protocol, which cannot fail: it contains only strings and
+// numbers, and is JSON in every format.
 func (ts *Topics) encode(f envelope.Format, m protocol.Message) *wsconn.Frame {
 	frame, _ := envelope.Encode(ts.config.Formats.Codec(f), m, wire.OutgoingHead{At: time.Now()})
 	return frame

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
-// This file keeps the changes of presence that wait for the application. Connections may come and go faster than it
-// takes them: if many wait, a change that undoes the latest waiting one of its member removes it
-// instead, so no more wait than there are members.
+// This file keeps the changes of presence that wait for the application. Connections may come and
+// go faster than it takes them: if many wait, a change that undoes the latest waiting one of its
+// member removes it instead, so no more wait than there are members.
 
 // maxExactPresence is how many changes wait before they are merged.
 const maxExactPresence = 1024
@@ -95,6 +95,6 @@ func (q *waitingChanges) next() (event PresenceEvent, ok bool) {
 	return w.PresenceEvent, true
 }
 
-// NextPresence removes the first change that waits for the application. It reports false if none waits:
-// PresenceWaits is called again when there is one.
+// NextPresence removes the first change that waits for the application. It reports false if none
+// waits: PresenceWaits is called again when there is one.
 func (ts *Topics) NextPresence() (event PresenceEvent, ok bool) { return ts.events.next() }

@@ -66,7 +66,8 @@ func (t *Topic) removeJoining(f *follower) {
 	}
 }
 
-// unrecoveredWork is how many publications a client is charged for that cannot receive what it has missed.
+// unrecoveredWork is how many publications a client is charged for that cannot receive what it has
+// missed.
 const unrecoveredWork = 256
 
 // activate makes a subscriber a follower, and holds what it has missed. The sequencer calls it under
@@ -90,8 +91,9 @@ func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result Jo
 	return JoinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
 }
 
-// FollowFromNow makes a subscriber a follower when the position of the topic is known. announce returns the frame
-// that says so, which is sent first. It is called under the locks of the sequencer and of the topic.
+// FollowFromNow makes a subscriber a follower when the position of the topic is known. announce
+// returns the frame that says so, which is sent first. It is called under the locks of the
+// sequencer and of the topic.
 func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
 	f := t.addJoining(c, h)
 	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
@@ -188,8 +190,8 @@ func (ts *Topics) sendLocked(f *follower, frame *wsconn.Frame) bool {
 	return true
 }
 
-// SendHeld sends what has been held for a follower whose answer has been queued. It returns what sends the
-// rest of the state, or nil if there is none.
+// SendHeld sends what has been held for a follower whose answer has been queued. It returns what
+// sends the rest of the state, or nil if there is none.
 func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
 	t := ts.lock(name)
 	if t == nil {

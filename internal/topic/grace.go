@@ -25,8 +25,8 @@ type graceConn struct {
 	timers map[*Topic]*time.Timer
 }
 
-// Stay lets the member of a closed connection stay in a topic for the time of its PresenceGrace. It reports
-// whether the topic is the first one of the connection.
+// Stay lets the member of a closed connection stay in a topic for the time of its PresenceGrace. It
+// reports whether the topic is the first one of the connection.
 func (ts *Topics) Stay(t *Topic, c *Subscriber, connID string, user User) (first bool) {
 	g := &ts.grace
 	g.mu.Lock()
@@ -93,7 +93,8 @@ func (g *graceMembers) remove(connID string, matches func(*Topic) bool) (c *Subs
 	return e.conn, topics
 }
 
-// EndAbsence ends the presence of a user in topics whose clients are away, wherever they were connected.
+// EndAbsence ends the presence of a user in topics whose clients are away, wherever they were
+// connected.
 func (ts *Topics) EndAbsence(user User, matches func(topic string) bool) {
 	for _, connID := range ts.grace.ofUser(user) {
 		ts.leave(connID, func(t *Topic) bool { return matches(t.Name) })

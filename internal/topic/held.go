@@ -9,9 +9,9 @@ import (
 
 // This file bounds what is held for a connection until answers about its topics have been queued.
 
-// A Holding is what the followers of a connection hold together, and what is just being queued for them. They have
-// different locks. Whoever needs room adds to it first, and looks at the send queue then, so that of two
-// at least one knows of the other.
+// A Holding is what the followers of a connection hold together, and what is just being queued for
+// them. They have different locks. Whoever needs room adds to it first, and looks at the send queue
+// then, so that of two at least one knows of the other.
 type Holding struct {
 	messages, bytes atomic.Int64
 
@@ -21,8 +21,8 @@ type Holding struct {
 // Init must be called before the Holding is used.
 func (h *Holding) Init() { h.turn = make(chan struct{}, 1) }
 
-// NewCatchup returns what reads the publications that a client has missed: as many as holdMissed will hold
-// at most. A packet contains a message in all formats.
+// NewCatchup returns what reads the publications that a client has missed: as many as holdMissed
+// will hold at most. A packet contains a message in all formats.
 func (ts *Topics) NewCatchup(c *Subscriber, h *Holding) *sequencer.Catchup {
 	queue := c.WS.QueueStats()
 	heldMessages, heldBytes := h.add(0, 0)
@@ -31,7 +31,8 @@ func (ts *Topics) NewCatchup(c *Subscriber, h *Holding) *sequencer.Catchup {
 	return sequencer.NewCatchup(ts.histories, messages, bytes*int(ts.config.Formats.End())+messages*packetOverhead)
 }
 
-// packetOverhead is about how many bytes a packet has in addition to its messages, such as its conflation key.
+// packetOverhead is about how many bytes a packet has in addition to its messages, such as its
+// conflation key.
 const packetOverhead = 16
 
 // add adds frames to what is held, and returns all of that.
@@ -74,8 +75,8 @@ func (f *follower) sendHeld() {
 	f.endHold(func(frame *wsconn.Frame) { f.conn.queue(frame) }) // fails only if the connection is closed
 }
 
-// endHold passes what is held to a function, and stops counting it after that: so what is held does not vanish
-// from the room that others need before it is queued.
+// endHold passes what is held to a function, and stops counting it after that: so what is held does
+// not vanish from the room that others need before it is queued.
 func (f *follower) endHold(pass func(*wsconn.Frame)) {
 	if f.held == nil || len(f.held.frames) == 0 {
 		return

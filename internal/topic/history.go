@@ -53,8 +53,8 @@ func (ts *Topics) deliverStored(t *Topic, p broker.Publication) {
 	ts.deliverPacket(t, packet, except, p.Position)
 }
 
-// packetExcept is the kind of a packet with a connection ID, and the packet of a message that this connection
-// does not receive. Package router has the other kinds.
+// packetExcept is the kind of a packet with a connection ID, and the packet of a message that this
+// connection does not receive. Package router has the other kinds.
 const packetExcept = 5
 
 // Except returns a packet that contains the packet of a message which a connection does not receive.

@@ -16,7 +16,8 @@ type JoinRequest struct {
 	State bool             // it receives the current state if it begins now, or cannot receive what it has missed
 	After *broker.Position // it may receive only what follows; nil is everything
 
-	// Missed reads what the client has missed, together with that of other topics; nil for this topic alone.
+	// Missed reads what the client has missed, together with that of other topics; nil for this
+	// topic alone.
 	Missed *sequencer.CatchupTopic
 }
 
@@ -77,7 +78,8 @@ func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error)
 	return JoinResult{}, err
 }
 
-// MaxMissed returns how many publications of a topic a client may miss at most to receive them when it returns.
+// MaxMissed returns how many publications of a topic a client may miss at most to receive them when
+// it returns.
 func (ts *Topics) MaxMissed(p *Pattern) int {
 	return min(p.Retention.Messages, ts.config.QueueMessages/2)
 }

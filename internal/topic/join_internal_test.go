@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
-// TestWithhold_OlderPublications may read what follows position 3 of the epoch b, which follows a and precedes c.
+// TestWithhold_OlderPublications may read what follows position 3 of the epoch b, which follows a
+// and precedes c.
 func TestWithhold_OlderPublications(t *testing.T) {
 	after := &broker.Position{Epoch: "b", Offset: 3}
 	for name, tt := range map[string]struct {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// A connList holds one entry per connection, in the order in which the connections were accepted. The
-// sockets and their memory lie in about that order, too, so walking a connList misses the caches of the
-// processor less often than walking a map. The entries are in blocks, so that adding and removing one moves
-// at most maxBlockEntries others. The zero connList is empty.
+// A connList holds one entry per connection, in the order in which the connections were accepted.
+// The sockets and their memory lie in about that order, too, so walking a connList misses the
+// caches of the processor less often than walking a map. The entries are in blocks, so that adding
+// and removing one moves at most maxBlockEntries others. The zero connList is empty.
 type connList[E connEntry] struct {
 	blocks [][]E // none is empty
 }
@@ -74,8 +74,8 @@ func (l *connList[E]) remove(s *Subscriber) bool {
 	return true
 }
 
-// merge joins the blocks b and b+1 if they are together half of a block at most, and reports whether it
-// did. So the number of blocks is in proportion to that of entries.
+// merge joins the blocks b and b+1 if they are together half of a block at most, and reports
+// whether it did. So the number of blocks is in proportion to that of entries.
 func (l *connList[E]) merge(b int) bool {
 	if b+1 >= len(l.blocks) || len(l.blocks[b])+len(l.blocks[b+1]) > maxBlockEntries/2 {
 		return false
@@ -108,8 +108,8 @@ func (l *connList[E]) find(s *Subscriber) (e E) {
 	return e
 }
 
-// search returns the place of the entry with a number, or where to insert it. The block is 0 if there are
-// none.
+// search returns the place of the entry with a number, or where to insert it. The block is 0 if
+// there are none.
 func (l *connList[E]) search(number uint64) (block, index int, found bool) {
 	n := len(l.blocks)
 	if n == 0 {
@@ -140,9 +140,10 @@ func compareNumber[E connEntry](e E, number uint64) int {
 // chunkEntries is the largest number of entries in a chunk.
 const chunkEntries = 16
 
-// chunks iterates over the entries, several at a time. A publication first looks at the connections of a
-// chunk, and then queues its frames: the processor does not wait for each of these first looks, so it
-// fetches the memory of several connections at the same time. The list must not be changed meanwhile.
+// chunks iterates over the entries, several at a time. A publication first looks at the connections
+// of a chunk, and then queues its frames: the processor does not wait for each of these first
+// looks, so it fetches the memory of several connections at the same time. The list must not be
+// changed meanwhile.
 func (l *connList[E]) chunks() iter.Seq[[]E] {
 	return func(yield func([]E) bool) {
 		for _, block := range l.blocks {

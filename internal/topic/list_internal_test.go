@@ -105,7 +105,8 @@ func TestConnList_AddsInEveryOrder(t *testing.T) {
 	}
 }
 
-// TestConnList_ShrinksAfterMostHaveLeft checks that the memory of a list is in proportion to its entries.
+// TestConnList_ShrinksAfterMostHaveLeft checks that the memory of a list is in proportion to its
+// entries.
 func TestConnList_ShrinksAfterMostHaveLeft(t *testing.T) {
 	conns := numbered(40 * maxBlockEntries)
 	var l connList[*Subscriber]

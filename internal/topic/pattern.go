@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// Options configure the topics that a pattern matches. The zero value is that of topics which no pattern
-// matches.
+// Options configure the topics that a pattern matches. The zero value is that of topics which no
+// pattern matches.
 type Options struct {
 	Presence      bool             // every subscriber is present
 	PresenceGrace time.Duration    // how long a user stays present without a connection
@@ -27,8 +27,8 @@ type Pattern struct {
 	Position string // file:line of the registration
 	segments topicname.Pattern
 
-	// All subscribers are told the topic and offsets of its messages: a client that is about to resume its
-	// session knows then what comes again.
+	// All subscribers are told the topic and offsets of its messages: a client that is about to
+	// resume its session knows then what comes again.
 	namesOffsets bool
 }
 
@@ -43,14 +43,15 @@ func (p *Pattern) mustNotConflict(other *Pattern) {
 	}
 }
 
-// Value returns the part of a name that a wildcard of the pattern matches, or "" if there is no such wildcard.
+// Value returns the part of a name that a wildcard of the pattern matches, or "" if there is no
+// such wildcard.
 func (p *Pattern) Value(name, wildcard string) string { return p.segments.Value(name, wildcard) }
 
 // HasHistory reports whether the topics have a History.
 func (p *Pattern) HasHistory() bool { return p.Retention.Messages > 0 }
 
-// Declare adds a pattern, which is registered at a position in a file. It panics if the pattern conflicts with
-// another one.
+// Declare adds a pattern, which is registered at a position in a file. It panics if the pattern
+// conflicts with another one.
 func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opts Options) *Pattern {
 	p := &Pattern{Text: text, Position: position, segments: segments, Options: opts}
 	for _, other := range ts.patterns {
@@ -63,7 +64,8 @@ func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opt
 	return p
 }
 
-// DeclareUserLogs makes subscribers receive the logs of users, with their offsets if namesOffsets is set.
+// DeclareUserLogs makes subscribers receive the logs of users, with their offsets if namesOffsets
+// is set.
 func (ts *Topics) DeclareUserLogs(r broker.Retention, namesOffsets bool) {
 	ts.userLogs = &Pattern{Options: Options{Retention: r}, namesOffsets: namesOffsets}
 }

@@ -105,8 +105,8 @@ func (t *Topic) needPresenceLocked() *presence {
 	return t.presence
 }
 
-// JoinLocked adds a local member, or sets its info if that is empty. c must subscribe to t, and its lock must
-// be held.
+// JoinLocked adds a local member, or sets its info if that is empty. c must subscribe to t, and its
+// lock must be held.
 func (ts *Topics) JoinLocked(t *Topic, c *Subscriber, m Announced) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -329,8 +329,8 @@ func (ts *Topics) addRemoteMemberLocked(t *Topic, key remoteMember, a Announced)
 	ts.endAwayLocked(t, a.ConnID)
 }
 
-// notifyPresenceLocked reports a change to clients that asked for presence, and to nextPresence. It needs t.mu,
-// so that both get the changes in order.
+// notifyPresenceLocked reports a change to clients that asked for presence, and to nextPresence. It
+// needs t.mu, so that both get the changes in order.
 func (ts *Topics) notifyPresenceLocked(t *Topic, m protocol.Member, joined bool) {
 	change := change{m, joined}
 	ts.addPresenceChangeLocked(t, change)

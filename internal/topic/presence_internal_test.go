@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
-// A recordingNode records what topics announce, as "+ID" and "-ID".
+// A recordingNode records what a topic announces, as "+ID" and "-ID". The lock of the topic guards it.
 type recordingNode struct {
 	silentNode
 
@@ -30,7 +30,8 @@ func (n *recordingNode) Leave(_, id string) { n.log = append(n.log, "-"+id) }
 func (*recordingNode) Track(string)         {}
 func (*recordingNode) Untrack(string)       {}
 
-// A presenceTest has a topic with PresenceGrace, two connections of a user, and one that keeps the topic.
+// A presenceTest has a topic with PresenceGrace, two connections of a user, and one that keeps the
+// topic.
 type presenceTest struct {
 	*Topics
 
@@ -65,7 +66,8 @@ func (p *presenceTest) close(c *Subscriber) {
 	p.Stay(p.topic, c, "conn", User{UserID: "u"})
 }
 
-// expect compares the members, what was announced, and what the application has received since the last call.
+// expect compares the members, what was announced, and what the application has received since the
+// last call.
 func (p *presenceTest) expect(members, announced, events string) {
 	p.t.Helper()
 	synctest.Wait()
@@ -76,13 +78,16 @@ func (p *presenceTest) expect(members, announced, events string) {
 	for e, ok := p.NextPresence(); ok; e, ok = p.NextPresence() {
 		p.events = append(p.events, map[bool]string{true: "+", false: "-"}[e.Joined]+e.Member.ConnID)
 	}
+	p.topic.mu.Lock()
+	defer p.topic.mu.Unlock()
 	assert.Equal(p.t, members, strings.Join(ids, ", "), "members")
 	assert.Equal(p.t, announced, strings.Join(p.node.log, ", "), "announced")
 	assert.Equal(p.t, events, strings.Join(p.events, ", "), "events")
 	p.node.log, p.events = nil, nil
 }
 
-// TestPresence_States lets members join, stay and leave, and checks after each step what is known and reported.
+// TestPresence_States lets members join, stay and leave, and checks after each step what is known
+// and reported.
 func TestPresence_States(t *testing.T) {
 	for name, steps := range map[string]func(p *presenceTest){
 		"leaves at once": func(p *presenceTest) {

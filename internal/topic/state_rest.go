@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// This file sends what follows the first part of a state to clients that have joined, as fast as they read.
+// This file sends what follows the first part of a state to clients that have joined, as fast as
+// they read.
 
 // maxFrameHeader is the length of what precedes the text of a frame in the send queue.
 const maxFrameHeader = 10
@@ -33,9 +34,9 @@ type StateSender struct {
 	ended   bool                     // the client has the state, or does not want it any more
 }
 
-// Run sends what is left of a state, until ctx ends with the connection. After an error, the subscription must
-// end, unless the client does not want the state any more. The error is wsconn.ErrTimeout if the client makes no
-// room.
+// Run sends what is left of a state, until ctx ends with the connection. After an error, the
+// subscription must end, unless the client does not want the state any more. The error is
+// wsconn.ErrTimeout if the client makes no room.
 func (s *StateSender) Run(ctx context.Context) error {
 	defer s.rest.Close()
 	var err error
@@ -48,8 +49,8 @@ func (s *StateSender) Run(ctx context.Context) error {
 	return err
 }
 
-// sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of them,
-// whatever the number of its topics.
+// sendPart reads and sends one part. The parts for a connection take turns, so that it holds one of
+// them, whatever the number of its topics.
 func (s *StateSender) sendPart(ctx context.Context) error {
 	turn, done := s.holding.turn, ctx.Done()
 	select {
@@ -102,8 +103,8 @@ var errStateUnread = &errors.Error{
 	Err: errors.New("router: the broker has not returned a part of a state within Timeouts.Call"),
 }
 
-// hasRoom reports whether any frame of the part fits into the queue, together with what followers hold, which
-// is queued when their answers are.
+// hasRoom reports whether any frame of the part fits into the queue, together with what followers
+// hold, which is queued when their answers are.
 func (s *StateSender) hasRoom(messages, bytes int) bool {
 	heldMessages, heldBytes := s.holding.add(0, 0)
 	return s.fits(messages+heldMessages+1, bytes+heldBytes+s.longest, 1)
@@ -114,9 +115,9 @@ func (s *StateSender) fits(messages, bytes, fraction int) bool {
 	return messages <= s.topics.config.QueueMessages/fraction && bytes <= s.topics.config.QueueBytes/fraction
 }
 
-// queue queues what fits into half of the send queue, and at least one publication if that fits at all. The
-// end has a turn of its own. The sequencer calls queue under its lock, so that nothing that was published
-// before is queued later.
+// queue queues what fits into half of the send queue, and at least one publication if that fits at
+// all. The end has a turn of its own. The sequencer calls queue under its lock, so that nothing
+// that was published before is queued later.
 func (s *StateSender) queue(part []broker.Publication) (sent int) {
 	s.Topic.mu.Lock()
 	defer s.Topic.mu.Unlock()

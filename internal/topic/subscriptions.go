@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// The subscriptions are the topics of a connection. A nil *subscriptions has none. The lock of the connection guards it.
+// The subscriptions are the topics of a connection. A nil *subscriptions has none. The lock of the
+// connection guards it.
 type subscriptions struct {
 	topics []*Topic      // by name
 	counts *patternCount // a linked list, because few patterns have a MaxPerConn

@@ -69,7 +69,8 @@ func (ts *Topics) Init(config Config) {
 	}
 }
 
-// Connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps none.
+// Connect sets the node on which the topics subscribe, and its histories, which are nil if it keeps
+// none.
 func (ts *Topics) Connect(node broker.Node, histories broker.Histories) {
 	ts.node, ts.histories = node, histories
 	if histories != nil {
@@ -82,8 +83,9 @@ func (ts *Topics) shard(name string) uint8 {
 	return uint8(maphash.String(ts.seed, name) % topicShards)
 }
 
-// SubscribeLocked subscribes a connection to a topic unless it is subscribed already, and returns the
-// topic. If silent is set, a new subscription receives nothing before it is activated. It needs the lock of the connection.
+// SubscribeLocked subscribes a connection to a topic unless it is subscribed already, and returns
+// the topic. If silent is set, a new subscription receives nothing before it is activated. It needs
+// the lock of the connection.
 func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Topic, error) {
 	if t := c.TopicLocked(name); t != nil {
 		return t, nil
@@ -101,8 +103,8 @@ func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Top
 	return ts.addLocked(name, p, c, silent), nil
 }
 
-// SubscribeUserLogLocked subscribes a connection to the log of its user, unless it is subscribed to one already,
-// and returns that. It needs the lock of the connection.
+// SubscribeUserLogLocked subscribes a connection to the log of its user, unless it is subscribed to
+// one already, and returns that. It needs the lock of the connection.
 func (ts *Topics) SubscribeUserLogLocked(name string, c *Subscriber) *Topic {
 	if t := c.UserLogLocked(); t != nil {
 		return t
@@ -110,8 +112,8 @@ func (ts *Topics) SubscribeUserLogLocked(name string, c *Subscriber) *Topic {
 	return ts.addLocked(name, ts.userLogs, c, false)
 }
 
-// UnsubscribeLocked ends a subscription if there is one. Unless it is final, another connection may have the
-// member of c. It needs the lock of the connection.
+// UnsubscribeLocked ends a subscription if there is one. Unless it is final, another connection may
+// have the member of c. It needs the lock of the connection.
 func (ts *Topics) UnsubscribeLocked(name string, c *Subscriber, final bool) {
 	if t := c.TopicLocked(name); t != nil {
 		c.subscriptions.remove(t)
@@ -150,9 +152,9 @@ func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool)
 	return t
 }
 
-// Remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine that has
-// removed it there may call Remove, so t is not dropped before. Unless it is final, another connection may
-// have the member of c.
+// Remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine
+// that has removed it there may call Remove, so t is not dropped before. Unless it is final,
+// another connection may have the member of c.
 func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	s := &ts.shards[t.shard]
 	s.mu.Lock()
@@ -221,8 +223,8 @@ func (ts *Topics) lock(name string) *Topic {
 	return t
 }
 
-// Deliver queues a message that is not stored for every subscriber of a topic except one, which may be nil, and
-// returns for how many.
+// Deliver queues a message that is not stored for every subscriber of a topic except one, which may
+// be nil, and returns for how many.
 func (ts *Topics) Deliver(name string, p *envelope.Publication, except *Subscriber) (receivers int) {
 	if t := ts.Find(name); t != nil {
 		return ts.deliverTo(t, p, except, broker.Position{})
@@ -271,8 +273,8 @@ func (t *Topic) subscribersLocked() iter.Seq[*Subscriber] {
 // congestionSample is how many subscribers of each kind are looked at.
 const congestionSample = 32
 
-// IsCongested reports whether most subscribers have more to read than they should; a few that do not read
-// slow down nobody but themselves. It looks at a sample of them.
+// IsCongested reports whether most subscribers have more to read than they should; a few that do
+// not read slow down nobody but themselves. It looks at a sample of them.
 func (t *Topic) IsCongested() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

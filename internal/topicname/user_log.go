@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// The messages for a user can be kept in a log, which is a topic. Clients know the log of their user by the
-// name "", which no topic has.
+// The messages for a user can be kept in a log, which is a topic. Clients know the log of their
+// user by the name "", which no topic has.
 
-// userLogPrefix begins the names of the logs of users. It is that of no application's topic, because it
-// contains a control character.
+// userLogPrefix begins the names of the logs of users. It is that of no application's topic,
+// because it contains a control character.
 const userLogPrefix = "\x00user "
 
 // UserLog returns the name of the log of a user.
