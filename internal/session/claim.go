@@ -111,6 +111,7 @@ func (k *Claim) load(ctx context.Context) error {
 	if err != nil {
 		return errUnavailable(err)
 	}
+	k.node.addUnstored(k.id, &rec)
 	k.read, k.value = rec, value
 	if string(rec.Secret) == string(k.secret) {
 		k.taken = true
@@ -128,6 +129,20 @@ func (k *Claim) load(ctx context.Context) error {
 		}
 	}
 	return k.narrow()
+}
+
+// addUnstored replaces the grants in a record by those of its owner, if that is on this node: it may
+// not have stored the latest ones yet.
+func (n *Node) addUnstored(id string, rec *record) {
+	owner := n.of(id, rec.ConnID)
+	if owner == nil {
+		return
+	}
+	owner.mu.Lock()
+	defer owner.mu.Unlock()
+	if owner.generation == rec.Generation && (owner.state == open || owner.state == detached) {
+		rec.Topics, rec.Revocations = maps.Clone(owner.record.Topics), owner.record.Revocations
+	}
 }
 
 // narrow makes record what has been read, without the topics to which the user has lost access, or that

@@ -315,3 +315,27 @@ func TestAbsent_OldestOfAnAddressEnds(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestClaim_HasGrantsThatAreNotStoredYet claims a session whose last grants could not be stored.
+func TestClaim_HasGrantsThatAreNotStoredYet(t *testing.T) {
+	for name, sameNode := range map[string]bool{"same node": true, "another node": false} {
+		runClaimTest(t, name, func(t *testing.T, c *claimTest) {
+			c.store.setAway(true)
+			c.first.Grant("late/a", Grant{Epoch: "e", Offset: 3})
+			c.first.Drop("hall/a")
+			synctest.Wait()
+			c.store.setAway(false)
+			if sameNode {
+				c.node = c.first.node
+			}
+			k := c.claim()
+			c.adopt(k)
+			if sameNode {
+				assert.Equal(t, map[string]Grant{"room/a": {Joined: true}, "late/a": {Epoch: "e", Offset: 3}}, k.Topics)
+			} else {
+				assert.Equal(t, map[string]Grant{"room/a": {Joined: true}, "hall/a": {}}, k.Topics, "only the owner knows")
+			}
+			c.node.Close(t.Context())
+		})
+	}
+}

@@ -69,6 +69,12 @@ func (b *testStore) LoadValue(ctx context.Context, key string) (broker.Value, er
 	return v, nil
 }
 
+func (b *testStore) setAway(away bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away = away
+}
+
 func (b *testStore) currentLocked(key string) testValue {
 	v := b.values[key]
 	if !v.until.After(time.Now()) {
