@@ -1,6 +1,7 @@
 package closecodes_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,49 @@ import (
 )
 
 var update = flag.Bool("closecodes.update", false, "writes what is generated from the table")
+
+// TestRules_AreThoseOfTheProtocol compares the table with docs/protocol.json.
+func TestRules_AreThoseOfTheProtocol(t *testing.T) {
+	text, err := os.ReadFile("../../docs/protocol.json")
+	require.NoError(t, err)
+	var protocol struct {
+		CloseCodes []struct {
+			Codes    []int
+			Cause    string
+			Reaction string
+			Note     string
+			Unsent   bool
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &protocol))
+	var b strings.Builder
+	b.WriteString("// Code generated from docs/protocol.json. DO NOT EDIT.\n\npackage closecodes\n\n// Rules is the table.\n//\n//nolint:gochecknoglobals // never changed\nvar Rules = []Rule{\n")
+	for _, r := range protocol.CloseCodes {
+		b.WriteString("\t{")
+		if r.Codes != nil {
+			fmt.Fprintf(&b, "Codes: []int{%s}, ", join(r.Codes))
+		}
+		fmt.Fprintf(&b, "Cause: %q", r.Cause)
+		if r.Reaction != "reconnect" {
+			fmt.Fprintf(&b, ", Reaction: %s", strings.ToUpper(r.Reaction[:1])+r.Reaction[1:])
+		}
+		if r.Note != "" {
+			fmt.Fprintf(&b, ", Note: %q", r.Note)
+		}
+		if r.Unsent {
+			b.WriteString(", Unsent: true")
+		}
+		b.WriteString("},\n")
+	}
+	b.WriteString("}\n")
+	if *update {
+		require.NoError(t, os.WriteFile("rules.go", []byte(b.String()), 0o600))
+		return
+	}
+	code, err := os.ReadFile("rules.go")
+	require.NoError(t, err)
+	assert.Equal(t, b.String(), string(code), "rules.go is not what docs/protocol.json says: run go test ./internal/closecodes -closecodes.update")
+}
 
 // TestTable_IsInTheDocumentsAndTheTypeScriptClient compares what is generated from the table with the files.
 func TestTable_IsInTheDocumentsAndTheTypeScriptClient(t *testing.T) {

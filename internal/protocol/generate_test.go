@@ -22,6 +22,8 @@ type specification struct {
 	Meta     []field       `json:"meta"`
 	Messages []messageType `json:"messages"`
 	Types    []structType  `json:"types"`
+
+	CloseCodes json.RawMessage `json:"closeCodes"` // see internal/closecodes
 }
 
 type messageType struct {
