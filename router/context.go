@@ -33,6 +33,9 @@ var _ context.Context = (*Context)(nil)
 
 // Deadline returns the deadline of a call; ok is false for other messages.
 func (c *Context) Deadline() (deadline time.Time, ok bool) {
+	if ctx := c.derived(); ctx != nil {
+		return ctx.Deadline()
+	}
 	return c.call.Deadline()
 }
 
@@ -44,7 +47,7 @@ func (c *Context) Done() <-chan struct{} { return c.context().Done() }
 func (c *Context) Err() error { return c.context().Err() }
 
 // Value returns the value that SetValue last stored for key, or else that of the context of
-// Options.ConnContext, or nil.
+// [Context.WithContext] or Options.ConnContext, or nil.
 func (c *Context) Value(key any) any {
 	for v := c.values; v != nil; v = v.before {
 		if v.key == key {
@@ -54,6 +57,42 @@ func (c *Context) Value(key any) any {
 	return c.context().Value(key)
 }
 
+// WithContext returns the message with another context, which should be derived from c: a middleware
+// passes it to next, so that its span, its deadline or its values reach the handler, what the handler
+// publishes, and the calls of limiters and stores. Everything else is shared: the reply, the progress,
+// and the deadline of the call, at which the client is answered whatever ctx says. It panics if ctx is
+// nil.
+func (c *Context) WithContext(ctx context.Context) *Context {
+	if ctx == nil {
+		panic("router: WithContext of a nil context; it must be derived from the Context")
+	}
+	derived := &Context{conn: c.conn, route: c.route, message: c.message, size: c.size, identity: c.identity}
+	derived.values = &keyValue{key: derivedKey{}, value: ctx}
+	derived.call.Of = c.root()
+	return derived
+}
+
+// derivedKey is the key of the context that WithContext has set.
+type derivedKey struct{}
+
+// derived returns the context that WithContext has set, or nil.
+func (c *Context) derived() context.Context {
+	for v := c.values; v != nil; v = v.before {
+		if v.key == (derivedKey{}) {
+			return v.value.(context.Context)
+		}
+	}
+	return nil
+}
+
+// root returns the Context that has the state of the message.
+func (c *Context) root() *Context {
+	if c.call.Of != nil {
+		return c.call.Of
+	}
+	return c
+}
+
 // SetValue stores a value for later handlers: a span or a transaction, for example. Like the
 // key of [context.WithValue], key should have an unexported type of the caller's package.
 // Middleware must call it before next.
@@ -61,6 +100,9 @@ func (c *Context) SetValue(key, value any) { c.values = &keyValue{key, value, c.
 
 // context returns the context that Context delegates to.
 func (c *Context) context() context.Context {
+	if ctx := c.derived(); ctx != nil {
+		return ctx
+	}
 	if c.route.rpc {
 		return c.call.Context(c.conn.ctx, endedByDeadline)
 	}
@@ -83,11 +125,11 @@ func (c *Context) Message() Message { return c.route.value(c.message) }
 // Reply returns the reply of a call, or nil before the handler has set it. It is meant for
 // middleware, after next has returned.
 func (c *Context) Reply() Message {
-	switch c.call.Reply {
+	switch root := c.root(); root.call.Reply {
 	case replyInline:
-		return c.route.returned(c.reply)
+		return c.route.returned(root.reply)
 	case replySet:
-		return c.reply
+		return root.reply
 	default:
 		return nil
 	}
@@ -95,21 +137,24 @@ func (c *Context) Reply() Message {
 
 // SetReply sets or replaces the reply of a call. It is meant for middleware, which must then
 // return nil. For a message that is not a call, it has no effect.
-func (c *Context) SetReply(m Message) { c.reply, c.call.Reply = m, replySet }
+func (c *Context) SetReply(m Message) {
+	root := c.root()
+	root.reply, root.call.Reply = m, replySet
+}
 
 // CorrelationID returns the identifier by which the client matches the answer with the
 // message, or "".
-func (c *Context) CorrelationID() string { return c.call.ID }
+func (c *Context) CorrelationID() string { return c.root().call.ID }
 
 // Ingress returns what the ingress functions received for the message, so that the key and the
 // cost of a limit can be computed again, to refund them, for example. Its Identity is the one
 // that the message was charged with, also if the connection has another one since.
 func (c *Context) Ingress() IngressContext {
-	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.call.ReceivedAt)
+	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.ReceivedAt())
 }
 
 // ReceivedAt returns when the last byte of the message was read.
-func (c *Context) ReceivedAt() time.Time { return c.call.ReceivedAt }
+func (c *Context) ReceivedAt() time.Time { return c.root().call.ReceivedAt }
 
 // Send sends a message to the client; see [Conn.Send].
 func (c *Context) Send(m Message) error { return c.conn.Send(m) }

@@ -20,7 +20,7 @@ func (c *Context) Progress(update any) error {
 	if err != nil {
 		return err
 	}
-	err = c.conn.sub.WS.QueueUnless(&c.call.Answered, frame)
+	err = c.conn.sub.WS.QueueUnless(&c.root().call.Answered, frame)
 	c.conn.sub.WS.Wake()
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return nil // the call has been answered
@@ -44,13 +44,13 @@ func (c *Context) ProgressWait(update any) error {
 	if c.hasEnded() {
 		return c.endCause()
 	}
-	if err := c.call.Credits.Await(c, c.conn.router.opts.Timeouts.Send); err != nil {
+	if err := c.root().call.Credits.Await(c, c.conn.router.opts.Timeouts.Send); err != nil {
 		if errors.Is(err, calls.ErrUngranted) {
 			return err
 		}
 		return c.endCause()
 	}
-	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.call.Answered)
+	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.root().call.Answered)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return c.endCause()
 	}
@@ -65,18 +65,18 @@ func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
 	if c.conn.router.opts.Development {
 		c.hintProgress(update)
 	}
-	return envelope.EncodeProgress(c.conn.codec(), c.call.ID, update)
+	return envelope.EncodeProgress(c.conn.codec(), c.root().call.ID, update)
 }
 
 // hasEnded reports whether a call has been answered or its context is done.
-func (c *Context) hasEnded() bool { return c.call.IsAnswered() || c.Err() != nil }
+func (c *Context) hasEnded() bool { return c.root().call.IsAnswered() || c.Err() != nil }
 
 // endCause returns why a call has ended.
 func (c *Context) endCause() error {
 	if c.conn.ctx.Err() != nil {
 		return errClosed
 	}
-	if cause := c.call.Cause(); cause != nil {
+	if cause := c.root().call.Cause(); cause != nil {
 		return cause
 	}
 	if cause := context.Cause(c.context()); cause != nil {

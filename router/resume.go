@@ -47,7 +47,7 @@ func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.R
 	r.nameUserLog(m.Topics, ctx.Identity().user())
 	revocations := c.revocations.Load() // before the list is read
 	claim, err := r.sessions.Claim(ctx, &session.Request{
-		Token: m.Token, CorrelationID: ctx.call.ID, Conn: c.sessionConn(), Identity: c.identity.Load().ofSession(), Current: c.session().inner(),
+		Token: m.Token, CorrelationID: ctx.CorrelationID(), Conn: c.sessionConn(), Identity: c.identity.Load().ofSession(), Current: c.session().inner(),
 		Admit: func(previous string, topics []string) (map[string]struct{}, error) {
 			return ctx.admitResume(m, previous, topics)
 		},

@@ -62,8 +62,9 @@ func callHandler[M, Reply Message](handle func(*Context, M) (Reply, error)) Hand
 		if err != nil {
 			return err
 		}
-		if place, ok := ctx.placeOfReply().(*Reply); ok {
-			*place, ctx.call.Reply = reply, replyInline
+		root := ctx.root()
+		if place, ok := root.placeOfReply().(*Reply); ok {
+			*place, root.call.Reply = reply, replyInline
 		} else {
 			ctx.SetReply(reply)
 		}

@@ -49,7 +49,7 @@ func (c *Conn) subscribeWork(in *incoming) Work {
 // chargeTopics calls the ingress functions of $ws:subscribe once for all topics that a $ws:resume subscribes.
 func (c *Context) chargeTopics(presented []protocol.Subscribe, granted []string) error {
 	route := c.conn.router.routes[protocol.TypeSubscribe]
-	in := c.conn.ingressContext(route.name, c.identity, 0, c.call.ReceivedAt)
+	in := c.conn.ingressContext(route.name, c.identity, 0, c.ReceivedAt())
 	known := map[string]bool{}
 	for i := range presented {
 		known[presented[i].Topic] = true
