@@ -115,6 +115,7 @@ func TestWithContext_DeadlineOfMiddleware(t *testing.T) {
 			client, start := routertest.Dial(t, r), time.Now()
 			assert.Equal(t, tt.want, routertest.CallError(client, Quote{}).Code)
 			assert.InDelta(t, tt.after.Seconds(), time.Since(start).Seconds(), 0.0011)
+			time.Sleep(2 * time.Millisecond) // until the handler has returned
 		})
 	}
 }
