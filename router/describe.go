@@ -19,8 +19,8 @@ import (
 // contract generates JSON Schema, AsyncAPI and TypeScript from it. All lists are sorted.
 type Description struct {
 	Routes []DescribedRoute   // messages that clients send, by type
-	Sent   []DescribedMessage // messages that clients receive: of Sends and of TopicOptions.Messages
-	Calls  []DescribedCall    // calls of the server, declared by Calls
+	Sent   []DescribedMessage // messages that clients receive: of DeclareMessage and of TopicOptions.Messages
+	Calls  []DescribedCall    // calls of the server, of DeclareCall
 	Topics []DescribedTopic   // by pattern
 	Limits []DescribedLimit   // see DescribedLimit
 
@@ -144,12 +144,12 @@ func (r *Router) describeLocked() Description {
 			d.MaxBytes[name] = rt.maxBytes
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.declared.sent)) {
-		d.Sent = append(d.Sent, DescribedMessage{name, r.declared.sent[name].typ})
+	sent, calls := r.declared.List()
+	for _, m := range sent {
+		d.Sent = append(d.Sent, DescribedMessage{m.Name, m.Type})
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.declared.calls)) {
-		call := r.declared.calls[name]
-		d.Calls = append(d.Calls, DescribedCall{DescribedMessage{name, call.request.typ}, DescribedMessage{call.replyTyp, call.reply}})
+	for _, c := range calls {
+		d.Calls = append(d.Calls, DescribedCall{DescribedMessage{c.Name, c.Type}, DescribedMessage{c.Reply.Name, c.Reply.Type}})
 	}
 	for p, o := range r.topicOptions {
 		d.Topics = append(d.Topics, o.describe(p))

@@ -41,7 +41,7 @@ func (r *Router) hint(h hint, key, remedy string) { r.logHint(slog.LevelWarn, h,
 // sends, because clients then rely on a contract that is wrong.
 func (r *Router) hintContract(h hint, remedy string) {
 	level := slog.LevelWarn
-	if r.declaresAny() {
+	if r.declared.SendsAny() {
 		level = slog.LevelError
 	}
 	r.logHint(level, h, "type", remedy)
@@ -148,26 +148,11 @@ func (r *Router) hintSent(m Message) {
 		return
 	}
 	typ, err := envelope.MessageType(m)
-	if err != nil || r.declares(typ) {
+	if err != nil || r.declared.Sends(typ) {
 		return
 	}
 	r.hintContract(hint{"message sent that is not declared", typ},
 		fmt.Sprintf("router.DeclareMessage[%v](r), or TopicOptions.Messages if it is published, so that contracts and generated clients have it", reflect.TypeOf(m)))
-}
-
-// declares reports whether the contract contains a message that the server sends.
-func (r *Router) declares(typ string) bool {
-	r.routesMu.Lock()
-	defer r.routesMu.Unlock()
-	_, ok := r.declared.sent[typ]
-	return ok
-}
-
-// declaresAny reports whether the application declares what it sends.
-func (r *Router) declaresAny() bool {
-	r.routesMu.Lock()
-	defer r.routesMu.Unlock()
-	return len(r.declared.sent) > 0
 }
 
 // hintReply reports a reply that differs from the one in the contract.
@@ -200,19 +185,11 @@ func (c *Context) hintProgress(update any) {
 // hintCall reports a call to a client that no contract contains.
 func (r *Router) hintCall(m Message, reply reflect.Type) {
 	typ, err := envelope.MessageType(m)
-	if err != nil || r.declaresCall(typ) {
+	if err != nil || r.declared.Calls(typ) {
 		return
 	}
 	r.hintContract(hint{"client called with a message that is not declared", typ},
 		fmt.Sprintf("router.DeclareCall[%T, %v](r), so that contracts and generated clients have it", m, reply))
-}
-
-// declaresCall reports whether the contract contains a call to clients.
-func (r *Router) declaresCall(typ string) bool {
-	r.routesMu.Lock()
-	defer r.routesMu.Unlock()
-	_, ok := r.declared.calls[typ]
-	return ok
 }
 
 // endLockedGoroutine ends the goroutine, and with it the OS thread, if a handler has left it locked to that

@@ -89,7 +89,7 @@ package router
 //   - those of internal/topic that are in no order
 //   - refusalSampler.mu
 //   - reports.mu, and the lock of the serial queue c.reports
-//   - Router.routesMu
+//   - Router.routesMu, and under it the lock of declared.Messages
 //   - sequencer.Reader.mu, sequencer.Catchup.mu, and the locks of internal/ask
 //   - the locks of executor.Pool, executor.ByteBudget and executor.FuncQueue
 //

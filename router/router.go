@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/calls"
+	"github.com/penstock-go/penstock/internal/declared"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
@@ -39,8 +40,8 @@ type Router struct {
 	routesMu       sync.Mutex // guards routes until the router serves
 	routes         map[string]*Route
 	started        time.Time
-	unknownIngress []IngressFunc // for types that are not registered
-	declared       declarations
+	unknownIngress []IngressFunc     // for types that are not registered
+	declared       declared.Messages // for Describe
 
 	conns        registry
 	topics       topic.Topics
