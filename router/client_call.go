@@ -48,8 +48,8 @@ import (
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
 	var none Reply
 	start := time.Now()
-	if c.router.opts.Development {
-		c.router.hintCall(m, reflect.TypeFor[Reply]())
+	if c.router.hints != nil {
+		c.router.hints.Call(m, reflect.TypeFor[Reply]())
 	}
 	rt, err := replyRoute(c.router, receivedTypeOf[Reply]())
 	if err != nil {

@@ -105,8 +105,8 @@ func (c *Conn) Subprotocol() string { return c.sub.WS.Subprotocol() }
 // it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
 // or if the connection is closed. Messages arrive in the order in which they were sent.
 func (c *Conn) Send(m Message) error {
-	if c.router.opts.Development {
-		c.router.hintSent(m)
+	if c.router.hints != nil {
+		c.router.hints.Sent(m)
 	}
 	frame, err := envelope.EncodeEvent(c.codec(), m)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // waiting. SendWait may be called by handlers and hooks: the queue is emptied on a goroutine of
 // its own. An event's handler delays the later messages of its connection meanwhile.
 func (c *Conn) SendWait(ctx context.Context, m Message) error {
-	if c.router.opts.Development {
-		c.router.hintSent(m)
+	if c.router.hints != nil {
+		c.router.hints.Sent(m)
 	}
 	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return envelope.EncodeEvent(c.codec(), m) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {

@@ -301,17 +301,6 @@ func TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage(t *testing.T) {
 	}
 }
 
-// TestDevelopment_HintsAreBounded subscribes to more topics than are reported, as a client may.
-func TestDevelopment_HintsAreBounded(t *testing.T) {
-	opts, records := developing(router.Options{})
-	r := router.New(opts)
-	conn := routertest.Dial(t, r)
-	for i := range 1100 {
-		_ = routertest.SubscribeError(conn, strings.Repeat("x", i%250)+string(rune('a'+i/250)))
-	}
-	assert.Len(t, records(), 1000)
-}
-
 // TestDevelopment_IsOffByDefault does all that is reported otherwise.
 func TestDevelopment_IsOffByDefault(t *testing.T) {
 	opts, records := developing(router.Options{})

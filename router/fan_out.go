@@ -9,8 +9,8 @@ import (
 // encodeAll encodes a message in the given formats. If some of them cannot encode it, it returns the
 // publication in the other formats, and the error.
 func (r *Router) encodeAll(m Message, in envelope.FormatSet) (envelope.Publication, error) {
-	if r.opts.Development {
-		r.hintSent(m)
+	if r.hints != nil {
+		r.hints.Sent(m)
 	}
 	return r.formats.Encode(m, in)
 }

@@ -23,7 +23,7 @@ func (c *Conn) handle(in *incoming) {
 		c.runHandler(in)
 	}
 	c.endHandling(in)
-	if c.router.opts.Development {
+	if c.router.hints != nil {
 		c.router.endLockedGoroutine(route)
 	}
 	in.release()
@@ -295,8 +295,8 @@ var errNotEncoded = errors.New("router: the reply cannot be encoded")
 // cannot be encoded. The caller wakes the writer.
 func (c *Conn) answerReply(in *incoming) {
 	ctx := in.context
-	if c.router.opts.Development {
-		ctx.hintReply()
+	if h := c.router.hints; h != nil {
+		h.Reply(ctx.route.name, ctx.Reply(), ctx.route.contract.reply, ctx.route.contract.replyType)
 	}
 	in.stage = "reply"
 	var refused *failure.Failure

@@ -10,11 +10,12 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/hints"
 )
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
 // hook, panic, code, reason, node, suppressed. A record contains no part of a request or a message,
-// except what the application includes in its errors and panics, and hints (development.go). Records are bounded in size and
+// except what the application includes in its errors and panics, and hints (internal/hints). Records are bounded in size and
 // number, because clients cause them.
 
 // How many lines of one kind are written. One failure of a database fails every message that needs it,
@@ -52,6 +53,11 @@ func kindCode(code errors.Code) errors.Code {
 func (r *Router) initLog() {
 	r.errorLines.Init(errorLinesPerInterval, errorLineInterval, r.writeLog)
 	r.debugLines.Init(debugLinesPerInterval, debugLineInterval, r.writeLog)
+	if r.opts.Development {
+		r.hints = hints.New(&r.declared, func(level slog.Level, text string, attrs ...slog.Attr) {
+			r.writeLog(logLine{level, text, boundAttrs(attrs)}, 0)
+		})
+	}
 }
 
 // reportErrors logs n errors of a kind as one; see reportDebug.
@@ -102,7 +108,7 @@ func boundAttrs(attrs []slog.Attr) []slog.Attr {
 		}
 		limit := maxLoggedBytes
 		switch attr.Key {
-		case "error", "panic":
+		case "error", "panic", "remedy":
 			limit = maxLoggedErrorBytes
 		case "stack":
 			limit = maxLoggedStackBytes

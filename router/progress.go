@@ -62,8 +62,8 @@ func (c *Context) progressFrame(update any) (*wsconn.Frame, error) {
 	if !c.route.rpc {
 		return nil, errors.Errorf(errors.FailedPrecondition, "%s is not a call, so it has no progress", c.route.name)
 	}
-	if c.conn.router.opts.Development {
-		c.hintProgress(update)
+	if h := c.conn.router.hints; h != nil && !c.route.stream && c.route.contract.progress == nil {
+		h.Progress(c.route.name, update)
 	}
 	return envelope.EncodeProgress(c.conn.codec(), c.root().call.ID, update)
 }

@@ -81,7 +81,7 @@ func (h *handshakeRefusal) expected() bool {
 // reportRefusedRequest reports a refused request.
 func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal) {
 	r := c.router
-	if r.opts.Development {
+	if r.hints != nil {
 		r.hintHandshake(req, refused)
 	}
 	refusal := refusalOf(refused.failure, nil, "")

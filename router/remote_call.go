@@ -79,8 +79,8 @@ func (r *Router) NodeID() string { return r.asks.Name() }
 
 // remoteRoute returns a route that decodes replies of a type, like replyRoute.
 func (r *Router) remoteRoute(ctx context.Context, m Message, typ receivedType) (*Route, error) {
-	if r.opts.Development {
-		r.hintCall(m, typ.Type)
+	if r.hints != nil {
+		r.hints.Call(m, typ.Type)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

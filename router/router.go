@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
+	"github.com/penstock-go/penstock/internal/hints"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/session"
@@ -65,7 +66,7 @@ type Router struct {
 	unhealthy        atomic.Bool  // Shutdown has begun
 	upgradedRefusals atomic.Int64 // connections of refuseAfterUpgrade
 	refusals         refusalSampler
-	hints            hints // for Options.Development
+	hints            *hints.Hints // nil without Options.Development
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 

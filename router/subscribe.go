@@ -52,7 +52,7 @@ func (r *Router) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.S
 func (c *Context) authorizeTopic(p *topic.Pattern, topic string) error {
 	r := c.conn.router
 	authorize := r.topicOptions[p].Authorize
-	if r.opts.Development && authorize == nil {
+	if r.hints != nil && authorize == nil {
 		r.hintSubscription(p, topic)
 	}
 	if p.Text == "" {
