@@ -24,7 +24,7 @@ const (
 
 var (
 	ownBudgets = map[string]int{
-		"router":          10_141,
+		"router":          10_100,
 		"limit/limittest": 5_400, // cases of a suite
 	}
 	ownExported = map[string]int{

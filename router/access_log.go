@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/accesslog"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/userpacket"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -94,7 +95,7 @@ func (a *accessLog) store(ctx context.Context, packet []byte) error {
 		return failure.Join(err, a.router.publishToNodes(func() []byte { return packet }))
 	}
 	// For nodes without the log, while the option is introduced.
-	_ = a.router.publishToNodes(func() []byte { return append([]byte{packetStored}, packet...) })
+	_ = a.router.publishToNodes(func() []byte { return append([]byte{userpacket.Stored}, packet...) })
 	return nil
 }
 
@@ -108,7 +109,7 @@ func (a *accessLog) storeDisconnect(user userKey, code StatusCode, reason string
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
 	err = r.sessions.EndSessions(ctx, user.ofSession())
-	stored := a.store(ctx, disconnectPacket(user, code, reason))
+	stored := a.store(ctx, userpacket.NewDisconnect(user.ofSession(), int(code), reason))
 	if stored != nil {
 		r.disconnect(user, code, reason)
 	}
@@ -117,24 +118,18 @@ func (a *accessLog) storeDisconnect(user userKey, code StatusCode, reason string
 
 // apply handles an entry.
 func (a *accessLog) apply(number uint32, own bool, packet []byte) {
-	if len(packet) == 0 {
-		return
-	}
-	user, rest, ok := cutUser(packet[1:])
+	p, ok := userpacket.Parse(packet)
 	if !ok {
 		return
 	}
-	switch packet[0] {
-	case packetUserDisconnect:
-		if code, reason, ok := parseDisconnect(rest); ok {
-			a.disconnect(user, number, CloseError{code, reason})
-		}
-	case packetUserRevoke:
-		if topics, change, ok := parseRevocation(rest); ok && !own { // Revoke has done it here
-			a.router.revokeConns(before(a.router.conns.ofUser(user), number), change, topics)
-			a.router.sessions.EndPresence(user.ofSession(), topics)
-			a.router.endAbsence(user, topics.Matches)
-		}
+	user := userKey{p.User.TenantID, p.User.UserID}
+	switch {
+	case p.Kind == userpacket.Disconnect:
+		a.disconnect(user, number, CloseError{StatusCode(p.Code), p.Reason})
+	case p.Kind == userpacket.Revocation && !own: // Revoke has done it here
+		a.router.revokeConns(before(a.router.conns.ofUser(user), number), p.Change, p.Topics)
+		a.router.sessions.EndPresence(p.User, p.Topics)
+		a.router.endAbsence(user, p.Topics.Matches)
 	}
 }
 

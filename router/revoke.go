@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/internal/userpacket"
 )
 
 // This file ends the access of users to topics. internal/session stores it for sessions whose clients are
@@ -43,24 +43,11 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 	r.revokeLocal(user, session.Change{}, matcher) // even if the store does not answer
 	stored, err := r.sessions.Revoke(ctx, user.ofSession(), topic)
 	r.revokeLocal(user, stored, matcher)
-	packet := binary.AppendUvarint(userPacket(packetUserRevoke, user), stored.Previous)
-	packet = append(binary.AppendUvarint(packet, stored.Seq), topic...)
+	packet := userpacket.NewRevocation(user.ofSession(), stored, topic)
 	if r.access != nil {
 		return failure.Join(err, r.access.store(ctx, packet))
 	}
 	return failure.Join(err, r.publishToNodes(func() []byte { return packet }))
-}
-
-// parseRevocation reads the rest of a packetUserRevoke.
-func parseRevocation(rest []byte) (topics topicname.Matcher, change session.Change, ok bool) {
-	for _, field := range []*uint64{&change.Previous, &change.Seq} {
-		n, size := binary.Uvarint(rest)
-		if size <= 0 {
-			return topics, change, false
-		}
-		*field, rest = n, rest[size:]
-	}
-	return topicname.NewMatcher(string(rest)), change, topicname.Check(string(rest)) == nil
 }
 
 // revokeLocal ends the access of the user's connections on this node.

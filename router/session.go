@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/userpacket"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -42,9 +43,9 @@ func (r *Router) initSessions() {
 
 // publishSessionPacket publishes a packet about a session to other nodes, which notice a loss later.
 func (r *Router) publishSessionPacket(kind session.Packet, packet []byte) {
-	first := byte(packetSessionClaimed)
+	first := byte(userpacket.SessionClaimed)
 	if kind == session.PacketMoved {
-		first = packetSessionMoved
+		first = userpacket.SessionMoved
 	}
 	_ = r.publishToNodes(func() []byte { return append([]byte{first}, packet...) })
 }

@@ -2,12 +2,11 @@ package router
 
 import (
 	"context"
-	"encoding/binary"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/session"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/userpacket"
 )
 
 // usersTopic carries packets about the connections of users, and every node subscribes to it. It
@@ -40,7 +39,7 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	}
 	sendAll(&p, conns)
 	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
-		return append(userPacket(packetUserMessage, user), r.formats.Packet(&p)...)
+		return userpacket.NewMessage(user.ofSession(), r.formats.Packet(&p))
 	}))
 }
 
@@ -75,12 +74,8 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}
 	return connsOnThisNode, failure.Join(err, r.publishToNodes(func() []byte {
-		return disconnectPacket(user, code, reason)
+		return userpacket.NewDisconnect(user.ofSession(), int(code), reason)
 	}))
-}
-
-func disconnectPacket(user userKey, code StatusCode, reason string) []byte {
-	return append(binary.AppendUvarint(userPacket(packetUserDisconnect, user), uint64(code)), reason...)
 }
 
 // disconnect closes the connections of a user on this node.
@@ -103,18 +98,13 @@ func (r *Router) publishToNodes(packet func() []byte) error {
 	return r.node.Publish(usersTopic, packet())
 }
 
-// userPacket returns the beginning of a packet about a user.
-func userPacket(kind byte, user userKey) []byte {
-	return wire.AppendString(wire.AppendString([]byte{kind}, user.tenantID), user.userID)
-}
-
 // receiveUserPacket handles a packet that another node has published on usersTopic.
 func (r *Router) receiveUserPacket(packet []byte) {
-	switch stored := packet[0] == packetStored; {
-	case packet[0] == packetSessionClaimed:
+	switch stored := packet[0] == userpacket.Stored; {
+	case packet[0] == userpacket.SessionClaimed:
 		r.sessions.Receive(session.PacketClaimed, packet[1:])
 		return
-	case packet[0] == packetSessionMoved:
+	case packet[0] == userpacket.SessionMoved:
 		r.sessions.Receive(session.PacketMoved, packet[1:])
 		return
 	case stored && r.access == nil && len(packet) > 1:
@@ -122,43 +112,20 @@ func (r *Router) receiveUserPacket(packet []byte) {
 	case stored:
 		return // this node follows the log
 	}
-	user, rest, ok := cutUser(packet[1:])
+	p, ok := userpacket.Parse(packet)
 	if !ok {
 		return
 	}
-	switch packet[0] {
-	case packetUserMessage:
-		r.receiveUserMessage(user, rest)
-	case packetUserRevoke:
-		if topics, change, ok := parseRevocation(rest); ok {
-			r.revokeLocal(user, change, topics)
-		}
-	case packetUserDisconnect:
-		if code, reason, ok := parseDisconnect(rest); ok {
-			r.disconnect(user, code, reason)
-		}
+	user := userKey{p.User.TenantID, p.User.UserID}
+	switch p.Kind {
+	case userpacket.Message:
+		r.receiveUserMessage(user, p.Message)
+	case userpacket.Revocation:
+		r.revokeLocal(user, p.Change, p.Topics)
+	case userpacket.Disconnect:
+		r.disconnect(user, StatusCode(p.Code), p.Reason)
 	}
 }
-
-// cutUser reads the user that a packet is about.
-func cutUser(packet []byte) (user userKey, rest []byte, ok bool) {
-	if user.tenantID, rest, ok = wire.CutString(packet); ok {
-		user.userID, rest, ok = wire.CutString(rest)
-	}
-	return user, rest, ok && user.userID != ""
-}
-
-// parseDisconnect reads the rest of a packetUserDisconnect.
-func parseDisconnect(rest []byte) (code StatusCode, reason string, ok bool) {
-	n, size := binary.Uvarint(rest)
-	if size <= 0 || n > maxStatusCode {
-		return 0, "", false
-	}
-	return StatusCode(n), string(rest[size:]), true
-}
-
-// maxStatusCode is the largest code of a close frame.
-const maxStatusCode = 4999
 
 func (r *Router) receiveUserMessage(user userKey, packet []byte) {
 	conns := r.conns.ofUser(user)
