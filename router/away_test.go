@@ -127,8 +127,8 @@ func TestOnSessionEnd_IsCalledOnceForTheLastConnection(t *testing.T) {
 	}
 }
 
-// TestOnSessionEnd_SessionThatGoesOnHasNotEnded takes a session over on another node, before the old connection
-// is lost and after, and shuts down the node that the client has left.
+// TestOnSessionEnd_SessionThatGoesOnHasNotEnded takes a session over on another node, before the
+// old connection is lost and after, and shuts down the node that the client has left.
 func TestOnSessionEnd_SessionThatGoesOnHasNotEnded(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *sessionCluster, *sessionClient){
 		"connection is open": func(*testing.T, *sessionCluster, *sessionClient) {},
@@ -157,8 +157,8 @@ func TestOnSessionEnd_SessionThatGoesOnHasNotEnded(t *testing.T) {
 	}
 }
 
-// TestOnSessionEnd_AsksTheStore loses the packet that another connection has the session, or the store when
-// the time is up.
+// TestOnSessionEnd_AsksTheStore loses the packet that another connection has the session, or the
+// store when the time is up.
 func TestOnSessionEnd_AsksTheStore(t *testing.T) {
 	runSynctest(t, "the packet is lost", func(t *testing.T) {
 		var ends recorder[router.SessionEnd]

@@ -39,7 +39,8 @@ func (r *Router) decodeAnswer(rt *Route, in *incoming) (reply any, err error) {
 	return r.decodeReply(rt, in.codec, &envelope)
 }
 
-// decodeReply decodes and validates the envelope of an answer. It must be called with recoverAnswer deferred.
+// decodeReply decodes and validates the envelope of an answer. It must be called with recoverAnswer
+// deferred.
 func (r *Router) decodeReply(rt *Route, codec Codec, answer *wire.Envelope) (reply any, err error) {
 	payload, err := answerPayload(answer, rt.name)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // Call sends a message to a client as a call, and waits for its answer, which must be a Reply or
 // an error. The client must support such calls; see the protocol, section 9. Reply is a message
 // type, as for [RPC]; the answer is decoded and validated like any message. An answer passes ingress
-// and the size limit, too: the client may repeat one that they reject.
+// and the size limit, too: the client may repeat one that they refuse.
 //
 // Call returns the first of these errors that applies:
 //
@@ -42,9 +42,9 @@ import (
 //
 // Call may be called concurrently and by handlers. An event's handler delays the later messages of
 // its connection meanwhile. Answers overtake these messages, but not while the connection is not
-// read because too many of them wait; see Limits.InboundBytes. Options.OnOpen must not wait for a Call to its connection, which
-// is not read before OnOpen has returned; a goroutine that OnOpen starts may. During Shutdown,
-// answers are received until the connection is closed.
+// read because too many of them wait; see Limits.InboundBytes. Options.OnOpen must not wait for a
+// Call to its connection, which is not read before OnOpen has returned; a goroutine that OnOpen
+// starts may. During Shutdown, answers are received until the connection is closed.
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
 	var none Reply
 	start := time.Now()
@@ -53,16 +53,16 @@ func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error)
 	}
 	rt, err := replyRoute(c.router, receivedTypeOf[Reply]())
 	if err != nil {
-		c.router.recordClientCall(m, start, err)
+		c.router.reportClientCall(m, start, err)
 		return none, err
 	}
 	in, err := c.call(ctx, m, start)
 	if err != nil {
-		c.router.recordClientCall(m, start, err)
+		c.router.reportClientCall(m, start, err)
 		return none, err
 	}
 	reply, err := c.router.decodeAnswer(rt, in)
-	c.router.recordClientCall(m, start, err)
+	c.router.reportClientCall(m, start, err)
 	if err != nil {
 		return none, err
 	}
@@ -153,8 +153,8 @@ func (c *Conn) abortClientCall(id string) {
 	_ = c.send(frame)
 }
 
-// recordClientCall reports the outcome of a call to a client to observers.
-func (r *Router) recordClientCall(m Message, start time.Time, err error) {
+// reportClientCall reports the outcome of a call to a client to observers.
+func (r *Router) reportClientCall(m Message, start time.Time, err error) {
 	if r.observer == nil {
 		return
 	}

@@ -21,7 +21,7 @@ import (
 //
 // A decoded payload may take much more memory than the payload. A Codec may have a method
 // Elements(payload []byte) int, which returns the number of array elements and map members in a payload:
-// one with more than Limits.Elements is then rejected and not decoded. It is called only for payloads of
+// one with more than Limits.Elements is then refused and not decoded. It is called only for payloads of
 // more bytes than that. A Codec without it must itself bound what Unmarshal allocates; that of package
 // codec/protobuf has none, since its messages depend on their types.
 type Codec interface {

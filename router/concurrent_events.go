@@ -1,10 +1,11 @@
 package router
 
-// A signal wakes one goroutine. It has room for one value, so that it may be sent before the goroutine waits.
+// A signal wakes one goroutine. It has room for one value, so that it may be sent before the
+// goroutine waits.
 type signal chan struct{}
 
-// startEvent waits while as many concurrent events as Limits.Concurrency are being handled. The event that
-// waits still has its turn, so it is the only one.
+// startEvent waits while as many concurrent events as Limits.Concurrency are being handled. The
+// event that waits still has its turn, so it is the only one.
 func (c *Conn) startEvent() {
 	if int64(c.ownExtra().events.Add(1)) > int64(c.router.opts.Limits.Concurrency) {
 		<-c.eventEnded()

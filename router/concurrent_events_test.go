@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestConcurrent_EventsAreBounded sends more events than Limits.Concurrency. The next one starts whenever
-// one of those that run has ended, in whatever way.
+// TestConcurrent_EventsAreBounded sends more events than Limits.Concurrency. The next one starts
+// whenever one of those that run has ended, in whatever way.
 func TestConcurrent_EventsAreBounded(t *testing.T) {
 	ends := map[string]func(){
 		"by returning":      func() {},

@@ -108,8 +108,9 @@ func (q *messageQueue) JobBytes(in *incoming) int64 { return in.memory() }
 func (q *messageQueue) Ended() <-chan struct{} { return q.ctx.Done() }
 
 // serve reads messages until the connection is closed, or there is nothing to read, or another
-// goroutine reads. It handles each message on the same goroutine if another one can read
-// meanwhile, unless Route.OwnGoroutine says otherwise. It returns true if the transport must call it again; see wsconn.Handler.
+// goroutine reads. It handles each message on the same goroutine if another one can read meanwhile,
+// unless Route.OwnGoroutine says otherwise. It returns true if the transport must call it again;
+// see wsconn.Handler.
 func (c *Conn) serve() (paused bool) {
 	r := reader{Conn: c, reads: true}
 	executor.Do(func() { paused = r.serve() }, func() { r.exited() })

@@ -173,10 +173,11 @@ func (c *Context) Subscribe(topic string, opts ...SubscribeOption) error {
 func (c *Context) Unsubscribe(topic string) { c.conn.Unsubscribe(topic) }
 
 // Publish sends a message to all subscribers of topic, including this connection if it is
-// subscribed. On a topic with a History, it waits until the message is stored; see [Router.Publish],
-// also for the errors. The wait also ends with the message. While the send queues of most subscribers on this node are more than
-// half full, the later messages of this connection wait for up to 100 ms each, so a client that
-// publishes more than the others read slows down itself.
+// subscribed. On a topic with a History, it waits until the message is stored; see
+// [Router.Publish], also for the errors. The wait also ends with the message. While the send queues
+// of most subscribers on this node are more than half full, the later messages of this connection
+// wait for up to 100 ms each, so a client that publishes more than the others read slows down
+// itself.
 func (c *Context) Publish(topic string, m Message, opts ...PublishOption) error {
 	defer c.conn.slowPublisher(topic)
 	return c.conn.router.publish(c, topic, m, publishOptions(opts))

@@ -26,7 +26,7 @@ type replyContext[M, Reply Message] struct {
 type notComparable [0]func()
 
 // maxInlineBytes bounds the size of a message or a reply that is allocated with its Context. The
-// Context of a call exists before ingress, so larger ones would make rejected calls expensive.
+// Context of a call exists before ingress, so larger ones would make refused calls expensive.
 const maxInlineBytes = 256
 
 // isInline reports whether values of a type are allocated with the Context.

@@ -34,7 +34,7 @@ func controlOf(head *wire.Head) string {
 	}
 }
 
-// handleControl is the last stage of a control message. It returns the rejection if it has one.
+// handleControl is the last stage of a control message. It returns the refusal if it has one.
 func (c *Conn) handleControl(in *incoming) *failure.Failure {
 	in.head.FindMeta(in.Bytes)
 	if in.control == protocol.TypeCredit && !in.head.HasCredit {
@@ -62,10 +62,10 @@ func (c *Conn) handleControl(in *incoming) *failure.Failure {
 	return nil
 }
 
-// errNoCredit rejects a message that grants credits without a number.
+// errNoCredit refuses a message that grants credits without a number.
 var errNoCredit = errors.InvalidField("meta.credit", "is missing")
 
-// errAckWithoutID rejects a message that asks for an acknowledgment which the client could not
+// errAckWithoutID refuses a message that asks for an acknowledgment which the client could not
 // match with it.
 var errAckWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.ack requires meta.correlationId"}
 

@@ -10,9 +10,10 @@ import (
 // This file declares for [Router.Describe] what routes do not say: the messages that the server sends.
 // Declarations change nothing in how the router works.
 
-// DeclareMessage declares that the server sends messages of type M to clients, for example with [Conn.Send] or
-// [Router.SendToUser]. The contract that [Router.Describe] returns has them, and nothing else depends
-// on it. Replies are known from the routes, and publications from TopicOptions.Messages.
+// DeclareMessage declares that the server sends messages of type M to clients, for example with
+// [Conn.Send] or [Router.SendToUser]. The contract that [Router.Describe] returns has them, and
+// nothing else depends on it. Replies are known from the routes, and publications from
+// TopicOptions.Messages.
 //
 // It panics if M cannot be registered (see [Message]), if another Go type with the same MessageType
 // is declared, or if the router has begun to serve.
@@ -21,9 +22,9 @@ func DeclareMessage[M Message](r *Router) {
 	r.declared.AddSent(mustDeclare(reflect.TypeFor[M](), callerPosition()))
 }
 
-// DeclareCall declares that the server calls clients with messages of type M, which they answer with a Reply;
-// see [Call]. The contract that [Router.Describe] returns has these calls, and nothing else depends on
-// it. It panics as [DeclareMessage] does.
+// DeclareCall declares that the server calls clients with messages of type M, which they answer
+// with a Reply; see [Call]. The contract that [Router.Describe] returns has these calls, and
+// nothing else depends on it. It panics as [DeclareMessage] does.
 func DeclareCall[M, Reply Message](r *Router) {
 	r.mustNotBeServing("DeclareCall")
 	r.declareCall(reflect.TypeFor[M](), reflect.TypeFor[Reply](), callerPosition())

@@ -106,9 +106,9 @@ type CloseCode struct {
 }
 
 // Describe returns the contract of the router: the messages that clients send and receive, and the
-// topics. What the routes do not say is declared with [DeclareMessage], [DeclareCall] and TopicOptions.Messages. The
-// messages of the protocol itself are not part of it. Describe may be called before and while the
-// router serves.
+// topics. What the routes do not say is declared with [DeclareMessage], [DeclareCall] and
+// TopicOptions.Messages. The messages of the protocol itself are not part of it. Describe may be
+// called before and while the router serves.
 func (r *Router) Describe() Description {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
@@ -117,7 +117,8 @@ func (r *Router) Describe() Description {
 	return d
 }
 
-// DescribeMessages returns what Describe returns, without the Limits: it calls no function of the application.
+// DescribeMessages returns what Describe returns, without the Limits: it calls no function of the
+// application.
 func (r *Router) DescribeMessages() Description {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()

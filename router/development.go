@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/internal/topic"
 )
 
-// This file finds likely mistakes of the application for Options.Development, which internal/hints reports.
-// Its functions may be called only if Router.hints is set, and not under a lock.
+// This file finds likely mistakes of the application for Options.Development, which internal/hints
+// reports. Its functions may be called only if Router.hints is set, and not under a lock.
 
 // hintHandshake explains why a request was refused.
 func (r *Router) hintHandshake(req *http.Request, refused *handshakeRefusal) {
@@ -39,9 +39,10 @@ func (r *Router) hintSubscription(p *topic.Pattern, topic string) {
 	r.hints.NoAuthorize(p.Text, p.Position)
 }
 
-// endLockedGoroutine ends the goroutine, and with it the OS thread, if a handler has left it locked to that
-// thread: later messages would run on a thread whose state the handler may have changed. Only the text
-// of a stack says so, which takes too long to look at after every message of a server in production.
+// endLockedGoroutine ends the goroutine, and with it the OS thread, if a handler has left it locked
+// to that thread: later messages would run on a thread whose state the handler may have changed.
+// Only the text of a stack says so, which takes too long to look at after every message of a server
+// in production.
 func (r *Router) endLockedGoroutine(route *Route) {
 	stack := make([]byte, 128)
 	head, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte("\n"))

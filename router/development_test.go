@@ -171,7 +171,8 @@ func TestDevelopment_ReportsMessagesWithoutDeclaration(t *testing.T) {
 	}
 }
 
-// TestDevelopment_ReportsErrorsOfContracts has an application that declares one message, and sends another one.
+// TestDevelopment_ReportsErrorsOfContracts has an application that declares one message, and sends
+// another one.
 func TestDevelopment_ReportsErrorsOfContracts(t *testing.T) {
 	opts, records := developing(router.Options{})
 	r := router.New(opts)
@@ -260,8 +261,8 @@ func lockedToThread() bool {
 	return strings.Contains(head, "locked to thread")
 }
 
-// TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage has handlers on the goroutines of event loops, of
-// calls, and of their own.
+// TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage has handlers on the goroutines of event
+// loops, of calls, and of their own.
 func TestDevelopment_ThreadsThatHandlersLockRunNoOtherMessage(t *testing.T) {
 	for name, register := range map[string]func(r *router.Router, handle func()){
 		"event": func(r *router.Router, handle func()) {

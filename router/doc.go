@@ -1,4 +1,4 @@
-// Package router passes typed WebSocket messages to handlers. Ingress functions can reject a
+// Package router passes typed WebSocket messages to handlers. Ingress functions can refuse a
 // message before its payload is decoded.
 //
 //	type Say struct {
@@ -28,7 +28,7 @@
 //
 // # Message pipeline
 //
-// Every message passes these stages in order, and every rejected message gets exactly one
+// Every message passes these stages in order, and every refused message gets exactly one
 // answer:
 //
 //  1. size: [Limits].MaxMessageBytes, or that of the route

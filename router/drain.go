@@ -17,18 +17,18 @@ const (
 	drainingSuperseded
 )
 
-// errDraining rejects messages and requests during Shutdown.
+// errDraining refuses messages and requests during Shutdown.
 var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
 
-// errSuperseded rejects messages of a connection whose session another connection has resumed, and closes
-// it.
+// errSuperseded refuses messages of a connection whose session another connection has resumed, and
+// closes it.
 var errSuperseded = &errors.Error{Code: errors.Aborted, Message: "superseded by another connection"}
 
-// supersededWait bounds how long a connection whose session another connection has resumed stays open until its
-// calls are answered.
+// supersededWait bounds how long a connection whose session another connection has resumed stays
+// open until its calls are answered.
 const supersededWait = 5 * time.Second
 
-// drain rejects further messages, ends the streams, and closes the connection when the admitted
+// drain refuses further messages, ends the streams, and closes the connection when the admitted
 // messages have been handled. receive increments active before it reads draining, and drain stores
 // draining before it reads active, so one of them sees the other.
 func (c *Conn) drain() {
@@ -37,9 +37,9 @@ func (c *Conn) drain() {
 	c.closeIfDrained()
 }
 
-// drainSuperseded is drain for a connection whose session another connection has resumed. It ends the
-// subscriptions, which the other connection has, and lets the streams continue, but closes the connection
-// after supersededWait in any case.
+// drainSuperseded is drain for a connection whose session another connection has resumed. It ends
+// the subscriptions, which the other connection has, and lets the streams continue, but closes the
+// connection after supersededWait in any case.
 func (c *Conn) drainSuperseded() {
 	c.draining.CompareAndSwap(notDraining, drainingSuperseded)
 	c.leaveTopics()
@@ -48,7 +48,7 @@ func (c *Conn) drainSuperseded() {
 	}
 }
 
-// drainError returns the error that rejects messages of a connection that is drained, or nil.
+// drainError returns the error that refuses messages of a connection that is drained, or nil.
 func (c *Conn) drainError() *errors.Error {
 	switch c.draining.Load() {
 	case drainingForRestart:

@@ -35,7 +35,8 @@ func limitOf(f *failure.Failure) *LimitExceeded {
 	return l
 }
 
-// encodeDetails encodes details for the client. It is called by the guard, because their methods may panic.
+// encodeDetails encodes details for the client. It is called by the guard, because their methods
+// may panic.
 func encodeDetails(details map[string]any) (jsonv2.Value, error) {
 	// The encoder bounds the depth of nesting, and so do decoders of clients. The details are
 	// sent inside a payload inside an envelope, so they are encoded below as many levels here,

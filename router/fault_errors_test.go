@@ -245,7 +245,8 @@ func TestFault_FailingErrorOfValidateRejectsMessage(t *testing.T) {
 	}
 }
 
-// Undecodable has an UnmarshalJSON method that returns the error of the errorCase that the payload names.
+// Undecodable has an UnmarshalJSON method that returns the error of the errorCase that the payload
+// names.
 type Undecodable struct{}
 
 func (Undecodable) MessageType() string { return "UNDECODABLE" }

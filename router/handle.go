@@ -218,7 +218,7 @@ func (rt *Route) validate(m any, library func(any) error) error {
 }
 
 // invalid gives an error the code INVALID_ARGUMENT, unless it is nil, has a code, or comes
-// from a panic. Like inspect, it must be called by guard.
+// from a panic. Like Inspect, it must be called by guard.
 func invalid(err error) error {
 	if err == nil || failure.IsNilPointer(err) {
 		return err

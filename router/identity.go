@@ -151,5 +151,5 @@ func (g *registry) changeIdentityLocked(c *Conn, id *connIdentity) error {
 	return nil
 }
 
-// errIdentityExpired rejects an identity, and closes a connection, whose ExpiresAt has passed.
+// errIdentityExpired refuses an identity, and closes a connection, whose ExpiresAt has passed.
 var errIdentityExpired = &errors.Error{Code: errors.Unauthenticated, Message: "the identity has expired"}

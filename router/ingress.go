@@ -11,8 +11,8 @@ import (
 // An IngressContext describes a received message before its payload is decoded.
 type IngressContext struct {
 	// Type is a registered type, or one of the protocol: "__heartbeat", "$ws:abort", "$ws:answer" (an
-	// answer to a [Call]), "$ws:auth", "$ws:credit", "$ws:hello", "$ws:resume",
-	// "$ws:subscribe" or "$ws:unsubscribe". It is "" for any other message, and for one that cannot be parsed.
+	// answer to a [Call]), "$ws:auth", "$ws:credit", "$ws:hello", "$ws:resume", "$ws:subscribe" or
+	// "$ws:unsubscribe". It is "" for any other message, and for one that cannot be parsed.
 	//
 	// A "$ws:resume" passes ingress twice: as itself, and then as one "$ws:subscribe" with the Work of all
 	// topics that it subscribes and a Size of 0.
@@ -34,12 +34,13 @@ type undo struct {
 	before *undo
 }
 
-// OnConcurrencyExceeded makes the router call f if the message is refused later because too many are
-// being handled: by Limits.Concurrency, or by a handler or a middleware that returns a [*LimitExceeded]
-// of the kind LimitConcurrency. So an ingress function can return what it has taken; package
-// middleware/ratelimit does. The client is answered after f has returned. The context of f has the values
-// of the connection, and does not end with it. An ingress function must call it before it
-// returns. On an IngressContext that no ingress function has received, it does nothing.
+// OnConcurrencyExceeded makes the router call f if the message is refused later because too many
+// are being handled: by Limits.Concurrency, or by a handler or a middleware that returns a
+// [*LimitExceeded] of the kind LimitConcurrency. So an ingress function can return what it has
+// taken; package middleware/ratelimit does. The client is answered after f has returned. The
+// context of f has the values of the connection, and does not end with it. An ingress function must
+// call it before it returns. On an IngressContext that no ingress function has received, it does
+// nothing.
 func (in *IngressContext) OnConcurrencyExceeded(f func(context.Context)) {
 	if in.undo != nil {
 		*in.undo = &undo{f, *in.undo}

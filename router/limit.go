@@ -69,7 +69,7 @@ type LimitAction uint8
 const (
 	ActionSend   LimitAction = iota // send an error
 	ActionClose                     // send nothing and close the connection
-	ActionCustom                    // send nothing; Options.OnLimitExceeded responds
+	ActionCustom                    // send nothing; Options.OnLimitExceeded answers
 )
 
 // mustBeLimitAction panics if the action is unknown.

@@ -13,22 +13,23 @@ package router
 //     serve on its own goroutine. If OnOpen refuses the connection,
 //     refuseAfterOpen reads instead until the connection is closed. A request that is refused
 //     after the upgrade has no Conn: awaitClosed reads until its wsconn.Conn is closed.
-//   - c.messages (internal/executor): in an event loop, stages 6 and 7 of a message that does not have
-//     to wait run on the reading goroutine, which lends the right to read meanwhile
+//   - c.messages (internal/executor): in an event loop, stages 6 and 7 of a message that does not
+//     have to wait run on the reading goroutine, which lends the right to read meanwhile
 //     (wsconn.Conn.Lend): if a handler blocks, the goroutine that takes the loop over reads on.
-//     Otherwise, and for routes with OwnGoroutine, they run on a goroutine of the pool. One message at a time holds the turn; a concurrent
-//     route gives it up with Yield and keeps its goroutine.
+//     Otherwise, and for routes with OwnGoroutine, they run on a goroutine of the pool. One message
+//     at a time holds the turn; a concurrent route gives it up with Yield and keeps its goroutine.
 //   - c.reports (report_limit.go): a serial queue that calls OnLimitExceeded and
 //     OnBackpressure, on a goroutine of the pool, which exists only while a report waits.
 //   - the writer (internal/wsconn): exists only while frames are queued. What an event loop queues for
 //     the connection that it serves, it writes itself; what others queue, a goroutine writes for many
 //     connections. The writer takes one batch at a
 //     time out of the queue; what it has taken does not count for the limits.
-//   - producers: any goroutine that calls SendWait or ProgressWait. It holds none of the locks below
-//     while it waits. Those that wait take turns in a channel, in order, and encode in their turn
-//     (internal/wsconn, producers.go); so do goroutines that wait to queue answers. The iterator of a stream is one: it runs on the goroutine of its handler, and
-//     the end of its context wakes it (cancelCall). When a connection is drained, each open stream
-//     is answered on a goroutine of its own (endStreams).
+//   - producers: any goroutine that calls SendWait or ProgressWait. It holds none of the locks
+//     below while it waits. Those that wait take turns in a channel, in order, and encode in their
+//     turn (internal/wsconn, producers.go); so do goroutines that wait to queue answers. The
+//     iterator of a stream is one: it runs on the goroutine of its handler, and the end of its
+//     context wakes it (cancelCall). When a connection is drained, each open stream is answered on
+//     a goroutine of its own (endStreams).
 //   - callers of clients: any goroutine that calls Call. It waits for the answer without a lock and
 //     without a reference in c.active. The reading goroutine hands it the answer.
 //     Calls for other nodes, and those of CallUser to connections of this node, have a goroutine each
@@ -39,28 +40,31 @@ package router
 // calls OnClose, and releases the slots. Conn.acquire fails after that.
 //
 // Per connection whose identity expires: the timer of connIdentity, which calls checkExpiry.
-// Per connShard: the timer of its calls.Deadlines, which looks for the expired calls of connections and
-// starts a goroutine for each. That answers the call (cancelCall) wherever it is: in ingress on the
-// reading goroutine, in c.messages, or in its handler. An abort does the same on the reading goroutine. The goroutine that
-// marks the call as answered sends the answer (calls.Index.Settle). The one that takes a message out of
-// c.messages owns it, so a waiting call is either removed by cancelCall or starts.
+// Per connShard: the timer of its calls.Deadlines, which looks for the expired calls of connections
+// and starts a goroutine for each. That answers the call (cancelCall) wherever it is: in ingress on
+// the reading goroutine, in c.messages, or in its handler. An abort does the same on the reading
+// goroutine. The goroutine that marks the call as answered sends the answer (calls.Index.Settle).
+// The one that takes a message out of c.messages owns it, so a waiting call is either removed by
+// cancelCall or starts.
 // Per member that waits for its client: a timer, on the node that the client has left (internal/session,
 // internal/topic), and on the others if that node has ended.
 // Per connection with a session (internal/session): a timer, and a goroutine that exists only while the
 // record is stored. Shutdown waits for these goroutines.
-// $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one reads what
-// the client has missed of them (sequencer.Catchup).
-// Per subscription whose state has more than one part (sendState): a goroutine that reads and queues the
-// parts. It takes turns with those of the connection's other topics, and with producers, in channels, and
-// holds no lock while it waits. It holds no reference in c.active: it ends with the context of the connection.
+// $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one
+// reads what the client has missed of them (sequencer.Catchup).
+// Per subscription whose state has more than one part (sendState): a goroutine that reads and
+// queues the parts. It takes turns with those of the connection's other topics, and with producers,
+// in channels, and holds no lock while it waits. It holds no reference in c.active: it ends with
+// the context of the connection.
 // Per node with Options.UserHistory: the queue of the accesslog.Log, which applies what its sequencer
 // hands over, because that holds its lock; and a goroutine for each user who is
 // disconnected, which waits for the messages before.
-// Per topic with a History: a timer of its sequencer.Sequencer, which runs while publications are missing.
-// Per router: the goroutine of the sequencer.Reader, which exists only while topics are read from the store, and its timers;
-// r.events, a queue for OnPresence, OnMessagesLost and reportPanicLater, whose goroutine
-// exists only while a function waits. Per presence query: two timers. Per topic whose presence
-// clients asked for: a timer, which exists only while a change is not sent.
+// Per topic with a History: a timer of its sequencer.Sequencer, which runs while publications are
+// missing.
+// Per router: the goroutine of the sequencer.Reader, which exists only while topics are read from
+// the store, and its timers; r.events, a queue for OnPresence, OnMessagesLost and reportPanicLater,
+// whose goroutine exists only while a function waits. Per presence query: two timers. Per topic
+// whose presence clients asked for: a timer, which exists only while a change is not sent.
 //
 // Any of these goroutines can end early, because application code may call runtime.Goexit.
 // What must happen nevertheless is deferred.
@@ -69,12 +73,12 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards the subscriptions of Conn.sub, Conn.left, the session and the timer of connIdentity; held by Subscribe,
-//     Join and Unsubscribe, so that the topics see one connection's changes in order, and by
-//     SetIdentity and the check of ExpiresAt, so that an identity is not changed after it has
-//     expired
-//  2. the locks of internal/topic, in the order that its documentation gives: of a shard, of the sequencer
-//     of a topic, of a topic
+//  1. Conn.mu: guards the subscriptions of Conn.sub, Conn.left, the session and the timer of
+//     connIdentity; held by Subscribe, Join and Unsubscribe, so that the topics see one
+//     connection's changes in order, and by SetIdentity and the check of ExpiresAt, so that an
+//     identity is not changed after it has expired
+//  2. the locks of internal/topic, in the order that its documentation gives: of a shard, of the
+//     sequencer of a topic, of a topic
 //  3. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
 //  4. wsconn.Conn.mu: also held while call.answered is read before progress or an item is queued.
 //     call.answered is set before the answer is queued, so neither follows the answer

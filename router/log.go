@@ -15,8 +15,8 @@ import (
 
 // This file writes all log records. The keys are part of the API: conn, ip, type, error, stack,
 // hook, panic, code, reason, node, suppressed. A record contains no part of a request or a message,
-// except what the application includes in its errors and panics, and hints (internal/hints). Records are bounded in size and
-// number, because clients cause them.
+// except what the application includes in its errors and panics, and hints (internal/hints).
+// Records are bounded in size and number, because clients cause them.
 
 // How many lines of one kind are written. One failure of a database fails every message that needs it,
 // so errors are rare in the log; events of connections are for debugging, where each one counts.
@@ -163,8 +163,8 @@ func (r *Router) reportRefusedRefresh(c *Conn, failure *failure.Failure) {
 		slog.String("code", string(failure.Payload.Code)), slog.String("error", failure.Text))
 }
 
-// reportFailure logs an error. Ingress functions usually fail for messages of all types at the same time, so
-// these are one kind.
+// reportFailure logs an error. Ingress functions usually fail for messages of all types at the same
+// time, so these are one kind.
 func (r *Router) reportFailure(report ErrorReport, failure *failure.Failure) {
 	kind := logKind{text: "message failed", typ: report.Type, origin: failure.Stage, code: kindCode(failure.Payload.Code)}
 	attrs := []slog.Attr{slog.String("error", failure.Text), slog.String("ip", report.IP.String())}

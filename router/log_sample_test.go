@@ -57,8 +57,8 @@ func (l *logCounter) perSecond(text string) (most int) {
 	return most
 }
 
-// TestLogger_BadMessagesAreSampled sends 10,000 messages in 100 seconds that the codec of the application
-// cannot decode.
+// TestLogger_BadMessagesAreSampled sends 10,000 messages in 100 seconds that the codec of the
+// application cannot decode.
 func TestLogger_BadMessagesAreSampled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

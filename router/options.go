@@ -90,10 +90,10 @@ type Options struct {
 	// a payload and 1013 for any other limit.
 	CloseCode func(LimitExceeded) StatusCode
 
-	// SlowConsumer decides what happens to messages for a client that reads slowly; Disconnect
-	// by default. It applies when the send queue is full and the kernel takes no more for the client: the queue
-	// of a client that reads is written first, however much is sent at once. Dropped messages are reported
-	// to OnLimitExceeded, conflated ones are not.
+	// SlowConsumer decides what happens to messages for a client that reads slowly; Disconnect by
+	// default. It applies when the send queue is full and the kernel takes no more for the client: the
+	// queue of a client that reads is written first, however much is sent at once. Dropped messages
+	// are reported to OnLimitExceeded, conflated ones are not.
 	SlowConsumer SlowConsumerPolicy
 
 	// OnBackpressure is called when a connection's send queue becomes more than half full, and
@@ -159,9 +159,9 @@ type Options struct {
 	// nil or panics, no limits are announced.
 	AnnounceLimits func(IngressContext) []AnnouncedLimit
 
-	// ContractHash is announced at the greeting, so that clients which were generated from another version of the
-	// messages know it: [contracttest.Check] writes it to a file, which a program can embed. White space
-	// around it is ignored. If empty, nothing is announced.
+	// ContractHash is announced at the greeting, so that clients which were generated from another
+	// version of the messages know it: [contracttest.Check] writes it to a file, which a program can
+	// embed. White space around it is ignored. If empty, nothing is announced.
 	//
 	// [contracttest.Check]: https://pkg.go.dev/github.com/penstock-go/penstock/contract/contracttest#Check
 	ContractHash string
@@ -199,12 +199,13 @@ type Options struct {
 	Limits   Limits
 	Timeouts Timeouts
 
-	// Development makes the Logger receive what an application most often gets wrong, at level WARN, once per
-	// cause and with the remedy: refused requests, subscriptions that no TopicOptions.Authorize can permit,
-	// messages, replies and calls of the server that [Router.Describe] does not know, and handlers that leave
-	// their goroutine locked to an OS thread. What differs from the contract is at level ERROR if the application
-	// declares any message that it sends; see [DeclareMessage]. At most 1,000 causes are reported. The lines contain parts of requests, such as origins and names of topics, so it is not
-	// for production.
+	// Development makes the Logger receive what an application most often gets wrong, at level WARN,
+	// once per cause and with the remedy: refused requests, subscriptions that no
+	// TopicOptions.Authorize can permit, messages, replies and calls of the server that
+	// [Router.Describe] does not know, and handlers that leave their goroutine locked to an OS thread.
+	// What differs from the contract is at level ERROR if the application declares any message that it
+	// sends; see [DeclareMessage]. At most 1,000 causes are reported. The lines contain parts of
+	// requests, such as origins and names of topics, so it is not for production.
 	Development bool
 
 	// Logger receives errors that no hook handles, and connection events at debug level. It

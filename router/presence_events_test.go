@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// TestOnPresence_MergesChangesIfManyWait changes members while the hook runs, before and after many calls
-// wait.
+// TestOnPresence_MergesChangesIfManyWait changes members while the hook runs, before and after many
+// calls wait.
 func TestOnPresence_MergesChangesIfManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events recorder[string]

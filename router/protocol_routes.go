@@ -24,7 +24,7 @@ func protocolCall[M, Reply protocol.Message](r *Router, handle func(*Context, M)
 }
 
 // registerProtocolRoutes registers the calls that every router serves. The greeting and the refresh
-// skip the application's middleware, which may reject clients that are not authenticated yet.
+// skip the application's middleware, which may refuse clients that are not authenticated yet.
 func (r *Router) registerProtocolRoutes() {
 	protocolCall(r, r.refreshIdentity).skipsMiddleware = true
 	greeting := protocolCall(r, greet)

@@ -39,8 +39,8 @@ func (r *Router) publish(ctx context.Context, name string, m Message, opts Publi
 	return err
 }
 
-// publishOnHistory stores a message. It waits for as long as the context of Stored permits, and otherwise for at
-// most Timeouts.Call.
+// publishOnHistory stores a message. It waits for as long as the context of Stored permits, and
+// otherwise for at most Timeouts.Call.
 func (r *Router) publishOnHistory(ctx context.Context, name string, m Message, opts *PublishOption) error {
 	if opts.stored {
 		ctx = opts.ctx

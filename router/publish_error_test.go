@@ -37,7 +37,8 @@ func (s storeSession) Append(ctx context.Context, a broker.Append) (broker.Appen
 	return s.broker.store(ctx, a, s.HistoryNode)
 }
 
-// TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage publishes on a topic with a History while its store fails.
+// TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage publishes on a topic with a History while its
+// store fails.
 func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 	unavailable := errors.Errorf(errors.Unavailable, "the store is away")
 	unknown := errors.Errorf(broker.OutcomeUnknown, "the connection broke")

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestPublishOptions_ThatExcludeEachOther combines what cannot be combined, and asks topics for what they cannot do.
+// TestPublishOptions_ThatExcludeEachOther combines what cannot be combined, and asks topics for
+// what they cannot do.
 func TestPublishOptions_ThatExcludeEachOther(t *testing.T) {
 	r := router.New(nil)
 	router.Topic(r, "kept", &router.TopicOptions{History: router.History{Messages: 5}})
@@ -30,7 +31,8 @@ func TestPublishOptions_ThatExcludeEachOther(t *testing.T) {
 	assert.EqualValues(t, 1, at.Offset)
 }
 
-// TestPublishOptions_OfTwoNodes publishes with every option on a topic with a history, and on one without.
+// TestPublishOptions_OfTwoNodes publishes with every option on a topic with a history, and on one
+// without.
 func TestPublishOptions_OfTwoNodes(t *testing.T) {
 	for _, topic := range []string{"kept", "plain"} {
 		runSynctest(t, topic, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// TestPublish_SlowsPublisherWhileSubscribersAreBehind has subscribers that do not read. The connection that
-// publishes to them is delayed, and no other one.
+// TestPublish_SlowsPublisherWhileSubscribersAreBehind has subscribers that do not read. The
+// connection that publishes to them is delayed, and no other one.
 func TestPublish_SlowsPublisherWhileSubscribersAreBehind(t *testing.T) {
 	t.Parallel()
 	const messages, size = 10, 4000

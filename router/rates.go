@@ -31,14 +31,14 @@ func (r Rate) withDefault(field string, value Rate) Rate {
 	return r
 }
 
-// A rateBucket is a token bucket: the time at which it will be full, since the router was created. The zero
-// bucket is full. It is safe for concurrent use.
+// A rateBucket is a token bucket: the time at which it will be full, since the router was created.
+// The zero bucket is full. It is safe for concurrent use.
 type rateBucket struct{ fullAt atomic.Int64 }
 
 // sinceStart returns when something has happened, on the clock of rate buckets.
 func (r *Router) sinceStart(at time.Time) time.Duration { return at.Sub(r.started) }
 
-// take takes tokens if there are enough. Otherwise it returns a rejection.
+// take takes tokens if there are enough. Otherwise it returns a refusal.
 func (b *rateBucket) take(r Rate, now time.Duration, tokens int, name string) *LimitExceeded {
 	if r.PerSecond == Unlimited {
 		return nil
@@ -97,7 +97,7 @@ func (a *address) isIdleLocked(now time.Duration) bool {
 	return a.conns == 0 && a.handshakes.isFull(now) && a.messages.isFull(now) && a.failedAuths.isFull(now)
 }
 
-// chargeMessage charges a received message to its connection and its address, or returns a rejection.
+// chargeMessage charges a received message to its connection and its address, or returns a refusal.
 func (c *Conn) chargeMessage(at time.Time) *LimitExceeded {
 	limits, now := &c.router.opts.Limits, c.router.sinceStart(at)
 	if rejection := c.rate.take(limits.MessagesPerConn, now, 1, "MessagesPerConn"); rejection != nil {
@@ -132,8 +132,8 @@ func (c *Conn) chargeWork(messages int) {
 // connection.
 const failedAuthDelay = time.Second
 
-// chargeAuth charges an attempt to authenticate as if it had failed, or returns an error if too many from
-// the address have.
+// chargeAuth charges an attempt to authenticate as if it had failed, or returns an error if too
+// many from the address have.
 func (c *Conn) chargeAuth() error {
 	if c.address == nil {
 		return nil

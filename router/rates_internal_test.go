@@ -26,8 +26,8 @@ func TestAddresses_IdleOnesAreForgotten(t *testing.T) {
 	assert.Less(t, most, 200)
 }
 
-// TestRateBucket_GrantsNoMoreThanItsRate compares random calls with the definition: in every interval, no more
-// than the burst and what returns in the interval.
+// TestRateBucket_GrantsNoMoreThanItsRate compares random calls with the definition: in every
+// interval, no more than the burst and what returns in the interval.
 func TestRateBucket_GrantsNoMoreThanItsRate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {

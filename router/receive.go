@@ -76,7 +76,8 @@ type reader struct {
 	reads bool      // it has the right, and must not end without another reader
 }
 
-// receive runs stages 1 to 5. It returns the message if the caller must handle it next, and otherwise nil.
+// receive runs stages 1 to 5. It returns the message if the caller must handle it next, and
+// otherwise nil.
 func (r *reader) receive(msg wsconn.Message) *incoming {
 	c := r.Conn
 	in := incomingPool.Get().(*incoming)
@@ -303,7 +304,7 @@ func (c *Conn) enqueue(in *incoming) *failure.Failure {
 	return nil
 }
 
-// errDuplicateCall rejects a call whose correlation ID is that of an open call.
+// errDuplicateCall refuses a call whose correlation ID is that of an open call.
 var errDuplicateCall = &errors.Error{
 	Code: errors.InvalidArgument, Message: "a call with this correlationId has no answer yet; every call must have an ID of its own",
 }
@@ -342,9 +343,9 @@ func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 	return nil
 }
 
-// readLateMeta completes a call whose meta followed a long payload. The goroutine that answers a call
-// at its deadline reads these fields, so the deadline must not be watched meanwhile. readLateMeta reports
-// false if the deadline has passed already.
+// readLateMeta completes a call whose meta followed a long payload. The goroutine that answers a
+// call at its deadline reads these fields, so the deadline must not be watched meanwhile.
+// readLateMeta reports false if the deadline has passed already.
 func (c *Conn) readLateMeta(in *incoming) bool {
 	k := &in.call.call
 	if !c.calls.Unwatch(k) {

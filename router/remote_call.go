@@ -90,7 +90,7 @@ func (r *Router) remoteRoute(ctx context.Context, m Message, typ receivedType) (
 
 // callConn calls a client of another node. It returns a pointer to the reply.
 func (r *Router) callConn(ctx context.Context, connID string, m Message, typ receivedType) (reply any, err error) {
-	defer func(start time.Time) { r.recordClientCall(m, start, err) }(time.Now())
+	defer func(start time.Time) { r.reportClientCall(m, start, err) }(time.Now())
 	rt, err := r.remoteRoute(ctx, m, typ)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (r *Router) callUser(ctx context.Context, user userKey, m Message, typ rece
 		start := time.Now()
 		rt, err := r.remoteRoute(ctx, m, typ)
 		if err != nil {
-			r.recordClientCall(m, start, err)
+			r.reportClientCall(m, start, err)
 			yield(decoded{Outcome: new(ask.Outcome), err: err})
 			return
 		}
@@ -132,7 +132,7 @@ func (r *Router) callUser(ctx context.Context, user userKey, m Message, typ rece
 		for o := range r.asks.CallUser(ctx, user.tenantID, user.userID, own, func() (*ask.Message, error) { return r.encodeForNodes(m) }) {
 			d := decoded{Outcome: o}
 			d.reply, d.err = r.decodeOutcome(rt, o)
-			if r.recordClientCall(m, start, d.err); !yield(d) {
+			if r.reportClientCall(m, start, d.err); !yield(d) {
 				return
 			}
 		}

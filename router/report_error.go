@@ -15,10 +15,10 @@ type ErrorReport struct {
 	IP   netip.Addr // of the client; the zero netip.Addr if it is unknown
 }
 
-// A PanicError is a recovered panic of application code. Its field Value is the argument of panic, and
-// Stack is as from runtime/debug.Stack. Error describes the panic without its stack. If Value is neither an
-// error nor a string, the text contains only its type, because the error may be logged and the value may be
-// a message.
+// A PanicError is a recovered panic of application code. Its field Value is the argument of panic,
+// and Stack is as from runtime/debug.Stack. Error describes the panic without its stack. If Value
+// is neither an error nor a string, the text contains only its type, because the error may be
+// logged and the value may be a message.
 type PanicError = failure.PanicError
 
 // reportError passes the private part of an error, if there is one, to Options.OnError or to

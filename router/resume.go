@@ -104,8 +104,9 @@ func (c *Conn) continueSession(claim *session.Claim) (*connSession, error) {
 	return s, nil
 }
 
-// lacking returns the topics that the session had and to which the connection has not been subscribed. It
-// reports false if the connection has ended meanwhile, and with it all subscriptions.
+// lacking returns the topics that the session had and to which the connection has not been
+// subscribed. It reports false if the connection has ended meanwhile, and with it all
+// subscriptions.
 func (c *Conn) lacking(claim *session.Claim) (topics []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,8 +30,8 @@ func TestResume_OldConnectionIsSuperseded(t *testing.T) {
 	}
 }
 
-// TestResume_OldConnectionAnswersItsCalls resumes the session of a connection that has a call, a stream and an event
-// without an outcome, and a subscription.
+// TestResume_OldConnectionAnswersItsCalls resumes the session of a connection that has a call, a
+// stream and an event without an outcome, and a subscription.
 func TestResume_OldConnectionAnswersItsCalls(t *testing.T) {
 	for name, nodes := range map[string]int{"on its node": 1, "on another node": 2} {
 		runSynctest(t, name, func(t *testing.T) {

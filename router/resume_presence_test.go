@@ -89,8 +89,8 @@ func (p *presenceCluster) left(t *testing.T) (users []string) {
 	return users
 }
 
-// TestResume_MemberStays moves a session between the nodes, and back. Nobody sees the member leave before it
-// closes the connection.
+// TestResume_MemberStays moves a session between the nodes, and back. Nobody sees the member leave
+// before it closes the connection.
 func TestResume_MemberStays(t *testing.T) {
 	byHandler := func(t *testing.T, c *sessionClient) {
 		require.NoError(t, c.conn.Subscribe("club/go", router.Present("Ann")))

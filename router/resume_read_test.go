@@ -67,9 +67,9 @@ func (m *meteredBroker) reset() {
 	m.reads, m.batches, m.publications, m.bytes = 0, 0, 0, 0
 }
 
-// TestResume_ReadsOnlyWhatTheClientReceives resumes with the first position of topics of which one client can
-// receive only a part. Another connection keeps the topics on the node, so that what is counted is read for the
-// resume alone.
+// TestResume_ReadsOnlyWhatTheClientReceives resumes with the first position of topics of which one
+// client can receive only a part. Another connection keeps the topics on the node, so that what is
+// counted is read for the resume alone.
 func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
 	t.Parallel()
 	topics := testscale.Pick(30, 300)

@@ -119,7 +119,7 @@ func (s *connSession) topicsToResume(presented []protocol.Subscribe, claim *sess
 	return topics
 }
 
-// authorize decides whether the client may subscribe to a topic. An error, or a panic, rejects only
+// authorize decides whether the client may subscribe to a topic. An error, or a panic, refuses only
 // this topic, because the session has been resumed already.
 func (s *connSession) authorize(ctx *Context, t *topicToResume) {
 	s.try(ctx, t, "Authorize", func() error {
@@ -161,8 +161,8 @@ func (s *connSession) refuseTopic(ctx *Context, t *topicToResume, refused *failu
 	s.conn.reportLate(ctx.route.name, refused)
 }
 
-// joinAll subscribes to the topics that have no error, all at the same time, so that they are read together. It
-// waits for the store.
+// joinAll subscribes to the topics that have no error, all at the same time, so that they are read
+// together. It waits for the store.
 func (s *connSession) joinAll(ctx *Context, topics []*topicToResume) {
 	joining, cancel := joinContext(ctx)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-go/penstock/internal/userpacket"
 )
 
-// This file ends the access of users to topics. internal/session stores it for sessions whose clients are
-// away.
+// This file ends the access of users to topics. internal/session stores it for sessions whose
+// clients are away.
 
 // Revoke ends the access of a user to a topic, or to all topics that match a pattern in the syntax of
 // [Topic]: on all nodes, the user's connections are unsubscribed, whether a handler or the client has

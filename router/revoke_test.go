@@ -125,7 +125,8 @@ func TestRevoke_WhileClientIsAway(t *testing.T) {
 	})
 }
 
-// TestRevoke_WhatIsGrantedAfterwardsStays grants a topic again, and lets the session be stored a few times.
+// TestRevoke_WhatIsGrantedAfterwardsStays grants a topic again, and lets the session be stored a
+// few times.
 func TestRevoke_WhatIsGrantedAfterwardsStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, nil)

@@ -150,7 +150,7 @@ func (rt *Route) Serial() *Route {
 
 // Concurrent starts the handler in the message's turn and lets later messages of the
 // connection start before it has returned. It is the default for calls. While as many events as
-// Limits.Concurrency are being handled, the next message waits; a call above that limit is rejected.
+// Limits.Concurrency are being handled, the next message waits; a call above that limit is refused.
 func (rt *Route) Concurrent() *Route {
 	rt.parent.router.mustNotBeServing("Concurrent")
 	rt.concurrent = true

@@ -224,9 +224,9 @@ func (c *Conn) acknowledgeResume(correlationID string) {
 	}
 }
 
-// Resumable reports whether the connection has a session that its client can resume on another connection:
-// in Options.OnClose, whether the client may come back. It is false once the session has ended, or belongs
-// to another connection.
+// Resumable reports whether the connection has a session that its client can resume on another
+// connection: in Options.OnClose, whether the client may come back. It is false once the session
+// has ended, or belongs to another connection.
 func (c *Conn) Resumable() bool {
 	s := c.session()
 	return s != nil && !s.IsOver()

@@ -33,11 +33,12 @@ type ResumeOptions struct {
 	// nil, nothing is called.
 	OnResume func(*Context, ResumedSession) error
 
-	// OnSessionEnd is called when a session has ended for good, so that no client can resume it: on the node
-	// of its last connection, at most two seconds late. A session that another connection resumes goes on,
-	// on any node. It is not called if that node has ended or has been shut down before, and perhaps later
-	// if the store does not answer. Calls run one at a time; OnClose of the connection may run at the same
-	// time, and Conn.Resumable says there whether the session continues to exist. If nil, nothing is called.
+	// OnSessionEnd is called when a session has ended for good, so that no client can resume it: on
+	// the node of its last connection, at most two seconds late. A session that another connection
+	// resumes goes on, on any node. It is not called if that node has ended or has been shut down
+	// before, and perhaps later if the store does not answer. Calls run one at a time; OnClose of the
+	// connection may run at the same time, and Conn.Resumable says there whether the session continues
+	// to exist. If nil, nothing is called.
 	OnSessionEnd func(SessionEnd)
 }
 

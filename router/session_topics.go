@@ -114,7 +114,8 @@ func (s *connSession) announce(t *topic.Topic) {
 	}
 }
 
-// followFromNow makes the connection receive the positions of a topic with a History to which it subscribes.
+// followFromNow makes the connection receive the positions of a topic with a History to which it
+// subscribes.
 func (c *Conn) followFromNow(t *topic.Topic) {
 	c.router.topics.FollowFromNow(t, &c.sub, &c.resumableState().holding, func(at broker.Position) *wsconn.Frame {
 		if s := c.session(); s != nil {
@@ -154,8 +155,8 @@ func (s *connSession) announceEnd(topic string) {
 	}
 }
 
-// addRecoveredTopic adds a topic that a handler has subscribed with Since or, with state set, CurrentState, and
-// notifies the client before it receives what it has missed. It acquires Conn.mu.
+// addRecoveredTopic adds a topic that a handler has subscribed with Since or, with state set,
+// CurrentState, and notifies the client before it receives what it has missed. It acquires Conn.mu.
 func (c *Conn) addRecoveredTopic(topic string, recovery topic.JoinResult, state bool) {
 	if c.extra().recovery.Load() == nil {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 )
 
-// TestSession_WritesWhatChanges grants one topic after another, takes some away, and resumes the session.
+// TestSession_WritesWhatChanges grants one topic after another, takes some away, and resumes the
+// session.
 func TestSession_WritesWhatChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,12 +19,12 @@ import (
 // connections are accepted and served as before: load balancers notice that they should choose
 // other nodes. A second call of Shutdown skips the phase.
 //
-// Then Shutdown rejects new connections. It asks the clients that have greeted ($ws:hello, see the
+// Then Shutdown refuses new connections. It asks the clients that have greeted ($ws:hello, see the
 // protocol) to connect to another node after a random delay, and serves them until they have done
 // so: for 2 s, or 2 ms per such client if that is longer, but at most a quarter of the time until
 // ctx's deadline.
 //
-// Then it drains one connection after another: new messages of the connection are rejected with
+// Then it drains one connection after another: new messages of the connection are refused with
 // UNAVAILABLE, streams end with UNAVAILABLE, and when its handlers have returned, it is closed with
 // 1012. The reason of the close frame contains a random delay after which the client
 // should reconnect; see the protocol, section 5. A call that was not answered before this close
@@ -82,7 +82,7 @@ func (r *Router) lameDuck(ctx context.Context) {
 // begins. Connections are accepted until the lame-duck phase ends.
 func (r *Router) Healthy() bool { return !r.unhealthy.Load() }
 
-// ServeHealth is an [http.HandlerFunc] for readiness checks. It responds with 200 while the
+// ServeHealth is an [http.HandlerFunc] for readiness checks. It answers with 200 while the
 // router is [Router.Healthy], and then with 503.
 func (r *Router) ServeHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")

@@ -199,8 +199,8 @@ func TestStateParts_BrokerThatFailsEndsTheSubscription(t *testing.T) {
 	})
 }
 
-// TestStateParts_PublicationsOfTheNodeItselfReplaceKeys publishes while a part waits for a client that does not
-// read. The broker passes nothing on.
+// TestStateParts_PublicationsOfTheNodeItselfReplaceKeys publishes while a part waits for a client
+// that does not read. The broker passes nothing on.
 func TestStateParts_PublicationsOfTheNodeItselfReplaceKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &lossyBroker{Broker: memory.NewBroker()}
@@ -220,8 +220,8 @@ func TestStateParts_PublicationsOfTheNodeItselfReplaceKeys(t *testing.T) {
 	})
 }
 
-// TestStateParts_LongPublicationWaitsForRoom joins a state whose only publication nearly fills the send queue, while
-// some others are in it.
+// TestStateParts_LongPublicationWaitsForRoom joins a state whose only publication nearly fills the
+// send queue, while some others are in it.
 func TestStateParts_LongPublicationWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newStateRouter(nil, 1, smallQueue())
@@ -265,8 +265,8 @@ func TestStateParts_StoreThatIsBackContinues(t *testing.T) {
 	})
 }
 
-// TestStateParts_ClientThatDoesNotReadEndsItsSubscription waits for longer than Timeouts.Send, but not for as
-// long as a connection that is not read stays open.
+// TestStateParts_ClientThatDoesNotReadEndsItsSubscription waits for longer than Timeouts.Send, but
+// not for as long as a connection that is not read stays open.
 func TestStateParts_ClientThatDoesNotReadEndsItsSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := smallQueue()

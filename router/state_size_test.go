@@ -98,8 +98,8 @@ func heapBytes() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestStateParts_DisconnectedClientReadsNoMore bounds what a client makes the server read that leaves, or that
-// does not answer when the server closes the connection.
+// TestStateParts_DisconnectedClientReadsNoMore bounds what a client makes the server read that
+// leaves, or that does not answer when the server closes the connection.
 func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c *router.Conn, client *routertest.Conn){
@@ -117,7 +117,8 @@ func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
 	}
 }
 
-// TestStateParts_ConnectionHoldsOnePart joins many topics with a client that does not read, and then reads.
+// TestStateParts_ConnectionHoldsOnePart joins many topics with a client that does not read, and
+// then reads.
 func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const topics, keys = 20, 100

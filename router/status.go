@@ -21,7 +21,7 @@ const (
 	StatusTryAgainLater   StatusCode = 1013
 )
 
-// Codes for errors of connections that have been upgraded: 4000 plus the HTTP status that rejects a
+// Codes for errors of connections that have been upgraded: 4000 plus the HTTP status that refuses a
 // request. With Options.RefuseAfterUpgrade, the router also sends 4400, 4500 and 4501.
 const (
 	StatusUnauthenticated   StatusCode = 4401
@@ -32,7 +32,7 @@ const (
 )
 
 // A CloseError is the code and the reason of a close frame. Options.OnOpen may return one to
-// reject a connection.
+// refuse a connection.
 type CloseError struct {
 	Code   StatusCode
 	Reason string // for developers of clients; truncated to 123 bytes

@@ -59,7 +59,7 @@ func mustBeEncodable(r *Router, item reflect.Type, position string) {
 	}
 }
 
-// errCreditWithoutID rejects a stream that could never be granted more items.
+// errCreditWithoutID refuses a stream that could never be granted more items.
 var errCreditWithoutID = &errors.Error{Code: errors.InvalidArgument, Message: "meta.credit requires meta.correlationId"}
 
 // readCredit stores the credits with which a stream starts.

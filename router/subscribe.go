@@ -92,7 +92,7 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topic.Pattern, m prot
 	return reply, err
 }
 
-// errNotAuthorized rejects a subscription by a client.
+// errNotAuthorized refuses a subscription by a client.
 var errNotAuthorized = &errors.Error{Code: errors.PermissionDenied, Message: "clients must not subscribe to this topic"}
 
 func (r *Router) handleUnsubscribe(ctx *Context, m protocol.Unsubscribe) (protocol.Unsubscribed, error) {
@@ -118,9 +118,9 @@ func (c *Conn) unsubscribeLocked(topic string) {
 	c.router.topics.UnsubscribeLocked(topic, &c.sub, !c.goesOn(topic))
 }
 
-// subscribeClient is Subscribe, unless the connection is already subscribed with positions. If presence is set, the connection also receives the changes of
-// the presence from then on, and subscribeClient returns the members; otherwise, it stops receiving
-// them.
+// subscribeClient is Subscribe, unless the connection is already subscribed with positions. If
+// presence is set, the connection also receives the changes of the presence from then on, and
+// subscribeClient returns the members; otherwise, it stops receiving them.
 func (c *Conn) subscribeClient(name string, presence, positions bool) ([]protocol.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -118,7 +118,8 @@ func (c *Conn) sendHeld(topic string) {
 	}
 }
 
-// sendState sends what is left of a state, on a goroutine of its own. It ends the subscription if that fails.
+// sendState sends what is left of a state, on a goroutine of its own. It ends the subscription if
+// that fails.
 func (c *Conn) sendState(s *topic.StateSender) {
 	err := s.Run(c.ctx)
 	switch {

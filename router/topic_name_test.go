@@ -33,8 +33,8 @@ func TestPublication_NamesItsTopicToClientsThatHaveGreeted(t *testing.T) {
 	})
 }
 
-// TestSince_ClientsThatHaveNotGreetedReceiveNoPositions lets a handler subscribe clients to a topic with a
-// history from a position on.
+// TestSince_ClientsThatHaveNotGreetedReceiveNoPositions lets a handler subscribe clients to a topic
+// with a history from a position on.
 func TestSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(nil)

@@ -15,7 +15,7 @@ import (
 // and in a session it is a topic that a handler has granted.
 
 // nameUserLog replaces the name that a client uses for the log of its user. Without one, it stays,
-// and is rejected as no topic has it.
+// and is refused as no topic has it.
 func (r *Router) nameUserLog(topics []protocol.Subscribe, user userKey) {
 	if !r.opts.UserHistory.enabled() || user.userID == "" {
 		return

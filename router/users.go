@@ -44,14 +44,14 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 }
 
 // DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, ends their
-// sessions, also those of clients that are away, and returns the number of connections on this node.
-// Clients may connect again; to prevent that, make Options.Authenticate reject them first. DisconnectUser
-// does nothing for the empty userID.
+// sessions, also those of clients that are away, and returns the number of connections on this
+// node. Clients may connect again; to prevent that, make Options.Authenticate refuse them first.
+// DisconnectUser does nothing for the empty userID.
 //
-// It returns the error of Options.Broker: sessions may then have remained, or connections on other nodes,
-// so call it again. Other nodes are notified at most once. If one misses that, which
-// Options.OnMessagesLost reports with the topic "", connections with a session are closed within a third
-// of Resume.Within, and others remain.
+// It returns the error of Options.Broker: sessions may then have remained, or connections on other
+// nodes, so call it again. Other nodes are notified at most once. If one misses that, which
+// Options.OnMessagesLost reports with the topic "", connections with a session are closed within a
+// third of Resume.Within, and others remain.
 //
 // With Options.UserHistory, a node that was cut off closes these connections when it returns, after
 // the messages that were sent to the user before: those that were authenticated before this call,

@@ -7,13 +7,14 @@ import (
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// Work is what a message of the protocol about topics makes the server do, estimated before it is done:
-// from what this node knows, and otherwise as the most that is possible. The zero Work is that of all other
-// messages.
+// Work is what a message of the protocol about topics makes the server do, estimated before it is
+// done: from what this node knows, and otherwise as the most that is possible. The zero Work is
+// that of all other messages.
 //
-// The state of a topic is not part of it: only the store knows its size, and asking for it would take a round trip before every
-// subscription. A client pays for the first part, of at most 128 KiB, when that has been read. The other parts
-// are read one at a time, when the client has read those before.
+// The state of a topic is not part of it: only the store knows its size, and asking for it would
+// take a round trip before every subscription. A client pays for the first part, of at most 128
+// KiB, when that has been read. The other parts are read one at a time, when the client has read
+// those before.
 type Work struct {
 	Topics       int // subscriptions
 	Publications int // of histories, which the client has missed
@@ -46,7 +47,8 @@ func (c *Conn) subscribeWork(in *incoming) Work {
 	return w
 }
 
-// chargeTopics calls the ingress functions of $ws:subscribe once for all topics that a $ws:resume subscribes.
+// chargeTopics calls the ingress functions of $ws:subscribe once for all topics that a $ws:resume
+// subscribes.
 func (c *Context) chargeTopics(presented []protocol.Subscribe, granted []string) error {
 	route := c.conn.router.routes[protocol.TypeSubscribe]
 	in := c.conn.ingressContext(route.name, c.identity, 0, c.ReceivedAt())

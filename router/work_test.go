@@ -106,7 +106,8 @@ func TestResume_TopicsAreChargedLikeSubscriptions(t *testing.T) {
 	})
 }
 
-// TestRates_OldPositionsCostWhatTheyRead has a client that asks for the same 100 messages again and again.
+// TestRates_OldPositionsCostWhatTheyRead has a client that asks for the same 100 messages again and
+// again.
 func TestRates_OldPositionsCostWhatTheyRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, nil)
