@@ -1,7 +1,7 @@
-// Package declared has what an application declares about the messages that its server sends: their types,
-// and those of the calls that clients answer. A name has one meaning. Nothing in how a router works
-// depends on it: contracts have it, and internal/hints compares what is sent with it. Its lock is the
-// last one of any order; it has no goroutines.
+// Package declared has what an application declares about the messages that its server sends: their
+// types, and those of the calls that clients answer. A name has one meaning. Nothing in how a
+// router works depends on it: contracts have it, and internal/hints compares what is sent with it.
+// Its lock is the last one of any order; it has no goroutines.
 package declared
 
 import (

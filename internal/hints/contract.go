@@ -15,8 +15,8 @@ func (h *Hints) NoPattern(topic string) {
 		fmt.Sprintf("router.Topic(r, %q, &router.TopicOptions{Authorize: …}), or a pattern that matches it, such as \"room/{id}\"", topic))
 }
 
-// NoAuthorize reports a subscription to a topic of a pattern that no client may subscribe to. The position
-// is that of the pattern, file:line.
+// NoAuthorize reports a subscription to a topic of a pattern that no client may subscribe to. The
+// position is that of the pattern, file:line.
 func (h *Hints) NoAuthorize(pattern, position string) {
 	h.hint(slog.LevelWarn, cause{"subscription refused: the pattern has no Authorize", pattern}, "topic",
 		"set TopicOptions.Authorize of the pattern registered at "+position+", or subscribe the client in a handler")
@@ -35,8 +35,8 @@ func (h *Hints) Sent(m envelope.Message) {
 		fmt.Sprintf("router.DeclareMessage[%v](r), or TopicOptions.Messages if it is published, so that contracts and generated clients have it", reflect.TypeOf(m)))
 }
 
-// Reply reports a reply to a message of a route, if it differs from the one that the route declares, of which
-// the type is nil if there is none.
+// Reply reports a reply to a message of a route, if it differs from the one that the route
+// declares, of which the type is nil if there is none.
 func (h *Hints) Reply(route string, reply envelope.Message, declared reflect.Type, declaredName string) {
 	if reply == nil || protocol.IsMessage(reply) {
 		return
@@ -69,8 +69,8 @@ func (h *Hints) Call(m envelope.Message, reply reflect.Type) {
 		fmt.Sprintf("router.DeclareCall[%T, %v](r), so that contracts and generated clients have it", m, reply))
 }
 
-// contract reports a message of a type that is not as contracts say. It is an error if the application
-// declares what it sends, because clients then rely on a contract that is wrong.
+// contract reports a message of a type that is not as contracts say. It is an error if the
+// application declares what it sends, because clients then rely on a contract that is wrong.
 func (h *Hints) contract(c cause, remedy string) {
 	level := slog.LevelWarn
 	if h.declared.SendsAny() {

@@ -1,6 +1,7 @@
-// Package hints tells a developer what an application most often gets wrong, with the remedy: once per cause,
-// however often it happens. It decides what to say and whether it has been said; the caller has found the
-// mistake, and writes the line. Hints.mu is held under no other lock; there are no goroutines.
+// Package hints tells a developer what an application most often gets wrong, with the remedy: once
+// per cause, however often it happens. It decides what to say and whether it has been said; the
+// caller has found the mistake, and writes the line. Hints.mu is held under no other lock; there
+// are no goroutines.
 package hints
 
 import (
@@ -13,8 +14,8 @@ import (
 // maxHints bounds the causes that are reported, because clients choose names of topics and origins.
 const maxHints = 1000
 
-// Hints are those of one router. Its methods must not be called under a lock, because what writes the lines
-// may call the router.
+// Hints are those of one router. Its methods must not be called under a lock, because what writes
+// the lines may call the router.
 type Hints struct {
 	declared *declared.Messages
 	write    Write
@@ -40,7 +41,8 @@ func (h *Hints) LockedGoroutine(route string) {
 		"call runtime.UnlockOSThread before the handler returns; if the thread must not be used again, lock it on a goroutine that the handler starts")
 }
 
-// hint writes a line with the remedy, unless the cause has had one. The key is the name of its subject.
+// hint writes a line with the remedy, unless the cause has had one. The key is the name of its
+// subject.
 func (h *Hints) hint(level slog.Level, c cause, key, remedy string) {
 	if h.add(c) {
 		h.write(level, c.text, slog.String(key, c.subject), slog.String("remedy", remedy))

@@ -161,7 +161,8 @@ func TestHints_SayNothingAboutWhatIsDeclared(t *testing.T) {
 	assert.Empty(t, *lines)
 }
 
-// TestHints_WrongContractsAreErrors has an application that declares one message, and does not keep to it.
+// TestHints_WrongContractsAreErrors has an application that declares one message, and does not keep
+// to it.
 func TestHints_WrongContractsAreErrors(t *testing.T) {
 	var d declared.Messages
 	d.AddSent(declared.Message{Name: "OTHER", Type: reflect.TypeFor[int]()})

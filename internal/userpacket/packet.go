@@ -1,6 +1,6 @@
-// Package userpacket encodes what nodes tell each other about the connections of a user. Its packets have no
-// version: a node ignores those that it does not know, which later versions may send. The package has no
-// state.
+// Package userpacket encodes what nodes tell each other about the connections of a user. Its
+// packets have no version: a node ignores those that it does not know, which later versions may
+// send. The package has no state.
 package userpacket
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// The first byte of a packet between nodes is its kind. 1 and 4 are messages, of which internal/envelope has
-// the encoding; topics have 5, and internal/ask those from 32.
+// The first byte of a packet between nodes is its kind. 1 and 4 are messages, of which
+// internal/envelope has the encoding; topics have 5, and internal/ask those from 32.
 const (
 	Message        = 2 // a message for a user: tenant, user, and a message
 	Disconnect     = 3 // tenant, user, status code as a varint, and the reason
