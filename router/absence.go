@@ -1,6 +1,10 @@
 package router
 
-import "github.com/penstock-go/penstock/internal/topic"
+import (
+	"github.com/penstock-go/penstock/internal/registry"
+	"github.com/penstock-go/penstock/internal/session"
+	"github.com/penstock-go/penstock/internal/topic"
+)
 
 // This file keeps users present whose connections have been closed on this node.
 
@@ -19,17 +23,17 @@ func (c *Conn) stayInGrace(t *topic.Topic) bool {
 	if code, _ := c.sub.WS.Status(); endsSession(StatusCode(code)) || StatusCode(code) == StatusGoingAway {
 		return false
 	}
-	if c.router.topics.Stay(t, &c.sub, c.id, c.Identity().user().ofTopics()) {
+	if c.router.topics.Stay(t, &c.sub, c.id, topic.User(c.Identity().user())) {
 		connID, topics := c.id, &c.router.topics
-		c.router.sessions.Leave(c.Identity().user().ofSession(), c.sessionConn().Address, func() { topics.LeaveAll(connID) })
+		c.router.sessions.Leave(session.User(c.Identity().user()), c.sessionConn().Address, func() { topics.LeaveAll(connID) })
 	}
 	return true
 }
 
 // endAbsence ends the presence of a user in topics whose clients are away, wherever they were
 // connected.
-func (r *Router) endAbsence(user userKey, matches func(topic string) bool) {
-	r.topics.EndAbsence(user.ofTopics(), matches)
+func (r *Router) endAbsence(user registry.User, matches func(topic string) bool) {
+	r.topics.EndAbsence(topic.User(user), matches)
 }
 
 // leaveForGood ends the presence of a connection that is about to be closed, where its user would

@@ -19,13 +19,12 @@ import (
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.build()
 	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req)}
-	var refusal *handshakeRefusal
-	c.address, refusal = r.conns.chargeHandshake(c.ip, r.sinceStart(time.Now()))
+	refusal := r.chargeHandshake(c)
 	if refusal == nil {
 		refusal = r.checkRequest(w, req)
 	}
 	if refusal == nil {
-		refusal = r.conns.acquireAddress(c)
+		refusal = r.acquireSlot(c)
 	}
 	if refusal != nil {
 		c.refuseHandshake(w, req, refusal)
@@ -33,7 +32,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	defer func() { // even if the ResponseWriter panics
 		if c.sub.WS == nil {
-			r.conns.releaseAddress(c.address)
+			r.conns.Release(c.address)
 		}
 		if refusal != nil {
 			c.refuseHandshake(w, req, refusal)
@@ -109,8 +108,8 @@ var errNoConnContext = errors.New("router: Options.ConnContext returned nil; ret
 // released all that it acquired; it returns the refusal that the caller must answer with,
 // or nil if the request has been answered.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *handshakeRefusal {
-	if refusal := r.conns.acquireUser(c.Identity()); refusal != nil {
-		return refusal
+	if refusal := r.conns.AcquireUser(c.Identity().user()); refusal != nil {
+		return refusedSlot(refusal)
 	}
 	shard := &r.shards[rand.N(connShards)]
 	c.calls.Deadlines = &shard.deadlines
@@ -118,7 +117,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	defer func() {
 		if c.sub.WS == nil { // also if the ResponseWriter has panicked
 			c.cancel(nil)
-			r.conns.releaseUser(c.Identity())
+			r.conns.ReleaseUser(c.Identity().user())
 		}
 	}()
 	var subprotocol string
@@ -147,7 +146,8 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 
 // start registers the connection and starts the goroutine that opens it.
 func (c *Conn) start() {
-	if c.router.conns.add(c) {
+	c.sub.Number = c.router.nextNumber()
+	if c.router.conns.Add(c.id, c) {
 		c.drain()
 	}
 	c.joinUserLog()

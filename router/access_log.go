@@ -10,7 +10,9 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/accesslog"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/userpacket"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -25,7 +27,7 @@ type accessLog struct {
 	router  *Router
 	log     *accesslog.Log
 	follows *sequencer.Sequencer
-	recent  accesslog.Recent[userKey, CloseError] // of DisconnectUser
+	recent  accesslog.Recent[registry.User, CloseError] // of DisconnectUser
 }
 
 // accessTopic is the topic of the log. It is the name of no application's topic, because it contains a
@@ -100,16 +102,16 @@ func (a *accessLog) store(ctx context.Context, packet []byte) error {
 }
 
 // storeDisconnect is DisconnectUser.
-func (a *accessLog) storeDisconnect(user userKey, code StatusCode, reason string) (connsOnThisNode int, err error) {
+func (a *accessLog) storeDisconnect(user registry.User, code StatusCode, reason string) (connsOnThisNode int, err error) {
 	r := a.router
 	if !wsconn.ValidCloseCode(int(code)) {
 		code = StatusInternalError
 	}
-	connsOnThisNode = len(r.conns.ofUser(user))
+	connsOnThisNode = len(r.conns.OfUser(user))
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
-	err = r.sessions.EndSessions(ctx, user.ofSession())
-	stored := a.store(ctx, userpacket.NewDisconnect(user.ofSession(), int(code), reason))
+	err = r.sessions.EndSessions(ctx, session.User(user))
+	stored := a.store(ctx, userpacket.NewDisconnect(session.User(user), int(code), reason))
 	if stored != nil {
 		r.disconnect(user, code, reason)
 	}
@@ -122,23 +124,23 @@ func (a *accessLog) apply(number uint32, own bool, packet []byte) {
 	if !ok {
 		return
 	}
-	user := userKey{p.User.TenantID, p.User.UserID}
+	user := registry.User(p.User)
 	switch {
 	case p.Kind == userpacket.Disconnect:
 		a.disconnect(user, number, CloseError{StatusCode(p.Code), p.Reason})
 	case p.Kind == userpacket.Revocation && !own: // Revoke has done it here
-		a.router.revokeConns(before(a.router.conns.ofUser(user), number), p.Change, p.Topics)
+		a.router.revokeConns(before(a.router.conns.OfUser(user), number), p.Change, p.Topics)
 		a.router.sessions.EndPresence(p.User, p.Topics)
 		a.router.endAbsence(user, p.Topics.Matches)
 	}
 }
 
 // disconnect closes the connections of a user, after the messages that were sent to the user before.
-func (a *accessLog) disconnect(user userKey, number uint32, end CloseError) {
+func (a *accessLog) disconnect(user registry.User, number uint32, end CloseError) {
 	r := a.router
 	a.recent.Add(user, number, end)
-	conns := before(r.conns.ofUser(user), number)
-	r.sessions.EndWaiting(user.ofSession(), func(since uint32) bool { return accesslog.Precedes(since, number) })
+	conns := before(r.conns.OfUser(user), number)
+	r.sessions.EndWaiting(session.User(user), func(since uint32) bool { return accesslog.Precedes(since, number) })
 	r.endAbsence(user, func(string) bool { return true })
 	if len(conns) == 0 {
 		return
@@ -146,7 +148,7 @@ func (a *accessLog) disconnect(user userKey, number uint32, end CloseError) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lastMessageWait)
 		defer cancel()
-		_ = r.topics.CatchUp(ctx, user.log()) // otherwise, the client does not receive them
+		_ = r.topics.CatchUp(ctx, userLogName(user)) // otherwise, the client does not receive them
 		for _, c := range conns {
 			c.discardSession()
 			c.leaveForGood()
@@ -181,7 +183,7 @@ func (c *Conn) checkAccess() {
 // closeUnknown closes the connections of users who may have been disconnected without this node
 // knowing it. The clients connect again.
 func (a *accessLog) closeUnknown(number uint32) {
-	conns := before(a.router.conns.list(), number)
+	conns := before(a.router.conns.List(), number)
 	for _, c := range conns {
 		c.Close(StatusTryAgainLater, unknownReason(len(conns)))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -26,7 +27,7 @@ type Conn struct {
 	id     string
 	ip     netip.Addr
 
-	identity atomic.Pointer[connIdentity] // nil for the zero Identity; stored only under registry.mu once the connection is open
+	identity atomic.Pointer[connIdentity] // nil for the zero Identity; changed only by changeUserLocked once the connection is open
 
 	ctx    context.Context // canceled when the connection is closed
 	cancel context.CancelCauseFunc
@@ -42,8 +43,8 @@ type Conn struct {
 	draining    atomic.Uint32           // a drainReason: refuses new messages, and closes when only the reader is active
 	revocations atomic.Uint32           // how often Revoke was called for the user: subscriptions compare it
 
-	rate    rateBucket // Limits.MessagesPerConn
-	address *address   // read-only; nil if the client's address is unknown
+	rate    registry.Bucket   // Limits.MessagesPerConn
+	address *registry.Address // read-only; nil if the client's address is unknown
 	extras  atomic.Pointer[connExtras]
 
 	mu sync.Mutex // also held to change identity and the subscriptions of sub

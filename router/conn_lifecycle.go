@@ -185,7 +185,7 @@ func (c *Conn) read() (wsconn.Message, error) {
 func (c *Conn) unregister() {
 	c.cancel(c.closeCause())
 	c.sub.WS.Release()
-	c.router.conns.remove(c)
+	c.router.conns.Remove(c.id)
 	c.stopExpiry()
 	c.endSession()
 }
@@ -247,8 +247,8 @@ func (c *Conn) release() {
 // releaseSlot reports the end of the connection and releases its slots in the registry and its
 // use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
 func (c *Conn) releaseSlot() {
-	defer c.router.conns.releaseAddress(c.address)
-	defer c.router.conns.releaseUser(c.Identity())
+	defer c.router.conns.Release(c.address)
+	defer c.router.conns.ReleaseUser(c.Identity().user())
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.sub.WS.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})

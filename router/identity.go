@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/registry"
 )
 
 // An Identity is the authenticated tenant and user of a connection. The zero Identity is that
@@ -32,8 +33,10 @@ func (id Identity) expired(at time.Time) bool {
 // monotonic clock reading, which does not follow the wall clock.
 func (id Identity) remaining(at time.Time) time.Duration { return id.ExpiresAt.Round(0).Sub(at) }
 
-// user returns the key of the identity's user. Its userID is empty if the identity is anonymous.
-func (id Identity) user() userKey { return userKey{id.TenantID, id.UserID} }
+// user returns the key of the identity's user. Its UserID is empty if the identity is anonymous.
+func (id Identity) user() registry.User {
+	return registry.User{TenantID: id.TenantID, UserID: id.UserID}
+}
 
 // A connIdentity is an identity of a connection. Conn.mu guards the fields after Identity.
 type connIdentity struct {
@@ -104,7 +107,7 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	if err := permit(old.value()); err != nil {
 		return err
 	}
-	if err := c.router.conns.changeIdentityLocked(c, newConnIdentity(id, since)); err != nil {
+	if err := c.changeUserLocked(newConnIdentity(id, since)); err != nil {
 		return err
 	}
 	old.stopTimerLocked()
@@ -122,33 +125,20 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	return nil
 }
 
-// changeIdentityLocked stores the identity of a connection, and moves its slot and its entry to the
-// user of that identity. It needs c.mu. Once the connection has been removed, it returns an error,
-// so what releaseUser releases is the slot of the last identity.
-func (g *registry) changeIdentityLocked(c *Conn, id *connIdentity) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.conns[c.id] != c {
+// changeUserLocked stores the identity of a connection, and moves its slot and its entry to the user of that
+// identity. Once the connection has been removed, it returns an error, so what ReleaseUser releases is the
+// slot of the last identity.
+func (c *Conn) changeUserLocked(id *connIdentity) error {
+	registered, refusal := c.router.conns.ChangeUser(c.id, id.value().user(), func() { c.identity.Store(id) })
+	switch {
+	case !registered:
 		return errClosed
-	}
-	from, to := c.Identity().user(), id.value().user()
-	if from == to {
-		c.identity.Store(id)
+	case refusal != nil:
+		exceeded := connsExceeded(refusal)
+		return &exceeded
+	default:
 		return nil
 	}
-	if to.userID != "" {
-		if refusal := checkConnLimit(g.users[to]+1, g.limits.ConnsPerUser); refusal != nil {
-			return refusal.failure.Limit
-		}
-		g.users[to]++
-		g.byUser[to] = append(g.byUser[to], c)
-	}
-	if from.userID != "" {
-		decrement(g.users, from)
-		g.removeOfUserLocked(from, c)
-	}
-	c.identity.Store(id)
-	return nil
 }
 
 // errIdentityExpired refuses an identity, and closes a connection, whose ExpiresAt has passed.

@@ -86,7 +86,7 @@ package router
 // The following locks may be acquired under any of those above. Under them, only locks of
 // internal/executor are acquired, in the order that its documentation gives:
 //
-//   - registry.mu
+//   - the lock of internal/registry
 //   - the locks of accesslog.Recent and accesslog.Log
 //   - the locks of internal/calls
 //   - Session.mu of internal/session, and under it Node.mu of that package

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/topic"
 )
 
@@ -73,9 +74,9 @@ func (c *Conn) member(t *topic.Topic, info string) topic.Announced {
 
 // userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a
 // character that no ID of a connection has.
-func userMemberID(user userKey) string {
+func userMemberID(user registry.User) string {
 	hash := sha256.New()
-	_, _ = hash.Write(binary.AppendUvarint(nil, uint64(len(user.tenantID))))
-	_, _ = hash.Write([]byte(user.tenantID + user.userID))
+	_, _ = hash.Write(binary.AppendUvarint(nil, uint64(len(user.TenantID))))
+	_, _ = hash.Write([]byte(user.TenantID + user.UserID))
 	return "user-" + base32.StdEncoding.EncodeToString(hash.Sum(nil)[:15])
 }

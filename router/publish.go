@@ -107,7 +107,7 @@ func (r *Router) topicConfig() topic.Config {
 		QueueMessages:  limits.QueueMessages,
 		QueueBytes:     limits.QueueBytes,
 		ReadTimeout:    r.opts.Timeouts.Call,
-		ByID:           func(connID string) *topic.Subscriber { return r.conns.byID(connID).asSubscriber() },
+		ByID:           func(connID string) *topic.Subscriber { return r.conns.ByID(connID).asSubscriber() },
 		TopicsExceeded: topicsExceeded,
 		QueueExceeded:  r.queueExceeded,
 		Delivered: func(receivers int, took time.Duration) {

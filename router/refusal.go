@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/sampling"
 )
 
@@ -78,7 +79,7 @@ func (s *refusalSampler) init() { s.clients.Init(1, sampleInterval) }
 // A refusedClient is what is sampled together: a user, else the addresses of one customer of a
 // provider, else a connection, else all requests.
 type refusedClient struct {
-	user    userKey
+	user    registry.User
 	network netip.Prefix
 	connID  string
 }

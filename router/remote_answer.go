@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -23,13 +24,13 @@ func (r *Router) initAsks() {
 	r.asks.Init(ask.Config{
 		Node: r.node, UsersTopic: usersTopic, MaxOpen: r.opts.Limits.RemoteCalls,
 		ByID: func(connID string) ask.Clients {
-			if c := r.conns.byID(connID); c != nil {
+			if c := r.conns.ByID(connID); c != nil {
 				return askedClients([]*Conn{c}, nil)
 			}
 			return ask.Clients{}
 		},
 		ByUser: func(tenantID, userID string) ask.Clients {
-			return askedClients(r.conns.ofUser(userKey{tenantID, userID}), nil)
+			return askedClients(r.conns.OfUser(registry.User{TenantID: tenantID, UserID: userID}), nil)
 		},
 	})
 	r.nodeTopic = r.asks.Topic()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/ask"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -61,7 +62,7 @@ type ClientReply[Reply Message] struct {
 // by both or by none.
 func CallUser[Reply Message](ctx context.Context, r *Router, tenantID, userID string, m Message) iter.Seq[ClientReply[Reply]] {
 	return func(yield func(ClientReply[Reply]) bool) {
-		for d := range r.callUser(ctx, userKey{tenantID, userID}, m, receivedTypeOf[Reply]()) {
+		for d := range r.callUser(ctx, registry.User{TenantID: tenantID, UserID: userID}, m, receivedTypeOf[Reply]()) {
 			reply := ClientReply[Reply]{ConnID: d.ConnID, NodeID: d.Node, Err: d.err}
 			if d.err == nil {
 				reply.Reply = *d.reply.(*Reply)
@@ -114,9 +115,9 @@ type decoded struct {
 }
 
 // callUser calls the clients of a user.
-func (r *Router) callUser(ctx context.Context, user userKey, m Message, typ receivedType) iter.Seq[decoded] {
+func (r *Router) callUser(ctx context.Context, user registry.User, m Message, typ receivedType) iter.Seq[decoded] {
 	return func(yield func(decoded) bool) {
-		if user.userID == "" {
+		if user.UserID == "" {
 			return
 		}
 		start := time.Now()
@@ -128,8 +129,8 @@ func (r *Router) callUser(ctx context.Context, user userKey, m Message, typ rece
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeouts.Call, errNoAnswer)
 		defer cancel()
-		own := askedClients(r.conns.ofUser(user), m)
-		for o := range r.asks.CallUser(ctx, user.tenantID, user.userID, own, func() (*ask.Message, error) { return r.encodeForNodes(m) }) {
+		own := askedClients(r.conns.OfUser(user), m)
+		for o := range r.asks.CallUser(ctx, user.TenantID, user.UserID, own, func() (*ask.Message, error) { return r.encodeForNodes(m) }) {
 			d := decoded{Outcome: o}
 			d.reply, d.err = r.decodeOutcome(rt, o)
 			if r.reportClientCall(m, start, d.err); !yield(d) {

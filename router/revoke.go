@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/userpacket"
@@ -39,11 +40,11 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 	if userID == "" {
 		return errors.Errorf(errors.InvalidArgument, "the user ID is empty; connections without a user have no access to revoke")
 	}
-	user, matcher := userKey{tenantID, userID}, topicname.NewMatcher(topic)
+	user, matcher := registry.User{TenantID: tenantID, UserID: userID}, topicname.NewMatcher(topic)
 	r.revokeLocal(user, session.Change{}, matcher) // even if the store does not answer
-	stored, err := r.sessions.Revoke(ctx, user.ofSession(), topic)
+	stored, err := r.sessions.Revoke(ctx, session.User(user), topic)
 	r.revokeLocal(user, stored, matcher)
-	packet := userpacket.NewRevocation(user.ofSession(), stored, topic)
+	packet := userpacket.NewRevocation(session.User(user), stored, topic)
 	if r.access != nil {
 		return failure.Join(err, r.access.store(ctx, packet))
 	}
@@ -51,9 +52,9 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 }
 
 // revokeLocal ends the access of the user's connections on this node.
-func (r *Router) revokeLocal(user userKey, change session.Change, topics topicname.Matcher) {
-	r.revokeConns(r.conns.ofUser(user), change, topics)
-	r.sessions.EndPresence(user.ofSession(), topics)
+func (r *Router) revokeLocal(user registry.User, change session.Change, topics topicname.Matcher) {
+	r.revokeConns(r.conns.OfUser(user), change, topics)
+	r.sessions.EndPresence(session.User(user), topics)
 	r.endAbsence(user, topics.Matches)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/hints"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
@@ -40,11 +41,10 @@ type Router struct {
 	serving        atomic.Bool
 	routesMu       sync.Mutex // guards routes until the router serves
 	routes         map[string]*Route
-	started        time.Time
 	unknownIngress []IngressFunc     // for types that are not registered
 	declared       declared.Messages // for Describe
 
-	conns        registry
+	conns        registry.Conns[*Conn]
 	topics       topic.Topics
 	topicOptions map[*topic.Pattern]TopicOptions // of declared topics; read-only once the router serves
 	node         broker.Node                     // publishes to other nodes
@@ -70,7 +70,8 @@ type Router struct {
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
-	created time.Time // the base of times of calls and of Conn.number
+	created    time.Time     // the base of times of calls, of connection numbers and of the buckets of rates
+	lastNumber atomic.Uint64 // of a connection
 
 	shards [connShards]connShard
 }
@@ -94,8 +95,7 @@ func New(opts *Options) *Router {
 	r.transport = transportOptions(&r.opts, &r.inbound)
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
-	r.started = time.Now()
-	r.conns.init(r.opts.Limits)
+	r.initConns()
 	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
 	for i := range r.shards {
 		r.shards[i].deadlines.Base, r.shards[i].deadlines.Expired = r.created, expireCall
@@ -161,11 +161,11 @@ func (r *Router) Publish(topic string, m Message, opts ...PublishOption) error {
 }
 
 // Conn returns the open connection of this node with the given ID, or nil.
-func (r *Router) Conn(id string) *Conn { return r.conns.byID(id) }
+func (r *Router) Conn(id string) *Conn { return r.conns.ByID(id) }
 
 // Conns returns an iterator over the connections of this node that are open when the iteration
 // begins.
-func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.all() }
+func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.All() }
 
 // mustNotBeServing panics if the router has begun to serve.
 func (r *Router) mustNotBeServing(what string) {

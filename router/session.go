@@ -71,11 +71,7 @@ func (id *connIdentity) ofSession() session.Identity {
 	if id == nil {
 		return session.Identity{}
 	}
-	return session.Identity{User: id.user().ofSession(), ExpiresAt: id.ExpiresAt, Since: id.since}
-}
-
-func (u userKey) ofSession() session.User {
-	return session.User{TenantID: u.tenantID, UserID: u.userID}
+	return session.Identity{User: session.User(id.user()), ExpiresAt: id.ExpiresAt, Since: id.since}
 }
 
 // openSession returns the session of the connection, after creating it if there is none. It returns

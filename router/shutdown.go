@@ -53,16 +53,16 @@ func (r *Router) Shutdown(ctx context.Context) error {
 
 // closeConns drains all connections, and aborts those that are left when ctx is done.
 func (r *Router) closeConns(ctx context.Context) error {
-	conns := r.conns.startDraining()
+	conns, drained := r.conns.Drain()
 	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
 	r.askToLeave(ctx, conns)
 	r.drainPaced(ctx, conns)
 	select {
-	case <-r.conns.drained:
+	case <-drained:
 		return nil
 	case <-ctx.Done():
 	}
-	left := r.conns.list()
+	left := r.conns.List()
 	for _, c := range left {
 		c.sub.WS.Abort()
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/registry"
 )
 
 // UserConns are the connections of a user on all nodes; see [Router.UserConns].
@@ -43,7 +45,7 @@ func (r *Router) UserConns(ctx context.Context, tenantID, userID string) (found 
 	if ctx.Err() != nil {
 		return found, context.Cause(ctx)
 	}
-	own := askedClients(r.conns.ofUser(userKey{tenantID, userID}), nil)
+	own := askedClients(r.conns.OfUser(registry.User{TenantID: tenantID, UserID: userID}), nil)
 	listing, err := r.asks.ListUser(ctx, tenantID, userID, own)
 	found.Total, found.Silent = listing.Total, listing.Silent
 	for _, c := range listing.Conns {

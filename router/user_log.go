@@ -6,22 +6,27 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // This file keeps the messages of SendToUser in a history for each user, if Options.UserHistory is
 // set. It is that of a topic: the connections of the user subscribe to it when they are accepted,
 // and in a session it is a topic that a handler has granted.
 
+// userLogName returns the name of a user's log.
+func userLogName(user registry.User) string { return topicname.UserLog(user.TenantID, user.UserID) }
+
 // nameUserLog replaces the name that a client uses for the log of its user. Without one, it stays,
 // and is refused as no topic has it.
-func (r *Router) nameUserLog(topics []protocol.Subscribe, user userKey) {
-	if !r.opts.UserHistory.enabled() || user.userID == "" {
+func (r *Router) nameUserLog(topics []protocol.Subscribe, user registry.User) {
+	if !r.opts.UserHistory.enabled() || user.UserID == "" {
 		return
 	}
 	if i := slices.IndexFunc(topics, func(t protocol.Subscribe) bool { return t.Topic == "" }); i >= 0 {
-		topics[i].Topic = user.log()
+		topics[i].Topic = userLogName(user)
 	}
 }
 
@@ -38,7 +43,7 @@ func (r *Router) openUserLogs() {
 }
 
 // storeForUser is SendToUser with a history.
-func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err error) {
+func (r *Router) storeForUser(user registry.User, m Message) (connsOnThisNode int, err error) {
 	p, err := r.encodeAll(m, r.formats.All())
 	defer p.Free()
 	if err != nil {
@@ -47,11 +52,11 @@ func (r *Router) storeForUser(user userKey, m Message) (connsOnThisNode int, err
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeouts.Call)
 	defer cancel()
 	h := r.opts.UserHistory
-	a := broker.Append{Topic: user.log(), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
+	a := broker.Append{Topic: userLogName(user), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
 	if _, err := r.topics.Store(ctx, a); err != nil {
 		return 0, err
 	}
-	return len(r.conns.ofUser(user)), nil
+	return len(r.conns.OfUser(user)), nil
 }
 
 // joinUserLog subscribes a connection to the log of its user.
@@ -67,10 +72,10 @@ func (c *Conn) joinUserLog() {
 // joinUserLogLocked returns the log of the user, or nil if the connection is anonymous or has left.
 func (c *Conn) joinUserLogLocked() *topic.Topic {
 	user := c.Identity().user()
-	if user.userID == "" || c.left {
+	if user.UserID == "" || c.left {
 		return nil
 	}
-	return c.router.topics.SubscribeUserLogLocked(user.log(), &c.sub)
+	return c.router.topics.SubscribeUserLogLocked(userLogName(user), &c.sub)
 }
 
 // changeUserLogLocked makes a connection whose user has changed leave the log of the previous one,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/userpacket"
 )
@@ -24,13 +25,13 @@ const usersTopic = "\x00users"
 // nodes. Sessions of the user whose clients are away receive them when they are resumed. After an
 // error, no client receives the message, unless the code is broker.OutcomeUnknown.
 func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode int, err error) {
-	user := userKey{tenantID, userID}
+	user := registry.User{TenantID: tenantID, UserID: userID}
 	if r.access != nil && userID != "" {
 		return r.storeForUser(user, m)
 	}
 	var conns []*Conn
 	if userID != "" {
-		conns = r.conns.ofUser(user)
+		conns = r.conns.OfUser(user)
 	}
 	p, err := r.encodeAll(m, r.formats.ToPublish(r.formatsOf(conns), userID != "" && r.opts.Broker != nil))
 	defer p.Free()
@@ -39,7 +40,7 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	}
 	sendAll(&p, conns)
 	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
-		return userpacket.NewMessage(user.ofSession(), r.formats.Packet(&p))
+		return userpacket.NewMessage(session.User(user), r.formats.Packet(&p))
 	}))
 }
 
@@ -62,31 +63,31 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 	if userID == "" {
 		return 0, nil
 	}
-	user := userKey{tenantID, userID}
+	user := registry.User{TenantID: tenantID, UserID: userID}
 	if r.access != nil {
 		return r.access.storeDisconnect(user, code, reason)
 	}
 	connsOnThisNode = r.disconnect(user, code, reason) // even if the store does not answer
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
-	err = r.sessions.EndSessions(ctx, user.ofSession())
+	err = r.sessions.EndSessions(ctx, session.User(user))
 	if r.resumes() {
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}
 	return connsOnThisNode, failure.Join(err, r.publishToNodes(func() []byte {
-		return userpacket.NewDisconnect(user.ofSession(), int(code), reason)
+		return userpacket.NewDisconnect(session.User(user), int(code), reason)
 	}))
 }
 
 // disconnect closes the connections of a user on this node.
-func (r *Router) disconnect(user userKey, code StatusCode, reason string) int {
-	conns := r.conns.ofUser(user)
+func (r *Router) disconnect(user registry.User, code StatusCode, reason string) int {
+	conns := r.conns.OfUser(user)
 	for _, c := range conns {
 		c.discardSession()
 		c.leaveForGood()
 		c.Close(code, reason)
 	}
-	r.sessions.EndWaiting(user.ofSession(), func(uint32) bool { return true })
+	r.sessions.EndWaiting(session.User(user), func(uint32) bool { return true })
 	r.endAbsence(user, func(string) bool { return true })
 	return len(conns)
 }
@@ -116,7 +117,7 @@ func (r *Router) receiveUserPacket(packet []byte) {
 	if !ok {
 		return
 	}
-	user := userKey{p.User.TenantID, p.User.UserID}
+	user := registry.User(p.User)
 	switch p.Kind {
 	case userpacket.Message:
 		r.receiveUserMessage(user, p.Message)
@@ -127,8 +128,8 @@ func (r *Router) receiveUserPacket(packet []byte) {
 	}
 }
 
-func (r *Router) receiveUserMessage(user userKey, packet []byte) {
-	conns := r.conns.ofUser(user)
+func (r *Router) receiveUserMessage(user registry.User, packet []byte) {
+	conns := r.conns.OfUser(user)
 	used := r.formatsOf(conns)
 	now := time.Now()
 	p, published, ok := r.formats.ParsePacket(packet, used, now)

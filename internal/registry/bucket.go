@@ -1,0 +1,64 @@
+package registry
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Unlimited is the Rate.PerSecond of a bucket that never refuses.
+const Unlimited = math.MaxInt
+
+// A Rate bounds how often something happens: PerSecond on average, and Burst at once. Both are positive.
+type Rate struct{ PerSecond, Burst int }
+
+// cost returns the time in which tokens return, in nanoseconds.
+func (r Rate) cost(tokens int) int64 {
+	return int64(float64(tokens) / float64(r.PerSecond) * float64(time.Second))
+}
+
+// A Bucket is a token bucket: the time at which it will be full. The zero Bucket is full. It is safe for
+// concurrent use.
+type Bucket struct{ fullAt atomic.Int64 }
+
+// Take takes tokens if there are enough, and returns 0. Otherwise it returns after how long there will
+// be, at least a millisecond.
+func (b *Bucket) Take(r Rate, now time.Duration, tokens int) (wait time.Duration) {
+	if r.PerSecond == Unlimited {
+		return 0
+	}
+	cost, size := r.cost(tokens), r.cost(r.Burst)
+	for {
+		fullAt := b.fullAt.Load()
+		next := max(fullAt, int64(now)) + cost
+		if wait := next - int64(now) - size; wait > 0 {
+			return max(time.Duration(wait), time.Millisecond)
+		}
+		if b.fullAt.CompareAndSwap(fullAt, next) {
+			return 0
+		}
+	}
+}
+
+// Owe takes tokens that have been used already. The bucket may then hold less than none.
+func (b *Bucket) Owe(r Rate, now time.Duration, tokens int) {
+	if r.PerSecond == Unlimited || tokens <= 0 {
+		return
+	}
+	cost := r.cost(tokens)
+	for {
+		fullAt := b.fullAt.Load()
+		if b.fullAt.CompareAndSwap(fullAt, max(fullAt, int64(now))+cost) {
+			return
+		}
+	}
+}
+
+// GiveBack returns tokens that Take has taken.
+func (b *Bucket) GiveBack(r Rate, tokens int) {
+	if r.PerSecond != Unlimited {
+		b.fullAt.Add(-r.cost(tokens))
+	}
+}
+
+func (b *Bucket) isFull(now time.Duration) bool { return b.fullAt.Load() <= int64(now) }
