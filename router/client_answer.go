@@ -4,28 +4,16 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
-	"strconv"
-	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// This file receives the answers to calls of the server. A client chooses everything in them, so
-// sizes are bounded, and what is wrong with an answer is private.
-
-// Bounds on what the error of a client may contain.
-const (
-	maxClientCodeBytes    = 64
-	maxClientMessageBytes = 1024
-	maxClientDetailsBytes = 4096
-)
+// This file receives the answers to calls of the server. A client chooses everything in them, so what is
+// wrong with an answer is private.
 
 // decodeAnswer decodes and validates the answer to a call like a message of the route, and releases
 // it. It returns a pointer to the reply.
@@ -112,39 +100,11 @@ func answerPayload(envelope *wire.Envelope, want string) ([]byte, error) {
 	}
 }
 
-// A clientErrorPayload is what a client sends as the payload of an error.
-type clientErrorPayload struct {
-	Code         string       `json:"code"`
-	Message      string       `json:"message"`
-	Details      jsonv2.Value `json:"details"`
-	RetryAfterMs jsonv2.Value `json:"retryAfterMs"`
-}
-
-// isValidCode reports whether a client may answer with the code.
-func isValidCode(code string) bool {
-	invalid := func(r rune) bool {
-		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
-	}
-	return code != "" && len(code) <= maxClientCodeBytes && strings.IndexFunc(code, invalid) < 0
-}
-
 // clientError decodes the error with which a client answers a call.
 func clientError(payload []byte) *errors.Error {
-	if payload == nil {
-		return invalidAnswer(errors.InvalidField("payload", "is missing"))
-	}
-	var p clientErrorPayload
-	if err := envelope.UnmarshalJSON(payload, &p); err != nil {
+	e, err := envelope.DecodeError(payload)
+	if err != nil {
 		return invalidAnswer(err)
-	}
-	if !isValidCode(p.Code) {
-		return invalidAnswer(errors.InvalidField("code", "must have 1 to 64 letters, digits and underscores"))
-	}
-	e := &errors.Error{Code: errors.Code(p.Code), Message: cutText(p.Message, maxClientMessageBytes), RetryAfter: clientRetryAfter(string(p.RetryAfterMs))}
-	if len(p.Details) > 0 && len(p.Details) <= maxClientDetailsBytes {
-		if err := envelope.UnmarshalJSON(p.Details, &e.Details); err != nil {
-			return invalidAnswer(err)
-		}
 	}
 	if e.Code == errors.Internal { // without a private part, the log would have the message
 		e.Err = errInternalClient
@@ -154,27 +114,3 @@ func clientError(payload []byte) *errors.Error {
 
 // errInternalClient is the private part of a client's error with the code INTERNAL.
 var errInternalClient = errors.New("router: the client has answered a call with this code")
-
-// clientRetryAfter returns the delay of a client's error, and 0 if it is absent or out of range.
-func clientRetryAfter(ms string) time.Duration {
-	if ms == "null" {
-		return errors.Never
-	}
-	n, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil || n < 0 || n > int64(maxTimeout/time.Millisecond) {
-		return 0
-	}
-	return time.Duration(n) * time.Millisecond
-}
-
-// cutText returns a prefix of text with at most limit bytes of whole characters. It copies the
-// prefix, so that the rest can be freed.
-func cutText(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return strings.Clone(text[:limit])
-}
