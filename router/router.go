@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-go/penstock/internal/hints"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/sampling"
+	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -58,8 +58,7 @@ type Router struct {
 	observer  func(Event)         // nil without observers
 	inbound   executor.ByteBudget // received messages that wait, of all connections
 
-	errorLines     sampling.Lines[logKind, logLine]
-	debugLines     sampling.Lines[logKind, logLine]
+	log            sampledlog.Log
 	pendingLogs    atomic.Int32 // functions of reportPanicLater in events
 	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
 

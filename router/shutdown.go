@@ -43,7 +43,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	r.sessions.Close(ctx)
 	r.topics.StopGrace()
 	r.access.close()
-	defer r.flushLog()
+	defer r.log.Flush()
 	defer r.asks.Close()
 	if closing := r.node.Close(ctx); closing != nil {
 		return errors.Join(err, closing)

@@ -1,0 +1,79 @@
+// Package sampledlog writes to a logger what clients can cause as often as they like: few lines of a kind,
+// of bounded size. Others of the kind are counted, and the next one has their number as suppressed.
+//
+// It calls the logger on the goroutine of the caller or of a timer, without a lock.
+package sampledlog
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sampling"
+)
+
+// How many lines of one kind are written. One failure of a database fails every message that needs it,
+// so errors are rare in the log; events of connections are for debugging, where each one counts.
+const (
+	errorLinesPerInterval = 1
+	errorLineInterval     = 5 * time.Second
+	debugLinesPerInterval = 10
+	debugLineInterval     = time.Second
+)
+
+// A Kind is what is sampled together. Clients must not choose anything in it.
+type Kind struct {
+	Text   string // of the lines
+	Type   string // of the message
+	Origin string // the stage, the check or the hook
+	Code   errors.Code
+}
+
+// A line is a line of the log.
+type line struct {
+	level slog.Level
+	text  string
+	attrs []slog.Attr
+}
+
+// A Log is a logger whose lines are sampled. It must not be used under a lock: the handler of the logger
+// may be code of the application.
+type Log struct {
+	logger *slog.Logger
+	errors sampling.Lines[Kind, line]
+	debug  sampling.Lines[Kind, line]
+}
+
+// Init must be called before other methods.
+func (l *Log) Init(logger *slog.Logger) {
+	l.logger = logger
+	l.errors.Init(errorLinesPerInterval, errorLineInterval, l.write)
+	l.debug.Init(debugLinesPerInterval, debugLineInterval, l.write)
+}
+
+// Errors logs n errors of a kind as one. It bounds the attributes in place, as Bound does.
+func (l *Log) Errors(n int64, kind Kind, attrs ...slog.Attr) {
+	l.errors.Add(kind, line{slog.LevelError, kind.Text, Bound(attrs...)}, n)
+}
+
+// Debug logs an event of a kind. It bounds the attributes in place, as Bound does.
+func (l *Log) Debug(kind Kind, attrs ...slog.Attr) {
+	if l.logger.Enabled(context.Background(), slog.LevelDebug) { // otherwise, the lines need not be counted
+		l.debug.Add(kind, line{slog.LevelDebug, kind.Text, Bound(attrs...)}, 1)
+	}
+}
+
+// Flush writes the numbers of lines that are suppressed.
+func (l *Log) Flush() {
+	l.errors.FlushAll()
+	l.debug.FlushAll()
+}
+
+// write passes a line to the logger.
+func (l *Log) write(line line, suppressed int64) {
+	if suppressed > 0 {
+		line.attrs = append(line.attrs, slog.Int64("suppressed", suppressed))
+	}
+	l.logger.LogAttrs(context.Background(), line.level, line.text, line.attrs...)
+}
