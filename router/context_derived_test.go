@@ -42,7 +42,7 @@ func TestWithContext_SharesTheStateOfTheMessage(t *testing.T) {
 			}
 		}, inSpan(withSpan), func(next router.Handler) router.Handler {
 			return func(ctx *router.Context) error {
-				derived := ctx.WithContext(context.WithValue(ctx, "inner", 2)) //nolint:revive,staticcheck // a test
+				derived := ctx.WithContext(context.WithValue(ctx, "inner", 2)) //nolint:staticcheck // a test
 				derived.SetValue("set", 3)
 				err := next(derived)
 				if ctx.Reply() != nil {
