@@ -1,5 +1,5 @@
 // Operates a TypeScript client for the tests of this directory: reads commands from standard input and writes events to standard
-// output, one line of JSON each. driver_test.go describes both.
+// output, one line of JSON each. docs/writing-a-client.md describes both.
 
 import { createInterface } from "node:readline";
 
@@ -9,7 +9,7 @@ import { cbor } from "./dist/cbor.js";
 import { createClient, PenstockError } from "./dist/index.js";
 import * as paced from "./dist/pacing.js";
 
-const scale = Number(process.argv[2]);
+const scale = Number(process.argv[2] ?? 5);
 const clock = {
   now: () => performance.now() * scale,
   setTimeout(callback, ms, watch) {
@@ -34,6 +34,8 @@ const settle = (id, promise) =>
     (reply) => report("settled", { id, n: reply?.n ?? 0 }),
     (error) => report("settled", { id, ...failure(error) }),
   );
+
+report("driver", { protocol: 1, client: "TypeScript, Node.js", scale, formats: ["json", "cbor"] });
 
 let client;
 const controllers = new Map();

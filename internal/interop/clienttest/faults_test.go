@@ -2,6 +2,7 @@ package clienttest_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -41,7 +42,7 @@ func TestFaults_GoClient(t *testing.T) {
 			t.Parallel()
 			d := newGoDriver(&http.Client{Transport: &http.Transport{}})
 			d.backoff = client.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
-			runFaults(t, d, f)
+			runFaults(t, d, 1, f)
 		})
 	}
 }
@@ -51,7 +52,7 @@ func TestFaults_TypeScriptClient(t *testing.T) {
 	for _, f := range testscale.Sample(faultCases, 1) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			runFaults(t, startNode(t, 10), f)
+			runFaults(t, startNode(t, 10), 10, f)
 		})
 	}
 }
@@ -65,6 +66,7 @@ type workload struct {
 	nodes  *nodes
 	driver driver
 	random *rand.Rand
+	scale  int // how much faster the clock of the client runs
 
 	forgetful bool
 
@@ -79,7 +81,7 @@ type operation struct {
 	bounded bool // it may be canceled, or pass its deadline
 }
 
-func runFaults(t *testing.T, d driver, f faultCase) {
+func runFaults(t *testing.T, d driver, scale int, f faultCase) {
 	seed := *faultSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -87,12 +89,12 @@ func runFaults(t *testing.T, d driver, f faultCase) {
 	t.Logf("-faults.seed %d", seed)
 	n := startNodes(t, f)
 	p := startProxy(t, seed, n.addresses...)
-	w := &workload{t: t, forgetful: f.forgetful, nodes: n, driver: d, random: rand.New(rand.NewPCG(seed, 2)), ops: map[string]operation{}}
-	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * d.scale(), Session: f.session, CBOR: f.cbor})
+	w := &workload{t: t, forgetful: f.forgetful, nodes: n, driver: d, scale: scale, random: rand.New(rand.NewPCG(seed, 2)), ops: map[string]operation{}}
+	w.command("create", &command{}, clientOptions{URL: "ws://" + p.listener.Addr().String() + "/", TimeoutMs: 15_000 * scale, Session: f.session, CBOR: f.cbor})
 	for i := range rooms {
 		topic := fmt.Sprintf("room/%d", i)
 		w.start("subscribe", &command{Topic: topic}, nil)
-		d.events().wait(func(all []event) bool { return len(named(all, "settled")) > i }, time.Minute)
+		d.Events().Wait(func(all []event) bool { return len(named(all, "settled")) > i }, time.Minute, d.Done())
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var background sync.WaitGroup
@@ -106,14 +108,14 @@ func runFaults(t *testing.T, d driver, f faultCase) {
 	background.Wait()
 	w.finish()
 	t.Logf("%d operations, %d connections, %d sessions resumed; refused %d, cut %d, half-closed %d, stalled %d; %d events",
-		len(w.ops), opened, n.resumed.Load(), p.refused.Load(), p.cut.Load(), p.halfClosed.Load(), p.stalled.Load(), len(d.events().everything()))
+		len(w.ops), opened, n.resumed.Load(), p.refused.Load(), p.cut.Load(), p.halfClosed.Load(), p.stalled.Load(), len(d.Events().All()))
 	if f.session {
 		assert.Greater(t, int(n.resumed.Load()), leastRecovered/2, "sessions were resumed")
 	}
 	w.command("close", &command{ID: "close"}, nil)
-	d.events().take(func(e event) bool { return e.ID == "close" }, time.Minute)
+	d.Events().Take(func(e event) bool { return e.ID == "close" }, time.Minute, d.Done())
 	w.check()
-	assert.True(t, d.stop(), "after close, nothing keeps the process alive")
+	assert.True(t, d.Stop(), "after close, nothing keeps the process alive")
 }
 
 func named(all []event, name string) (some []event) {
@@ -126,9 +128,13 @@ func named(all []event, name string) (some []event) {
 }
 
 func (w *workload) command(do string, c *command, opts any) {
-	s := scenario{T: w.t, driver: w.driver}
 	c.Do = do
-	s.command(c, opts)
+	if opts != nil {
+		text, err := json.Marshal(opts)
+		require.NoError(w.t, err)
+		c.Opts = text
+	}
+	w.driver.Do(c)
 }
 
 // start begins an operation.
@@ -147,7 +153,7 @@ func (w *workload) work(least int, p *proxy) (opened int) {
 	end, limit := time.Now().Add(duration), time.Now().Add(duration+time.Minute)
 	for {
 		opened = 0
-		all := w.driver.events().everything()
+		all := w.driver.Events().All()
 		for _, e := range named(all, "state") {
 			if e.State == "open" {
 				opened++
@@ -176,7 +182,7 @@ func (w *workload) one() {
 	case 1, 2:
 		w.start("send", &command{N: number}, nil)
 	case 3:
-		w.start("call", &command{N: number}, callOptions{TimeoutMs: (1 + w.random.IntN(50)) * w.driver.scale()})
+		w.start("call", &command{N: number}, callOptions{TimeoutMs: (1 + w.random.IntN(50)) * w.scale})
 	default:
 		w.start("call", &command{N: number}, nil)
 	}
@@ -191,7 +197,7 @@ func (w *workload) finish() {
 	if w.forgetful { // the last publications may be lost
 		background.Go(func() { w.nodes.publishAgain(ctx) })
 	}
-	w.driver.events().wait(func(all []event) bool {
+	w.driver.Events().Wait(func(all []event) bool {
 		settled, last := 0, map[string]int{}
 		for _, e := range all {
 			switch e.Name {
@@ -209,12 +215,12 @@ func (w *workload) finish() {
 			}
 		}
 		return settled >= len(w.ops)
-	}, 30*time.Second)
+	}, 30*time.Second, w.driver.Done())
 }
 
 // check compares what the client has reported with the ledger of the servers.
 func (w *workload) check() {
-	all := w.driver.events().everything()
+	all := w.driver.Events().All()
 	w.checkPublications(all)
 	w.checkServed(all)
 	var interruptions []time.Time

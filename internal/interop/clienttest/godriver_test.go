@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/conformance"
 )
 
 // The messages of the scenarios.
@@ -55,7 +56,7 @@ func (confirmed) MessageType() string { return "CONFIRMED" }
 
 // A goDriver operates the Go client in this process.
 type goDriver struct {
-	log    *inbox[event]
+	log    *conformance.Inbox[event]
 	client *client.Client
 	http   *http.Client
 
@@ -70,16 +71,22 @@ type goDriver struct {
 
 func newGoDriver(h *http.Client) *goDriver {
 	return &goDriver{
-		log: newInbox[event](), http: h, cancel: map[string]context.CancelFunc{},
+		log: conformance.NewInbox[event](), http: h, cancel: map[string]context.CancelFunc{},
 		streams: map[string]chan string{}, subs: map[string]*client.Subscription{},
 	}
 }
 
-func (d *goDriver) events() *inbox[event] { return d.log }
-func (d *goDriver) scale() int            { return 1 }
+// Events returns what the client has done.
+func (d *goDriver) Events() *conformance.Inbox[event] { return d.log }
 
-// stop ends what a scenario has left. The bubble fails if a goroutine remains.
-func (d *goDriver) stop() bool {
+// Done returns nil: this driver does not fail.
+func (d *goDriver) Done() <-chan struct{} { return nil }
+
+// Err returns nil.
+func (d *goDriver) Err() error { return nil }
+
+// Stop ends what a scenario has left. The bubble fails if a goroutine remains.
+func (d *goDriver) Stop() bool {
 	if d.client != nil {
 		_ = d.client.Close(context.Background())
 	}
@@ -90,7 +97,7 @@ func (d *goDriver) stop() bool {
 	return true
 }
 
-func (d *goDriver) report(e event) { e.At = time.Now(); d.log.add(e) }
+func (d *goDriver) report(e event) { e.At = time.Now(); d.log.Add(e) }
 
 // settled reports the end of an operation.
 func (d *goDriver) settled(id string, n int, err error) {
@@ -121,7 +128,8 @@ func decodeOptions[T any](c *command) (opts T) {
 	return opts
 }
 
-func (d *goDriver) do(c *command) {
+// Do executes a command.
+func (d *goDriver) Do(c *command) {
 	switch c.Do {
 	case "create":
 		d.create(decodeOptions[clientOptions](c))

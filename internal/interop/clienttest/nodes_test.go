@@ -17,11 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
 const rooms = 3
+
+var codec = cbor.New(nil)
 
 // nodes are two servers with one broker, and a ledger of what they have done.
 type nodes struct {

@@ -4,31 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
-	"time"
 )
-
-// A clock converts between the time of the client and that of the test, which runs in a bubble with virtual time if
-// the client does, and otherwise is slower by a factor.
-type clock struct {
-	start time.Time
-	scale int
-	limit time.Duration // of the test, for what must happen
-}
-
-// real returns how long a time of the client is for the test.
-func (c clock) real(d time.Duration) time.Duration { return d / time.Duration(c.scale) }
-
-// since returns the time of the client since an instant of the test.
-func (c clock) since(at time.Time) time.Duration { return time.Since(at) * time.Duration(c.scale) }
-
-// between returns the time of the client between two instants of the test.
-func (c clock) between(a, b time.Time) time.Duration { return b.Sub(a) * time.Duration(c.scale) }
-
-// sleep waits for a time of the client.
-func (c clock) sleep(d time.Duration) { time.Sleep(c.real(d)) }
-
-// timestamp returns the server's time in milliseconds, which runs like that of the client.
-func (c clock) timestamp() int64 { return 1730000000000 + c.since(c.start).Milliseconds() }
 
 // A pipeNetwork is a listener whose connections are in memory.
 type pipeNetwork struct {

@@ -1,0 +1,222 @@
+package conformance
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// Bounds of what a driver prints in one scenario.
+const (
+	maxLineBytes = 1 << 20
+	maxEvents    = 100_000
+)
+
+// Times that a driver has, of the runner.
+const (
+	greetingWait = 15 * time.Second // from its start to its first line
+	stopWait     = 10 * time.Second // from the end of its input to its own
+)
+
+// A Greeting is the first line of a driver.
+type Greeting struct {
+	Name     string   `json:"name"`     // "driver"
+	Protocol int      `json:"protocol"` // ProtocolVersion
+	Client   string   `json:"client"`   // for people
+	Scale    int      `json:"scale"`    // how much faster the clock of its client runs than real time; absent: 1
+	Levels   []string `json:"levels"`   // what it claims; absent: all
+	Formats  []string `json:"formats"`  // json and cbor; absent: json
+}
+
+// A Process is a driver in a process of its own, with one line of JSON for each command and event.
+type Process struct {
+	Greeting Greeting
+
+	command *exec.Cmd
+	stdin   io.WriteCloser
+	stdout  io.ReadCloser // closed after a kill, because a child of the driver may keep it open
+	log     *Inbox[Event]
+	ended   chan struct{} // closed when the process has ended
+	failed  chan struct{} // closed after err is set
+
+	mu      sync.Mutex
+	err     error // why it has failed
+	closing bool  // its input has ended: so may it
+	writing sync.Mutex
+}
+
+// StartProcess starts a driver, and waits for its greeting. The process is killed after the timeout.
+func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
+	p := &Process{command: command, log: NewInbox[Event](), ended: make(chan struct{}), failed: make(chan struct{})}
+	var err error
+	if p.stdin, err = command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if p.stdout, err = command.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	command.WaitDelay = time.Second
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	greeted := make(chan Greeting, 1)
+	go p.read(greeted)
+	killer := time.AfterFunc(timeout, func() { p.fail(fmt.Errorf("the scenario has taken longer than the timeout of %v", timeout)) })
+	go func() { <-p.ended; killer.Stop() }()
+	select {
+	case p.Greeting = <-greeted:
+	case <-p.failed:
+	case <-time.After(min(greetingWait, timeout)):
+		p.fail(fmt.Errorf("no greeting within %v; the first line must be %s", min(greetingWait, timeout), sampleGreeting))
+	}
+	if err := p.Err(); err != nil {
+		<-p.ended
+		return nil, err
+	}
+	return p, nil
+}
+
+const sampleGreeting = `{"name":"driver","protocol":1,"levels":["minimal"]}`
+
+// check returns what is wrong with a greeting.
+func (g *Greeting) check() error {
+	if g.Name != "driver" {
+		return fmt.Errorf("the first line must be a greeting such as %s", sampleGreeting)
+	}
+	if g.Protocol != ProtocolVersion {
+		return fmt.Errorf("the driver has version %d of the protocol; this runner has %d", g.Protocol, ProtocolVersion)
+	}
+	if g.Scale < 0 || g.Scale > 100 {
+		return fmt.Errorf("scale is %d; it must be 1 to 100", g.Scale)
+	}
+	for _, level := range g.Levels {
+		if !slices.Contains(Levels, level) {
+			return fmt.Errorf("there is no level %q; levels are %s", level, strings.Join(Levels, ", "))
+		}
+	}
+	g.Scale = max(g.Scale, 1)
+	if g.Levels == nil {
+		g.Levels = Levels
+	}
+	if g.Formats == nil {
+		g.Formats = []string{"json"}
+	}
+	return nil
+}
+
+func (p *Process) read(greeted chan<- Greeting) {
+	defer close(p.ended)
+	lines := bufio.NewScanner(p.stdout)
+	lines.Buffer(nil, maxLineBytes)
+	for first := true; lines.Scan(); first = false {
+		if first {
+			var g Greeting
+			err := json.Unmarshal(lines.Bytes(), &g)
+			if err == nil {
+				err = g.check()
+			}
+			if err != nil {
+				p.fail(fmt.Errorf("the driver has printed %.200q: %w", lines.Text(), err))
+				break
+			}
+			greeted <- g
+			continue
+		}
+		if err := p.event(lines.Bytes()); err != nil {
+			p.fail(err)
+			break
+		}
+	}
+	if err := lines.Err(); err != nil {
+		p.fail(fmt.Errorf("the driver has printed a line that is longer than %d bytes, or cannot be read: %w", maxLineBytes, err))
+	}
+	_ = p.command.Wait()
+	p.mu.Lock()
+	closing := p.closing
+	p.mu.Unlock()
+	if !closing {
+		p.fail(fmt.Errorf("the driver has ended (%v) before its standard input", p.command.ProcessState))
+	}
+}
+
+// event adds an event that the driver has printed.
+func (p *Process) event(line []byte) error {
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("the driver has printed %.200q, which is no event: %w", line, err)
+	}
+	if e.Name == "" {
+		return fmt.Errorf("the driver has printed %.200q, which has no name", line)
+	}
+	e.At = time.Now()
+	if p.log.Add(e) > maxEvents {
+		return fmt.Errorf("the driver has printed more than %d events", maxEvents)
+	}
+	return nil
+}
+
+// fail kills the process for a reason. The first one counts.
+func (p *Process) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+		close(p.failed)
+	}
+	p.kill()
+}
+
+func (p *Process) kill() {
+	_ = p.command.Process.Kill()
+	_ = p.stdout.Close()
+}
+
+// Do writes a command. A driver that does not read it is killed after the timeout.
+func (p *Process) Do(c *Command) {
+	line, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	if _, err := p.stdin.Write(append(line, '\n')); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		p.fail(fmt.Errorf("the driver does not read its standard input: %w", err))
+	}
+}
+
+// Events returns what the driver has printed.
+func (p *Process) Events() *Inbox[Event] { return p.log }
+
+// Done is closed when the driver has failed.
+func (p *Process) Done() <-chan struct{} { return p.failed }
+
+// Err says why the driver has failed.
+func (p *Process) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Stop ends the input. The process must end by itself, unless the client has a timer or a socket left; otherwise it is killed.
+func (p *Process) Stop() bool {
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
+	_ = p.stdin.Close()
+	select {
+	case <-p.ended:
+		return p.Err() == nil
+	case <-time.After(stopWait):
+		p.kill()
+		<-p.ended
+		return false
+	}
+}
