@@ -12,11 +12,12 @@ import (
 
 const usage = `usage: penstock <command> [flags]
 
-  simulate   replay a trace against rate limits and print what each would have rejected
-  types      print TypeScript types for the messages of a running server
-  asyncapi   print an AsyncAPI 3 document for the messages of a running server
-  schema     print a JSON Schema for the messages of a running server
-  help       print this help
+  simulate     replay a trace against rate limits and print what each would have rejected
+  types        print TypeScript types for the messages of a running server
+  asyncapi     print an AsyncAPI 3 document for the messages of a running server
+  schema       print a JSON Schema for the messages of a running server
+  conformance  run scenarios against a client in any language
+  help         print this help
 
 "penstock simulate -h" prints the flags of a command.
 `
@@ -46,6 +47,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitStatus(args[0], asyncapiCommand().run(args[1:], stdout), stderr)
 	case "schema":
 		return exitStatus(args[0], schemaCommand().run(args[1:], stdout), stderr)
+	case "conformance":
+		return exitStatus(args[0], conform(args[1:], stdout, stderr), stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintf(stdout, "%s", usage)
 		return exitOK
