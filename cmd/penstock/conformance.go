@@ -108,8 +108,8 @@ func parseConformance(args []string, stdout, stderr io.Writer) (*conformanceRun,
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Func("level", "run the scenarios of a `level`; may be repeated. The default are those that the driver claims", func(text string) error {
-		if !slices.Contains(conformance.Levels, text) {
-			return fmt.Errorf("there is no level %q; levels are %s", text, strings.Join(conformance.Levels, ", "))
+		if !slices.Contains(conformance.Levels(), text) {
+			return fmt.Errorf("there is no level %q; levels are %s", text, strings.Join(conformance.Levels(), ", "))
 		}
 		c.levels = append(c.levels, text)
 		return nil
@@ -221,7 +221,7 @@ func printJSON(stdout io.Writer, g *conformance.Greeting, reports []scenarioRepo
 // print prints the failures and then the matrix.
 func (c *conformanceRun) print(stdout io.Writer, g *conformance.Greeting, reports []scenarioReport) error {
 	counts := map[string]map[string]int{}
-	for _, level := range conformance.Levels {
+	for _, level := range conformance.Levels() {
 		counts[level] = map[string]int{}
 	}
 	for _, r := range reports {
@@ -236,7 +236,7 @@ func (c *conformanceRun) print(stdout io.Writer, g *conformance.Greeting, report
 	}
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "\nlevel\tpassed\tfailed\tskipped\tclaimed\t\n")
-	for _, level := range conformance.Levels {
+	for _, level := range conformance.Levels() {
 		n := counts[level]
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%v\t\n", level, n[passed], n[failed], n[skipped], slices.Contains(g.Levels, level))
 	}

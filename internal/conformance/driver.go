@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 )
@@ -14,10 +15,8 @@ type Driver interface {
 	Do(c *Command)
 	// Events returns what has happened.
 	Events() *Inbox[Event]
-	// Done is closed if the driver fails. It may be nil.
-	Done() <-chan struct{}
-	// Err says why it has failed.
-	Err() error
+	// Context ends if the driver fails. Its cause says why.
+	Context() context.Context
 	// Stop ends the driver after its client was closed. It reports false if something of the client goes on.
 	Stop() bool
 }

@@ -7,30 +7,27 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-var codec = cbor.New(nil)
-
 // isProtocol reports whether the payload of a type is JSON in every format.
 func isProtocol(typ string) bool { return protocol.IsReserved(typ) && typ != protocol.TypeProgress }
 
 // encodePayload returns a payload in the format of a connection.
-func encodePayload(binary bool, typ string, payload any) ([]byte, error) {
+func (s *server) encodePayload(binary bool, typ string, payload any) ([]byte, error) {
 	if payload == nil {
 		return nil, nil
 	}
 	if binary && !isProtocol(typ) {
-		return codec.Marshal(payload)
+		return s.codec.Marshal(payload)
 	}
 	return json.Marshal(payload)
 }
 
-// decodeMessage reads a message of the client. Messages of the protocol may be text on every connection.
-func decodeMessage(usesCBOR bool, kind websocket.MessageType, message []byte) (map[string]any, error) {
+// decode reads a message of the client. Messages of the protocol may be text on every connection.
+func (s *server) decode(usesCBOR bool, kind websocket.MessageType, message []byte) (map[string]any, error) {
 	if kind == websocket.MessageText {
 		m, err := decodeObject(message)
 		if err != nil {
@@ -56,7 +53,7 @@ func decodeMessage(usesCBOR bool, kind websocket.MessageType, message []byte) (m
 	if typ, _ := m["type"].(string); isProtocol(typ) {
 		err = json.Unmarshal(payload, &value)
 	} else {
-		err = codec.Unmarshal(payload, &value)
+		err = s.codec.Unmarshal(payload, &value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)

@@ -54,14 +54,14 @@ func (p *peer) read() {
 			return
 		}
 		f := &frame{at: time.Now()}
-		f.message, err = decodeMessage(p.cbor, kind, message)
+		f.message, err = p.server.decode(p.cbor, kind, message)
 		if err != nil {
 			p.note("C→S", "%s", message)
 			p.server.violation("the client has sent an invalid message, "+err.Error(), string(message))
 			continue
 		}
 		p.note("C→S", "%s", show(f.message))
-		if problem := readSchema().checkMessage("client", f.message); problem != "" {
+		if problem := p.server.schema.checkMessage("client", f.message); problem != "" {
 			p.server.violation("the client has sent an invalid message, "+problem, string(message))
 		}
 		f.typ, _ = f.message["type"].(string)
@@ -91,7 +91,7 @@ func (p *peer) send(typ string, meta map[string]any, payload any) {
 	if err != nil {
 		panic(err)
 	}
-	encoded, err := encodePayload(p.cbor, typ, payload)
+	encoded, err := p.server.encodePayload(p.cbor, typ, payload)
 	if err != nil {
 		panic(err)
 	}
@@ -100,7 +100,7 @@ func (p *peer) send(typ string, meta map[string]any, payload any) {
 		message["payload"] = payload
 	}
 	p.note("S→C", "%s", show(message))
-	if problem := readSchema().checkMessage("server", generic(message).(map[string]any)); problem != "" {
+	if problem := p.server.schema.checkMessage("server", generic(message).(map[string]any)); problem != "" {
 		p.server.violation("the scenario sends an invalid message, "+problem, show(message))
 	}
 	p.write(head, encoded)

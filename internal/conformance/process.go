@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -44,18 +46,17 @@ type Process struct {
 	stdin   io.WriteCloser
 	stdout  io.ReadCloser // closed after a kill, because a child of the driver may keep it open
 	log     *Inbox[Event]
-	ended   chan struct{} // closed when the process has ended
-	failed  chan struct{} // closed after err is set
-
-	mu      sync.Mutex
-	err     error // why it has failed
-	closing bool  // its input has ended: so may it
+	ended   chan struct{}   // closed when the process has ended
+	ctx     context.Context //nolint:containedctx // it ends if the driver fails
+	fails   context.CancelCauseFunc
+	closing atomic.Bool // its input has ended: so may it
 	writing sync.Mutex
 }
 
 // StartProcess starts a driver, and waits for its greeting. The process is killed after the timeout.
 func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
-	p := &Process{command: command, log: NewInbox[Event](), ended: make(chan struct{}), failed: make(chan struct{})}
+	p := &Process{command: command, log: NewInbox[Event](), ended: make(chan struct{})}
+	p.ctx, p.fails = context.WithCancelCause(context.Background())
 	var err error
 	if p.stdin, err = command.StdinPipe(); err != nil {
 		return nil, err
@@ -73,11 +74,11 @@ func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
 	go func() { <-p.ended; killer.Stop() }()
 	select {
 	case p.Greeting = <-greeted:
-	case <-p.failed:
+	case <-p.ctx.Done():
 	case <-time.After(min(greetingWait, timeout)):
 		p.fail(fmt.Errorf("no greeting within %v; the first line must be %s", min(greetingWait, timeout), sampleGreeting))
 	}
-	if err := p.Err(); err != nil {
+	if err := context.Cause(p.ctx); err != nil {
 		<-p.ended
 		return nil, err
 	}
@@ -98,13 +99,13 @@ func (g *Greeting) check() error {
 		return fmt.Errorf("scale is %d; it must be 1 to 100", g.Scale)
 	}
 	for _, level := range g.Levels {
-		if !slices.Contains(Levels, level) {
-			return fmt.Errorf("there is no level %q; levels are %s", level, strings.Join(Levels, ", "))
+		if !slices.Contains(Levels(), level) {
+			return fmt.Errorf("there is no level %q; levels are %s", level, strings.Join(Levels(), ", "))
 		}
 	}
 	g.Scale = max(g.Scale, 1)
 	if g.Levels == nil {
-		g.Levels = Levels
+		g.Levels = Levels()
 	}
 	if g.Formats == nil {
 		g.Formats = []string{"json"}
@@ -139,10 +140,7 @@ func (p *Process) read(greeted chan<- Greeting) {
 		p.fail(fmt.Errorf("the driver has printed a line that is longer than %d bytes, or cannot be read: %w", maxLineBytes, err))
 	}
 	_ = p.command.Wait()
-	p.mu.Lock()
-	closing := p.closing
-	p.mu.Unlock()
-	if !closing {
+	if !p.closing.Load() {
 		p.fail(fmt.Errorf("the driver has ended (%v) before its standard input", p.command.ProcessState))
 	}
 }
@@ -165,12 +163,7 @@ func (p *Process) event(line []byte) error {
 
 // fail kills the process for a reason. The first one counts.
 func (p *Process) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err == nil {
-		p.err = err
-		close(p.failed)
-	}
+	p.fails(err)
 	p.kill()
 }
 
@@ -195,25 +188,16 @@ func (p *Process) Do(c *Command) {
 // Events returns what the driver has printed.
 func (p *Process) Events() *Inbox[Event] { return p.log }
 
-// Done is closed when the driver has failed.
-func (p *Process) Done() <-chan struct{} { return p.failed }
-
-// Err says why the driver has failed.
-func (p *Process) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.err
-}
+// Context ends when the driver has failed.
+func (p *Process) Context() context.Context { return p.ctx }
 
 // Stop ends the input. The process must end by itself, unless the client has a timer or a socket left; otherwise it is killed.
 func (p *Process) Stop() bool {
-	p.mu.Lock()
-	p.closing = true
-	p.mu.Unlock()
+	p.closing.Store(true)
 	_ = p.stdin.Close()
 	select {
 	case <-p.ended:
-		return p.Err() == nil
+		return p.ctx.Err() == nil
 	case <-time.After(stopWait):
 		p.kill()
 		<-p.ended

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-go/penstock/codec/cbor"
 )
 
 // A Config says where and how a scenario runs.
@@ -51,7 +54,7 @@ func Run(s *Scenario, d Driver, c Config) *Failure {
 	now := clock{start: time.Now(), scale: c.Scale}
 	r := &run{
 		server: &server{
-			transcript: &transcript{clock: now}, clock: now, peers: NewInbox[*peer](), dials: NewInbox[time.Time](), broken: NewInbox[string](),
+			transcript: &transcript{clock: now}, clock: now, schema: readSchema(), codec: cbor.New(nil), peers: NewInbox[*peer](), dials: NewInbox[time.Time](), broken: NewInbox[string](),
 		},
 		config: c, driver: d, bound: map[string]any{}, frames: map[string]*frame{}, peerOf: map[string]*peer{}, times: map[string]time.Time{},
 		sets: map[string]map[string]bool{}, ops: map[string]string{},
@@ -83,13 +86,19 @@ func (r *run) block(steps []step) *Failure {
 }
 
 func (r *run) failure(place, text string, err error) *Failure {
-	if broken := r.driver.Err(); broken != nil {
+	if broken := r.broke(); broken != nil {
 		err = fmt.Errorf("the driver has failed: %w", broken)
 	} else if violated := r.violated(); violated != nil {
 		err = violated
 	}
 	return &Failure{Place: place, Step: text, Problem: err.Error(), Transcript: r.withEvents()}
 }
+
+// stop is closed when the driver has failed.
+func (r *run) stop() <-chan struct{} { return r.driver.Context().Done() }
+
+// broke says why the driver has failed, or returns nil.
+func (r *run) broke() error { return context.Cause(r.driver.Context()) }
 
 // violated returns an error if a message was invalid.
 func (r *run) violated() error {
@@ -154,7 +163,7 @@ func (r *run) step(s *step) (err error) {
 		defer func() { r.peer = p }()
 		verb = a.word()
 	}
-	if err := verbs[verb](r, a); err != nil {
+	if err := verbs()[verb](r, a); err != nil {
 		return err
 	}
 	if a.more() {
@@ -183,13 +192,13 @@ func (r *run) end() *Failure {
 			}
 		}
 		return true
-	}, max(r.clock.real(time.Minute), r.config.Limit/3), r.driver.Done())
+	}, max(r.clock.real(time.Minute), r.config.Limit/3), r.stop())
 	for id, what := range r.ops {
 		if settled[id] > 1 || settled[id] == 0 && !mayNotBegin(what) {
 			return r.failure(place, text, fmt.Errorf("%s %s has settled %d times", what, id, settled[id]))
 		}
 	}
-	if err := r.driver.Err(); err != nil {
+	if err := r.broke(); err != nil {
 		return r.failure(place, text, err)
 	}
 	if !r.driver.Stop() {

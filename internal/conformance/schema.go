@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/penstock-go/penstock/docs"
 )
@@ -34,13 +33,13 @@ type field struct {
 	MaxBytes         int
 }
 
-var readSchema = sync.OnceValue(func() *schema {
+func readSchema() *schema {
 	s := &schema{}
 	if err := json.Unmarshal(docs.Protocol, s); err != nil {
 		panic(err)
 	}
 	return s
-})
+}
 
 // checkMessage returns what is wrong with a message of the client or the server, or "". Payloads of the application are not checked.
 func (s *schema) checkMessage(from string, message map[string]any) string {

@@ -13,8 +13,10 @@ import (
 //go:embed scenarios/*.txt
 var files embed.FS
 
-// Levels are those of scenarios, in the order in which a client is written.
-var Levels = []string{"minimal", "calls", "streams", "topics", "recovery", "sessions", "pacing"}
+// Levels returns the levels of scenarios, in the order in which a client is written.
+func Levels() []string {
+	return []string{"minimal", "calls", "streams", "topics", "recovery", "sessions", "pacing"}
+}
 
 // A Scenario is a situation, and what a client does in it.
 type Scenario struct {
@@ -33,13 +35,15 @@ type step struct {
 
 var title = regexp.MustCompile(`^scenario (\d+) ([a-z]+): (.+)$`)
 
-// groups are the files of scenarios, in the order of docs/client-scenarios.md.
-var groups = []string{"connecting", "close-codes", "calls", "served", "streams", "topics", "recovery", "queue", "pacing", "sessions", "closing"}
+// groups returns the files of scenarios, in the order of docs/client-scenarios.md.
+func groups() []string {
+	return []string{"connecting", "close-codes", "calls", "served", "streams", "topics", "recovery", "queue", "pacing", "sessions", "closing"}
+}
 
 // Scenarios returns all scenarios. It panics if a file is invalid.
 func Scenarios() []*Scenario {
 	var all []*Scenario
-	for _, group := range groups {
+	for _, group := range groups() {
 		name := group + ".txt"
 		text, err := files.ReadFile("scenarios/" + name)
 		if err == nil {
@@ -57,7 +61,7 @@ func Scenarios() []*Scenario {
 // parse reads the scenarios of a file.
 func parse(name, text string) (all []*Scenario, err error) {
 	var blocks []*[]step // the innermost one last
-	number := 0
+	number, known := 0, verbs()
 	for line := range strings.Lines(text) {
 		number++
 		place := fmt.Sprintf("%s:%d", name, number)
@@ -67,8 +71,8 @@ func parse(name, text string) (all []*Scenario, err error) {
 		case line == "" || line[0] == '#':
 		case verb == "scenario":
 			match := title.FindStringSubmatch(line)
-			if match == nil || !slices.Contains(Levels, match[2]) {
-				return nil, fmt.Errorf("%s: a title is `scenario 1 minimal: what happens`, with a level of %s", place, strings.Join(Levels, ", "))
+			if match == nil || !slices.Contains(Levels(), match[2]) {
+				return nil, fmt.Errorf("%s: a title is `scenario 1 minimal: what happens`, with a level of %s", place, strings.Join(Levels(), ", "))
 			}
 			s := &Scenario{Name: match[3], Level: match[2]}
 			s.Number, _ = strconv.Atoi(match[1])
@@ -79,12 +83,12 @@ func parse(name, text string) (all []*Scenario, err error) {
 			if blocks = blocks[:len(blocks)-1]; len(blocks) == 0 {
 				return nil, fmt.Errorf("%s: there is no block to end", place)
 			}
-		case verbs[verb] == nil:
+		case known[verb] == nil:
 			return nil, fmt.Errorf("%s: unknown step %q", place, verb)
 		default:
 			innermost := blocks[len(blocks)-1]
 			*innermost = append(*innermost, step{place: place, text: line})
-			if blockVerbs[verb] {
+			if isBlock(verb) {
 				blocks = append(blocks, &(*innermost)[len(*innermost)-1].block)
 			}
 		}
@@ -92,8 +96,8 @@ func parse(name, text string) (all []*Scenario, err error) {
 	return all, nil
 }
 
-// blockVerbs are the steps that other steps belong to, up to the line end.
-var blockVerbs = map[string]bool{"for": true, "during": true, "if": true}
+// isBlock reports whether other steps belong to a step, up to the line end.
+func isBlock(verb string) bool { return verb == "for" || verb == "during" || verb == "if" }
 
 // A token is a word, or a JSON value.
 type token struct {

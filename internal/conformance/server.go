@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -19,6 +20,8 @@ import (
 // and leaves the rest to the scenario.
 type server struct {
 	transcript *transcript
+	schema     *schema
+	codec      *cbor.Codec // of payloads in CBOR
 	clock      clock
 	peers      *Inbox[*peer]
 	dials      *Inbox[time.Time] // when handshakes have arrived
@@ -116,9 +119,7 @@ func (s *server) welcomeTo(hello *frame) map[string]any {
 	welcome := map[string]any{
 		"connId": "C1", "pingIntervalMs": 25_000, "pongTimeoutMs": 10_000, "maxMessageBytes": 65_536, "callTimeoutMs": 30_000, "concurrency": 64,
 	}
-	for name, value := range s.welcome {
-		welcome[name] = value
-	}
+	maps.Copy(welcome, s.welcome)
 	if s.session != "" && lookup(hello.message, "payload.session") == true {
 		welcome["session"] = map[string]any{"token": s.session, "resumeWithinMs": 120_000}
 	}

@@ -9,16 +9,14 @@ import (
 )
 
 // verbs are the steps of scenarios. docs/writing-a-client.md lists them.
-var verbs map[string]func(*run, *arguments) error
-
-func init() {
-	verbs = map[string]func(*run, *arguments) error{
+func verbs() map[string]func(*run, *arguments) error {
+	return map[string]func(*run, *arguments) error{
 		"client": (*run).client, "open": (*run).open,
 		"event": (*run).event, "none": (*run).none, "succeeds": (*run).succeeds, "fails": (*run).fails, "lost": (*run).lost,
 		"settles": (*run).settles, "reported": (*run).reported, "state": (*run).state, "messages": (*run).messages,
 		"position": (*run).position, "allowed": (*run).allowed, "eventually": (*run).eventually,
 
-		"server": (*run).configure, "accept": (*run).accepts, "no-connection": (*run).noConnection, "on": nil,
+		"server": (*run).configure, "accept": (*run).accepts, "no-connection": (*run).noConnection, "on": (*run).nothing,
 		"expect": (*run).expect, "find": (*run).find, "refuse": (*run).refuses, "increasing": (*run).increasing, "sum": (*run).sum,
 		"reply": (*run).replies, "answer": (*run).answer, "ack": (*run).ack, "reject": (*run).reject, "item": (*run).item,
 		"push": (*run).push, "publish": (*run).publish, "raw": (*run).raw,
@@ -27,7 +25,11 @@ func init() {
 		"wait": (*run).wait, "mark": (*run).mark, "elapsed": (*run).elapsed, "distinct": (*run).distinct,
 		"for": (*run).repeat, "during": (*run).during, "if": (*run).optional,
 	}
-	verbs["on"] = func(*run, *arguments) error { panic(scriptError("a step follows the name of the connection")) }
+}
+
+// nothing rejects `on old` without a step.
+func (r *run) nothing(*arguments) error {
+	panic(scriptError("a step follows the name of the connection"))
 }
 
 // client makes the driver execute a command: `client call 1 as a {"timeoutMs":1000}`.
@@ -84,7 +86,7 @@ func (r *run) open(a *arguments) error {
 
 // take returns the next event that matches.
 func (r *run) take(what string, match func(Event) bool) (Event, error) {
-	e, ok := r.driver.Events().Take(match, r.config.Limit, r.driver.Done())
+	e, ok := r.driver.Events().Take(match, r.config.Limit, r.stop())
 	if !ok {
 		return e, fmt.Errorf("no %s; the driver has reported %s", what, r.unexpected())
 	}
@@ -130,10 +132,10 @@ func (r *run) event(a *arguments) error {
 // none expects that no event with a name happens, or has happened, within a time of the client: `none loss 1s`.
 func (r *run) none(a *arguments) error {
 	name := a.word()
-	if e, ok := r.driver.Events().Take(func(e Event) bool { return e.Name == name }, r.clock.real(a.duration()), r.driver.Done()); ok {
+	if e, ok := r.driver.Events().Take(func(e Event) bool { return e.Name == name }, r.clock.real(a.duration()), r.stop()); ok {
 		return fmt.Errorf("the driver has reported %s", show(generic(e)))
 	}
-	return r.driver.Err()
+	return r.broke()
 }
 
 func (r *run) settlement(id string, pattern map[string]any) error {
@@ -235,8 +237,8 @@ func (r *run) eventually(a *arguments) error {
 	verb, rest := a.word(), a.tokens
 	a.tokens = nil
 	for end := time.Now().Add(r.config.Limit); ; time.Sleep(r.clock.real(20 * time.Millisecond)) {
-		err := verbs[verb](r, &arguments{tokens: slices.Clone(rest)})
-		if err == nil || time.Now().After(end) || r.driver.Err() != nil {
+		err := verbs()[verb](r, &arguments{tokens: slices.Clone(rest)})
+		if err == nil || time.Now().After(end) || r.broke() != nil {
 			return err
 		}
 	}

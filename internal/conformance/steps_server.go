@@ -82,7 +82,7 @@ func (r *run) handshakes(a *arguments) {
 
 // accepts expects a connection, which the following steps concern: `accept {"token":"new"} as old`.
 func (r *run) accepts(a *arguments) error {
-	p, ok := r.peers.Take(func(*peer) bool { return true }, r.config.Limit, r.driver.Done())
+	p, ok := r.peers.Take(func(*peer) bool { return true }, r.config.Limit, r.stop())
 	if !ok {
 		return fmt.Errorf("the client has not connected; the driver has reported %s", r.unexpected())
 	}
@@ -101,7 +101,7 @@ func (r *run) accepts(a *arguments) error {
 
 // noConnection expects that the client does not connect within a time of its clock: `no-connection 2s`.
 func (r *run) noConnection(a *arguments) error {
-	if _, ok := r.peers.Take(func(*peer) bool { return true }, r.clock.real(a.duration()), r.driver.Done()); ok {
+	if _, ok := r.peers.Take(func(*peer) bool { return true }, r.clock.real(a.duration()), r.stop()); ok {
 		return fmt.Errorf("the client has connected")
 	}
 	return nil
@@ -109,7 +109,7 @@ func (r *run) noConnection(a *arguments) error {
 
 // receive returns the first message that has not been expected yet, and meets a condition.
 func (r *run) receive(what string, match func(*frame) bool) (*frame, error) {
-	f, ok := r.connection().frames.Take(match, r.config.Limit, r.driver.Done())
+	f, ok := r.connection().frames.Take(match, r.config.Limit, r.stop())
 	if ok {
 		return f, nil
 	}
@@ -160,7 +160,7 @@ func (r *run) find(a *arguments) error {
 // refuses expects that no message of a type arrives, or has arrived, within a time of the client's clock: `refuse ASK 2s`.
 func (r *run) refuses(a *arguments) error {
 	typ := a.word()
-	f, ok := r.connection().frames.Take(func(f *frame) bool { return f.typ == typ }, r.clock.real(a.duration()), r.driver.Done())
+	f, ok := r.connection().frames.Take(func(f *frame) bool { return f.typ == typ }, r.clock.real(a.duration()), r.stop())
 	if ok {
 		return fmt.Errorf("the client has sent %s", show(f.message))
 	}
@@ -301,8 +301,8 @@ func (r *run) hasEnded(a *arguments) error {
 	case <-p.ended:
 	case <-time.After(r.config.Limit):
 		return fmt.Errorf("the client has not closed the connection")
-	case <-r.driver.Done():
-		return r.driver.Err()
+	case <-r.stop():
+		return r.broke()
 	}
 	if a.more() {
 		if code := a.number(); int(p.code) != code {

@@ -9,9 +9,9 @@ import (
 func (r *run) wait(a *arguments) error {
 	select {
 	case <-time.After(r.clock.real(a.duration())):
-	case <-r.driver.Done():
+	case <-r.stop():
 	}
-	return r.driver.Err()
+	return r.broke()
 }
 
 // mark gives the current time a name.
@@ -89,7 +89,7 @@ func (r *run) during(a *arguments) error {
 // optional executes a block if a message of a type arrives within a time of the client: `if ASK 1s as f`.
 func (r *run) optional(a *arguments) error {
 	typ := a.word()
-	f, ok := r.connection().frames.Take(func(f *frame) bool { return f.typ == typ }, r.clock.real(a.duration()), r.driver.Done())
+	f, ok := r.connection().frames.Take(func(f *frame) bool { return f.typ == typ }, r.clock.real(a.duration()), r.stop())
 	if !ok {
 		return nil
 	}

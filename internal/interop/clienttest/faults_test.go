@@ -94,7 +94,7 @@ func runFaults(t *testing.T, d driver, scale int, f faultCase) {
 	for i := range rooms {
 		topic := fmt.Sprintf("room/%d", i)
 		w.start("subscribe", &command{Topic: topic}, nil)
-		d.Events().Wait(func(all []event) bool { return len(named(all, "settled")) > i }, time.Minute, d.Done())
+		d.Events().Wait(func(all []event) bool { return len(named(all, "settled")) > i }, time.Minute, d.Context().Done())
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var background sync.WaitGroup
@@ -113,7 +113,7 @@ func runFaults(t *testing.T, d driver, scale int, f faultCase) {
 		assert.Greater(t, int(n.resumed.Load()), leastRecovered/2, "sessions were resumed")
 	}
 	w.command("close", &command{ID: "close"}, nil)
-	d.Events().Take(func(e event) bool { return e.ID == "close" }, time.Minute, d.Done())
+	d.Events().Take(func(e event) bool { return e.ID == "close" }, time.Minute, d.Context().Done())
 	w.check()
 	assert.True(t, d.Stop(), "after close, nothing keeps the process alive")
 }
@@ -215,7 +215,7 @@ func (w *workload) finish() {
 			}
 		}
 		return settled >= len(w.ops)
-	}, 30*time.Second, w.driver.Done())
+	}, 30*time.Second, w.driver.Context().Done())
 }
 
 // check compares what the client has reported with the ledger of the servers.

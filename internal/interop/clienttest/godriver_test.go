@@ -79,11 +79,8 @@ func newGoDriver(h *http.Client) *goDriver {
 // Events returns what the client has done.
 func (d *goDriver) Events() *conformance.Inbox[event] { return d.log }
 
-// Done returns nil: this driver does not fail.
-func (d *goDriver) Done() <-chan struct{} { return nil }
-
-// Err returns nil.
-func (d *goDriver) Err() error { return nil }
+// Context never ends: this driver does not fail.
+func (d *goDriver) Context() context.Context { return context.Background() }
 
 // Stop ends what a scenario has left. The bubble fails if a goroutine remains.
 func (d *goDriver) Stop() bool {
