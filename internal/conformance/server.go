@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +136,7 @@ func (s *server) rejectAfterUpgrade(w http.ResponseWriter, req *http.Request, co
 
 // violation records what a message violates. The scenario fails.
 func (s *server) violation(problem, message string) {
-	s.broken.Add(problem + ": " + strconv.Quote(message))
+	s.broken.Add(problem + ": " + message)
 }
 
 // A gatedConn stops delivering what it reads when it is shut.
