@@ -94,6 +94,9 @@ class Client:
             try:
                 socket, early = await asyncio.wait_for(self.attempt(), 10 / self.scale)
                 opened = self.now()
+                if self.state == "closed":  # wait_for may lose a cancellation that comes with the result
+                    socket.abort()
+                    return
                 await self.use(socket, early)
                 code, reason = socket.close_code, socket.close_reason
             except Refused as refused:
