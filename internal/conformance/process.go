@@ -53,7 +53,8 @@ type Process struct {
 	writing sync.Mutex
 }
 
-// StartProcess starts a driver, and waits for its greeting. The process is killed after the timeout.
+// StartProcess starts a driver, and waits for its greeting. The process is killed when the timeout has passed
+// after that.
 func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
 	p := &Process{command: command, log: NewInbox[Event](), ended: make(chan struct{})}
 	p.ctx, p.fails = context.WithCancelCause(context.Background())
@@ -70,8 +71,6 @@ func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
 	}
 	greeted := make(chan Greeting, 1)
 	go p.read(greeted)
-	killer := time.AfterFunc(timeout, func() { p.fail(fmt.Errorf("the scenario has taken longer than the timeout of %v", timeout)) })
-	go func() { <-p.ended; killer.Stop() }()
 	select {
 	case p.Greeting = <-greeted:
 	case <-p.ctx.Done():
@@ -82,6 +81,8 @@ func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
 		<-p.ended
 		return nil, err
 	}
+	killer := time.AfterFunc(timeout, func() { p.fail(fmt.Errorf("the scenario has taken longer than the timeout of %v", timeout)) })
+	go func() { <-p.ended; killer.Stop() }()
 	return p, nil
 }
 
