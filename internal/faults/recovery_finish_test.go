@@ -57,7 +57,9 @@ func (r *recoveryRun) finish(ratio float64) *verdict {
 	if r.kind == durable {
 		assert.Zero(r.t, v.counts.Dead, "the server had saved everything that it acknowledged")
 	}
-	assert.NotEmpty(r.t, r.broken(), "connections of clients")
+	if v.counts.Returns >= 100 { // a shorter run may break none
+		assert.NotEmpty(r.t, r.broken(), "connections of clients")
+	}
 	assert.Greater(r.t, returns, recoveryClients)
 	if !assert.GreaterOrEqual(r.t, float64(recovered), ratio*float64(returns), "%d of %d returns recovered", recovered, returns) {
 		slices.Sort(v.resets)
