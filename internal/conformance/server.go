@@ -33,6 +33,7 @@ type server struct {
 	welcome  map[string]any                                                // members of the welcome besides those that every one has
 	session  string                                                        // token of the session of clients that ask for one
 	refuse   func(w http.ResponseWriter, req *http.Request) (refused bool) // handles a handshake
+	accepted int                                                           // connections
 	released chan struct{}                                                 // handshakes wait until it is closed; nil: they do not
 }
 
@@ -98,8 +99,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		ended: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.number = s.peers.Add(p)
+	s.addPeer(p)
 	p.read()
+}
+
+// addPeer numbers a connection before others can find it.
+func (s *server) addPeer(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted++
+	p.number = s.accepted
+	s.peers.Add(p)
 }
 
 // accept selects CBOR, or else the subprotocol with the token, as the router does.
