@@ -104,7 +104,7 @@ func conform(args []string, stdout, stderr io.Writer) error {
 }
 
 func parseConformance(args []string, stdout, stderr io.Writer) (*conformanceRun, error) {
-	c := &conformanceRun{stderr: stderr}
+	c := &conformanceRun{stderr: &lockedWriter{to: stderr}}
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Func("level", "run the scenarios of a `level`; may be repeated. The default are those that the driver claims", func(text string) error {
@@ -262,4 +262,17 @@ func (c *conformanceRun) printFailure(stdout io.Writer, r *scenarioReport) {
 	for _, line := range lines {
 		fmt.Fprintf(stdout, "  %s\n", line)
 	}
+}
+
+// A lockedWriter lets drivers that run at the same time share the standard error.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// Write writes b.
+func (w *lockedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(b)
 }
