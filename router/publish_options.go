@@ -23,7 +23,7 @@ type PublishOption struct {
 // whatever node. Nil is no connection.
 func Except(c *Conn) PublishOption { return PublishOption{except: c} }
 
-// Local sends the message to the subscribers on this node only. Publish then waits for nobody and
+// Local sends the message to the subscribers on this node only. Publish then does not wait and
 // stores nothing, even on a topic with a History.
 func Local() PublishOption { return PublishOption{local: true} }
 

@@ -1,4 +1,4 @@
-// Package hints tells a developer what an application most often gets wrong, with the remedy: once
+// Package hints reports to a developer what an application most often gets wrong, with the remedy: once
 // per cause, however often it happens. It decides what to say and whether it has been said; the
 // caller has found the mistake, and writes the line. Hints.mu is held under no other lock; there
 // are no goroutines.

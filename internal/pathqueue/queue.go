@@ -55,7 +55,7 @@ type Queue[T any] struct {
 	partitions map[int]*partition[T]    // with items
 	senders    map[senderKey]*sender[T] // whose goroutines run
 	items      int                      // that wait or are in flight
-	emptied    chan struct{}            // closed when items becomes 0; nil if nobody waits for that
+	emptied    chan struct{}            // closed when items becomes 0; nil unless a call waits for that
 	isClosed   bool
 	closed     chan struct{} // closed by Close
 }

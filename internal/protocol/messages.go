@@ -99,7 +99,7 @@ type Limit struct {
 	Name string `json:"name"`
 	// tokens in a full bucket
 	Capacity int64 `json:"capacity"`
-	// so many tokens return every refillMs, one after the other at equal intervals, up to the
+	// that number of tokens returns every refillMs, one after the other at equal intervals, up to the
 	// capacity
 	Refill int64 `json:"refill"`
 	// with refill in lowest terms: 1 every 10 ms for 100 per second

@@ -14,8 +14,8 @@
 // # States
 //
 // A session is in one of these states. Those with "away" belong to a connection that has been closed,
-// and for which its node waits, because members of topics stay for it, or somebody wants to know how it
-// ends.
+// and for which its node waits, because members of topics stay for it, or the application wants to know
+// how it ends.
 //
 //	claiming         the store has not answered whether the connection has the session
 //	open             the connection has the session

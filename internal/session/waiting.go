@@ -62,7 +62,7 @@ func (s *Session) StayPresent(topic string) bool {
 	return true
 }
 
-// ForgetIfUnused ends the waiting for the end of a session that nobody wants to know, after the last
+// ForgetIfUnused ends the waiting for the end of a session that is not reported, after the last
 // StayPresent.
 func (s *Session) ForgetIfUnused() {
 	s.mu.Lock()

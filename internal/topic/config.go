@@ -20,5 +20,5 @@ type Config struct {
 	// What is reported. The functions may be called under the locks of topics.
 	Delivered     func(receivers int, took time.Duration) // a message of another node, or of a history
 	Lost          func(topic string, messages int)        // 0 is an unknown number
-	PresenceWaits func()                                  // Topics.NextPresence has changes; nil if nobody needs them
+	PresenceWaits func()                                  // Topics.NextPresence has changes; nil if they are not needed
 }

@@ -10,7 +10,7 @@ import (
 // This file bounds what is held for a connection until answers about its topics have been queued.
 
 // A Holding is what the followers of a connection hold together, and what is just being queued for
-// them. They have different locks. Whoever needs room adds to it first, and looks at the send queue
+// them. They have different locks. A caller that needs room adds to it first, and looks at the send queue
 // then, so that of two at least one knows of the other.
 type Holding struct {
 	messages, bytes atomic.Int64
