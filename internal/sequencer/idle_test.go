@@ -96,7 +96,7 @@ func TestSequencer_NoticesThatQuietTopicWasLost(t *testing.T) {
 			empty := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{})
 			node.flushed.Store(&empty)
 			time.Sleep(126 * time.Second)
-			s.Locked(func() {
+			s.WithLock(func() {
 				require.Len(t, lost, 1, quiet)
 				assert.True(t, lost[0].Reset)
 			})

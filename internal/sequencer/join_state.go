@@ -50,7 +50,7 @@ func (s *Sequencer) tryJoinState(ctx context.Context, first bool, maxBytes int, 
 	if err != nil {
 		return again, err
 	}
-	SortState(state.Publications)
+	sortState(state.Publications)
 	if err := prepare(state.Publications); err != nil {
 		return unrecoverable, err
 	}
@@ -94,7 +94,7 @@ func ReadState(ctx context.Context, histories broker.Histories, topic string, r 
 		q.Cursor = part.Next
 	}
 	state = slices.Collect(maps.Values(latest))
-	SortState(state)
+	sortState(state)
 	return state, at, nil
 }
 
@@ -106,8 +106,8 @@ func (s *Sequencer) awaitPosition(ctx context.Context, at broker.Position) error
 	})
 }
 
-// SortState sorts the publications of a state by their offsets.
-func SortState(state []broker.Publication) {
+// sortState sorts the publications of a state by their offsets.
+func sortState(state []broker.Publication) {
 	slices.SortFunc(state, func(a, b broker.Publication) int {
 		return cmp.Compare(a.Position.Offset, b.Position.Offset)
 	})

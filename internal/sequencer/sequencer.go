@@ -73,7 +73,7 @@ type Loss struct {
 	From, To uint64
 
 	// Epoch is the ended epoch if the store has begun a new one. Publications of it with higher
-	// offsets than EndedAt, if there were any, are lost, also if they were delivered.
+	// offsets than EndedAt, if there were any, are lost, even if they were delivered.
 	Epoch   string
 	EndedAt uint64
 
@@ -319,11 +319,4 @@ func (s *Sequencer) sinkLost(l Loss) {
 	for _, j := range s.joining {
 		j.lose(l)
 	}
-}
-
-// Locked calls f while nothing is handed over: to remove a subscriber, for example.
-func (s *Sequencer) Locked(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
 }

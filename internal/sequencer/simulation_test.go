@@ -350,7 +350,7 @@ func (n *simNode) join(u *subscriber, since broker.Position) {
 }
 
 func (n *simNode) leave(u *subscriber) {
-	n.seq.Locked(func() { delete(n.subs, u) })
+	n.seq.WithLock(func() { delete(n.subs, u) })
 }
 
 func TestSequencer_SubscribersSeeEveryPublicationOnceInOrder(t *testing.T) {
@@ -413,7 +413,7 @@ func simulate(t *testing.T, seed uint64, sc scenario) {
 	recovered, joins := 0, 0
 	defer time.Sleep(time.Second) // reads that have begun end
 	for _, n := range nodes {
-		n.seq.Locked(func() {
+		n.seq.WithLock(func() {
 			for u := range n.subs {
 				assert.Equal(t, broker.Position{Epoch: store.epoch, Offset: store.top}, u.position)
 			}

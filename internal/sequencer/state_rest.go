@@ -88,7 +88,7 @@ func (r *StateRest) tryRead(ctx context.Context) (outcome, error) {
 		_, changed := r.keys[p.StateKey]
 		return changed || p.Position.Offset > r.at.Offset
 	})
-	SortState(r.part)
+	sortState(r.part)
 	clear(r.keys)
 	for _, p := range r.part {
 		r.keys[p.StateKey] = struct{}{}

@@ -158,7 +158,7 @@ func newStateNode(t *testing.T, s stateStore) *stateNode {
 // false if the topic has changed too much.
 func (n *stateNode) join(k *keeper) bool {
 	var since broker.Position
-	n.session.seq.Locked(func() { // a subscriber that repairs its state may lose more meanwhile
+	n.session.seq.WithLock(func() { // a subscriber that repairs its state may lose more meanwhile
 		if k.complete {
 			since = k.position
 		}
@@ -202,7 +202,7 @@ func (n *stateNode) loadRest(k *keeper) bool {
 			return false
 		}
 	}
-	n.session.seq.Locked(func() {
+	n.session.seq.WithLock(func() {
 		k.complete = !k.missed
 		k.check(n.t, n.store)
 	})
@@ -264,13 +264,13 @@ func (k *keeper) load(t *testing.T, at broker.Position, state []broker.Publicati
 // before the state is complete.
 func (n *stateNode) repair(k *keeper) {
 	needed := false
-	n.session.seq.Locked(func() { needed = !k.complete })
+	n.session.seq.WithLock(func() { needed = !k.complete })
 	for needed {
 		if n.join(k) {
 			k.repaired++
 			return
 		}
-		n.session.seq.Locked(func() {
+		n.session.seq.WithLock(func() {
 			_, subscribed := n.keepers[k]
 			needed = !subscribed
 		})
@@ -278,7 +278,7 @@ func (n *stateNode) repair(k *keeper) {
 }
 
 func (n *stateNode) leave(k *keeper) {
-	n.session.seq.Locked(func() { delete(n.keepers, k) })
+	n.session.seq.WithLock(func() { delete(n.keepers, k) })
 }
 
 func TestSequencer_JoinersHaveTheStateOfTheirPosition(t *testing.T) {
