@@ -99,7 +99,7 @@ type Queue struct {
 	MaxMessages int   // 1,000 if 0
 	MaxBytes    int64 // 4 MiB if 0
 
-	// MaxWait is how long an event waits before it fails with DEADLINE_EXCEEDED, also if a rate limit
+	// MaxWait is how long an event waits before it fails with DEADLINE_EXCEEDED, even if a rate limit
 	// has rejected it meanwhile: 30 s if 0. Calls have a deadline of their own.
 	MaxWait time.Duration
 

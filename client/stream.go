@@ -39,7 +39,7 @@ func streamOf[Item any](ctx context.Context, c *Client, m Message, replyType str
 			s.fail(err)
 			return
 		}
-		defer s.cancel() // also if the loop panics
+		defer s.cancel() // even if the loop panics
 		s.run(ctx)
 	}
 }

@@ -65,7 +65,7 @@ type Loss struct {
 	From, To uint64
 
 	// Ended is set if the store of the server has failed over: publications of that epoch with
-	// higher offsets, if there were any, are lost, also if the handlers have received them.
+	// higher offsets, if there were any, are lost, even if the handlers have received them.
 	Ended *Position
 
 	Position Position // at which the subscription continues

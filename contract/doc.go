@@ -17,7 +17,7 @@
 //     empty: omitempty does nothing for numbers, booleans and times.
 //   - A pointer can be null. With omitzero or omitempty, a pointer is left out instead.
 //   - A nil slice is [] and a nil map is {}. []byte is base64, also as an array. The keys of maps are
-//     strings, also if they are numbers in Go.
+//     strings, even if they are numbers in Go.
 //   - time.Time is an RFC 3339 string. Types with MarshalText are strings. any, json.RawMessage and
 //     jsontext.Value are unknown.
 //   - Named structs, and types with values or a schema of their own, have a definition. Its name is that

@@ -115,7 +115,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	c.calls.Deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
-		if c.sub.WS == nil { // also if the ResponseWriter has panicked
+		if c.sub.WS == nil { // even if the ResponseWriter has panicked
 			c.cancel(nil)
 			r.conns.ReleaseUser(c.Identity().user())
 		}

@@ -148,7 +148,7 @@ func (c *Context) CorrelationID() string { return c.root().call.ID }
 
 // Ingress returns what the ingress functions received for the message, so that the key and the
 // cost of a limit can be computed again, to refund them, for example. Its Identity is the one
-// that the message was charged with, also if the connection has another one since.
+// that the message was charged with, even if the connection has another one since.
 func (c *Context) Ingress() IngressContext {
 	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.ReceivedAt())
 }

@@ -39,7 +39,7 @@
 //  6. decode and validate
 //  7. middleware and handler
 //
-// Every message passes ingress exactly once, also if it is malformed, too long, or of a type
+// Every message passes ingress exactly once, even if it is malformed, too long, or of a type
 // that is not registered.
 //
 // # Order and concurrency

@@ -288,7 +288,7 @@ func (c *Conn) reportHandled(route *Route, since time.Time) {
 // errNoReply reports a call whose handler was not called and whose reply was not set.
 var errNoReply = errors.New("router: the call has no reply; middleware must call next or SetReply, or return an error")
 
-// errNotEncoded ends the sending of a reply that cannot be encoded, also if that is a panic.
+// errNotEncoded ends the sending of a reply that cannot be encoded, even if that is a panic.
 var errNotEncoded = errors.New("router: the reply cannot be encoded")
 
 // answerReply encodes and queues the reply of a call that has been settled, or an error if the reply

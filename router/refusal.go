@@ -19,7 +19,7 @@ type Refusal struct {
 	IP       netip.Addr // of the client; the zero netip.Addr if it is unknown
 	Type     string     // message type as in IngressContext; "" for requests and connections
 
-	// Code is that of the error, also if the client does not receive it.
+	// Code is that of the error, even if the client does not receive it.
 	Code errors.Code
 
 	// Reason names the check. For a request it is "origin", "draining", "limit", "authentication",

@@ -25,7 +25,7 @@ func (r *Router) refuseAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 	}
 	var ws *wsconn.Conn
 	defer func() {
-		if ws == nil { // also if the ResponseWriter has panicked
+		if ws == nil { // even if the ResponseWriter has panicked
 			r.upgradedRefusals.Add(-1)
 		}
 	}()

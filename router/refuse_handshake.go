@@ -61,7 +61,7 @@ func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal
 	defer c.reportRefusedRequest(req, refusal) // even if the ResponseWriter panics
 	r, payload := c.router, refusal.failure.Payload
 	if refusal.failure.Limit != nil {
-		payload.Code = errors.ResourceExhausted // status 429 also if the error says to never retry
+		payload.Code = errors.ResourceExhausted // status 429 even if the error says to never retry
 	}
 	malformed := refusal.reason == reasonHandshake
 	if r.opts.RefuseAfterUpgrade && !malformed && r.refuseAfterUpgrade(w, req, &payload) {

@@ -25,7 +25,7 @@ type Recovery struct {
 	Recovered bool
 
 	// Ended is set if the epoch of the subscriber's position has ended: publications of that epoch
-	// with higher offsets than Ended.Offset, if there were any, are lost, also if the subscriber has
+	// with higher offsets than Ended.Offset, if there were any, are lost, even if the subscriber has
 	// received them.
 	Ended *broker.Position
 

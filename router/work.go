@@ -43,7 +43,7 @@ func (c *Conn) subscribeWork(in *incoming) Work {
 	if parsed, err := in.parse(); err == nil && parsed.Payload != nil && envelope.UnmarshalJSON(parsed.Payload, &m) == nil {
 		w.add(c, &m)
 	}
-	w.Topics = 1 // also if it is not valid
+	w.Topics = 1 // even if it is not valid
 	return w
 }
 

@@ -200,7 +200,7 @@ func decideBatch(calls []batchCall, buckets []heldBucket) (decisions []limit.Dec
 		missing, clockWentBack := t.missing(b.value, now)
 		if clockWentBack {
 			t.lower(b.value)
-			b.old, b.value = now+missing, now+missing // also if the batch is denied
+			b.old, b.value = now+missing, now+missing // even if the batch is denied
 		}
 		decisions[i] = t.decision(t.units.Full()-missing, &c.request)
 		switch {

@@ -18,7 +18,7 @@ import (
 // processes share it. Its decisions equal those of a cooldown in memory, on the clock of the
 // Redis server. A key in a penalty is denied without a round trip, for at most a second.
 //
-// Processes whose policies have the same name share records, also if their numbers differ, as
+// Processes whose policies have the same name share records, even if their numbers differ, as
 // during a rolling deployment. Each of them counts the calls in its own window and observes
 // every penalty until its end. The calls of a key that they admit in any interval are at most the
 // largest Max, plus the largest Max/Window times the length of the interval.

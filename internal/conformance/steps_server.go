@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// configure tells the server what it does by itself: `server acks manual`.
+// configure sets what the server does by itself: `server acks manual`.
 func (r *run) configure(a *arguments) error {
 	switch what := a.word(); what {
 	case "greetings":

@@ -27,7 +27,7 @@ func (c clock) timestamp() int64 {
 	return 1730000000000 + c.between(c.start, time.Now()).Milliseconds()
 }
 
-// A transcript has what the runner, the server and the client have told each other.
+// A transcript has what the runner, the server and the client have sent each other.
 type transcript struct {
 	clock clock
 

@@ -19,7 +19,7 @@ type ByteBudget struct {
 
 func (b *ByteBudget) exceeded() bool { return b.used.Load() >= b.MaxBytes }
 
-// Add counts n bytes, also if they exceed the budget.
+// Add counts n bytes, even if they exceed the budget.
 func (b *ByteBudget) Add(n int64) { b.used.Add(n) }
 
 // TryAdd counts n bytes, unless the budget is exceeded. The last bytes that are added may exceed it.

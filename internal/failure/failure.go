@@ -70,7 +70,7 @@ type connectionClosed struct{ error }
 func (e *connectionClosed) Unwrap() error { return e.error }
 
 // Closed returns the cause of contexts that end with their connection, so that the error of such a
-// context is told from an equal one of the application.
+// context is distinguished from an equal one of the application.
 func Closed(err error) error { return &connectionClosed{err} }
 
 // An Inspector splits the errors of the application. L is the error type of limits; the functions are

@@ -59,7 +59,7 @@ func startTest(t *testing.T, test, env, name string, spec any, line func(string)
 		}
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // also if the process is stopped
+		_ = p.cmd.Process.Kill() // even if the process is stopped
 		<-p.read
 		_ = p.cmd.Wait()
 	})

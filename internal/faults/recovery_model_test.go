@@ -45,7 +45,7 @@ type outcome string
 const (
 	stored    outcome = "stored"
 	notStored outcome = "not stored"
-	unknown   outcome = "unknown" // also if the process was killed
+	unknown   outcome = "unknown" // even if the process was killed
 )
 
 // An attempt is one call of a publisher.

@@ -166,7 +166,7 @@ func (r *randomRun) checkStopped() {
 		if c.s == nil || !c.s.TakenOver() {
 			continue
 		}
-		require.Greater(r.t, r.store.generation(c.s.id), c.s.generation, "nobody has taken over the session of %s", c.ID)
+		require.Greater(r.t, r.store.generation(c.s.id), c.s.generation, "no connection has taken over the session of %s", c.ID)
 	}
 }
 
@@ -194,7 +194,7 @@ func (r *randomRun) finish() {
 	synctest.Wait()
 	for _, n := range r.nodes {
 		all, waiting := n.Len()
-		assert.Zero(r.t, all+waiting, "sessions that nobody has ended")
+		assert.Zero(r.t, all+waiting, "sessions that have not ended")
 	}
 	for _, c := range r.conns {
 		if c.s == nil {

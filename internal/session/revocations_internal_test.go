@@ -55,7 +55,7 @@ func TestRevocations_AnswerOfTheStoreIsLost(t *testing.T) {
 	})
 }
 
-// TestRevocations_AreBounded revokes so many topics that the sessions end instead.
+// TestRevocations_AreBounded revokes more topics than are kept, so that the sessions end instead.
 func TestRevocations_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestSession(t)

@@ -60,7 +60,7 @@ type headParser struct {
 	invalid  error // the first error about either of them
 }
 
-// parse reads the head. p.head contains what could be read, also if parse returns an error.
+// parse reads the head. p.head contains what could be read, even if parse returns an error.
 func (p *headParser) parse() error {
 	if len(p.frame) == 0 {
 		return ErrEmpty

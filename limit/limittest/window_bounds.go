@@ -252,7 +252,7 @@ func windowClockSteps(t *testing.T, h WindowHarness[limit.WindowPolicy], windows
 				h.Rewind(step)
 			case 2:
 				h.Rewind(step)
-				// The limiter detects the step at the next call, also if that only reads.
+				// The limiter detects the step at the next call, even if that only reads.
 				if cost := p.Max * r.rng.Int64N(2); consume(t, l, key("ann"), cost).Allowed {
 					grants.add(at, cost)
 				}
