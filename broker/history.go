@@ -76,7 +76,7 @@ type Histories interface { //nolint:interfacebloat // all that a node does with 
 	// parts end. If the epoch differs, the caller must begin again.
 	ReadState(ctx context.Context, q StateQuery) (StatePart, error)
 
-	// Follow requests the publications of a topic, also those of this node:
+	// Follow requests the publications of a topic, including those of this node:
 	// HistoryHandler.Published is called for each, in order. After an interruption there may be
 	// gaps and duplicates; offsets show them. Following a topic again has no effect except another
 	// call of HistoryHandler.Following.

@@ -20,7 +20,7 @@ func TestResume_RestoresSubscriptionsOfHandlers(t *testing.T) {
 	s := startServer(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}})
 	router.Topic(s.Router, "room/{id}", &router.TopicOptions{History: router.History{Messages: 1000}})
 	router.RPC(s.Router, func(ctx *router.Context, _ JoinRoom) (RoomJoined, error) {
-		return RoomJoined{}, ctx.Subscribe("room/go") // clients cannot subscribe by themselves
+		return RoomJoined{}, ctx.Subscribe("room/go") // clients cannot subscribe themselves
 	})
 	s.start()
 	c, ctx := s.connect(&client.Options{Resume: true}), testContext(t)

@@ -142,7 +142,7 @@ func TestUndoAll_ReturnsWhatSeveralLimitersGave(t *testing.T) {
 		require.Equal(t, []int64{10, 10, 10, 10}, remaining())
 		d, err = limit.ConsumeAll(t.Context(), requests...)
 		require.NoError(t, err)
-		assert.Zero(t, d.Receipt, "nobody asked for one")
+		assert.Zero(t, d.Receipt, "none was requested")
 	})
 }
 

@@ -49,7 +49,7 @@ func TestPresenceGrace_ReturnIsNoChange(t *testing.T) {
 						next := v.enter(node, "ann")
 						v.pass(5*time.Second, member)
 						v.catchUp()
-						if name == "nobody notices" {
+						if name == "no other member notices" {
 							c.Abort()
 						}
 						v.pass(3*presenceGrace, member)
@@ -68,7 +68,7 @@ func TestPresenceGrace_ReturnIsNoChange(t *testing.T) {
 // TestPresenceGrace_UserLeavesOnce loses a connection for good.
 func TestPresenceGrace_UserLeavesOnce(t *testing.T) {
 	for name, loss := range losses() {
-		if name == "nobody notices" {
+		if name == "no other member notices" {
 			continue
 		}
 		runSynctest(t, name, func(t *testing.T) {

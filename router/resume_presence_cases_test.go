@@ -205,7 +205,7 @@ type presenceLoss struct {
 // losses are the ways to lose a connection after which a client may come back.
 func losses() map[string]presenceLoss {
 	return map[string]presenceLoss{
-		"nobody notices":                   {lose: func(*viewCluster, *sessionClient) {}},
+		"no other member notices":          {lose: func(*viewCluster, *sessionClient) {}},
 		"connection breaks":                {lose: func(_ *viewCluster, c *sessionClient) { c.Abort() }},
 		"node is killed":                   {lose: func(v *viewCluster, _ *sessionClient) { v.kill(0) }, ended: true},
 		"node is killed, noticed late":     {lose: func(v *viewCluster, _ *sessionClient) { v.kill(5 * time.Second) }, notice: 5 * time.Second, ended: true},
@@ -313,7 +313,7 @@ func (c *sessionClient) greet() {
 // when the session ends.
 func TestPresence_MemberLeavesOnce(t *testing.T) {
 	for name, loss := range losses() {
-		if name == "nobody notices" {
+		if name == "no other member notices" {
 			continue
 		}
 		runSynctest(t, name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (p *presenceCluster) left(t *testing.T) (users []string) {
 	return users
 }
 
-// TestResume_MemberStays moves a session between the nodes, and back. Nobody sees the member leave
+// TestResume_MemberStays moves a session between the nodes, and back. No other member sees it leave
 // before it closes the connection.
 func TestResume_MemberStays(t *testing.T) {
 	byHandler := func(t *testing.T, c *sessionClient) {

@@ -136,9 +136,9 @@ func (r *Router) Types() iter.Seq[string] {
 }
 
 // Publish sends a message to all subscribers of topic, on all nodes. It returns an error if the name
-// of the topic is invalid or the message cannot be encoded; nobody receives the message then.
+// of the topic is invalid or the message cannot be encoded; no client receives the message then.
 //
-// On a topic without a History, Publish waits for nobody, and does not fail if nodes are
+// On a topic without a History, Publish does not wait, and does not fail if nodes are
 // unreachable; see Options.OnMessagesLost. If Options.Broker returns an error, because too many
 // messages wait to be sent or Shutdown was called, so does Publish: the subscribers on this node have
 // received the message, and those on other nodes have not.

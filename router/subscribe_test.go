@@ -52,7 +52,7 @@ func TestSubscribe_ClientSubscribesOverSocket(t *testing.T) {
 	assert.JSONEq(t, `{"type":"SAY","meta":{},"payload":{"room":"go","text":"hi"}}`, receive())
 	send(`{"type":"$ws:unsubscribe","meta":{"correlationId":"2"},"payload":{"topic":"room/go"}}`)
 	assert.JSONEq(t, `{"type":"$ws:unsubscribed","meta":{"correlationId":"2"},"payload":{"topic":"room/go"}}`, receive())
-	require.NoError(t, r.Publish("room/go", Say{"go", "nobody"}))
+	require.NoError(t, r.Publish("room/go", Say{"go", "no subscriber"}))
 	send(`{"type":"$ws:subscribe","payload":{"topic":"room/"}}`)
 	assert.Contains(t, receive(), `"type":"ERROR"`, "an answer without correlation ID")
 }

@@ -237,7 +237,7 @@ func TestUserHistory_StoreThatIsAway(t *testing.T) {
 		require.Error(t, err)
 		assert.Zero(t, n)
 		island.setCut(false)
-		assert.Empty(t, c.received(), "it was not stored, so nobody receives it")
+		assert.Empty(t, c.received(), "it was not stored, so no client receives it")
 		n, err = r.SendToUser("t", "ann", Blob{Text: "2"})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)

@@ -45,7 +45,7 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 }
 
 // DisconnectUser closes all connections of a user, on all nodes, as [Conn.Close] does, ends their
-// sessions, also those of clients that are away, and returns the number of connections on this
+// sessions, including those of clients that are away, and returns the number of connections on this
 // node. Clients may connect again; to prevent that, make Options.Authenticate refuse them first.
 // DisconnectUser does nothing for the empty userID.
 //

@@ -49,7 +49,7 @@ func TestBroker_ReadingCreatesNoTopic(t *testing.T) {
 // A waitingNode has a sequencer for the topic news, and records what that hands over.
 type waitingNode struct {
 	*sequencer.Sequencer
-	session  broker.HistoryNode
+	node     broker.HistoryNode
 	received []broker.Position
 	notices  []sequencer.Loss
 }
@@ -58,24 +58,24 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 	t.Helper()
 	n := &waitingNode{}
 	ready := make(chan struct{}) // closed when n has its sequencer
-	session := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	node := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{
 		Published: func(_ string, p broker.Publication) { <-ready; n.Publish(p) },
 		Following: func(string) { <-ready; n.Following() },
 	})
-	n.session = session
-	n.Sequencer = sequencer.New(sequencer.NewReader(session), "news", broker.Retention{Messages: 10, Age: time.Minute}, sequencer.Sink{
+	n.node = node
+	n.Sequencer = sequencer.New(sequencer.NewReader(node), "news", broker.Retention{Messages: 10, Age: time.Minute}, sequencer.Sink{
 		Deliver: func(p broker.Publication) { n.received = append(n.received, p.Position) },
 		Lost:    func(l sequencer.Loss) { n.notices = append(n.notices, l) },
 	})
 	close(ready)
-	t.Cleanup(func() { n.Close(); _ = session.Close(t.Context()) })
+	t.Cleanup(func() { n.Close(); _ = node.Close(t.Context()) })
 	return n
 }
 
 // join returns how a subscriber with a position continues.
 func (n *waitingNode) join(t *testing.T, since broker.Position) (how sequencer.Joined) {
 	t.Helper()
-	require.NoError(t, n.Join(t.Context(), since, sequencer.NewCatchup(n.session, 100, 1<<20).Topic(100), func(j sequencer.Joined) { how = j }))
+	require.NoError(t, n.Join(t.Context(), since, sequencer.NewCatchup(n.node, 100, 1<<20).Topic(100), func(j sequencer.Joined) { how = j }))
 	return how
 }
 

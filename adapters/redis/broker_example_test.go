@@ -31,7 +31,7 @@ func ExampleNewBroker() {
 	defer func() { _ = client.Close() }()
 
 	r := router.New(&router.Options{Broker: redis.NewBroker(client)})
-	defer func() { _ = r.Shutdown(context.Background()) }() // also closes the node's session
+	defer func() { _ = r.Shutdown(context.Background()) }() // also disconnects the node from the broker
 	router.On(r, func(ctx *router.Context, _ Follow) error {
 		return ctx.Subscribe("news")
 	})

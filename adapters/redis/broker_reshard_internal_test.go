@@ -105,7 +105,7 @@ type resharding struct {
 	slots      int // that move
 	topics     map[string]*reshardTopic
 	sequencers map[string]*sequencer.Sequencer
-	receiver   *countedSession
+	receiver   *countedNode
 	publisher  *observedNode
 }
 
@@ -115,7 +115,7 @@ func startResharding(t *testing.T, client func() goredis.UniversalClient, slots,
 	r := &resharding{slots: slots, topics: map[string]*reshardTopic{}, sequencers: map[string]*sequencer.Sequencer{}}
 	ready := make(chan struct{}) // closed when all topics and sequencers exist
 	var subscribed atomic.Int64
-	r.receiver = &countedSession{HistoryNode: NewBroker(client()).ConnectHistory(broker.Handler{
+	r.receiver = &countedNode{HistoryNode: NewBroker(client()).ConnectHistory(broker.Handler{
 		Receive: func(topic, _ string, packet []byte) {
 			<-ready
 			r.topics[topic].receive(number(string(packet)))

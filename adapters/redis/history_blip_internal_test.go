@@ -21,19 +21,19 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// A countedSession counts the topics that are read, each for itself or with others.
-type countedSession struct {
+// A countedNode counts the topics that are read, each for itself or with others.
+type countedNode struct {
 	broker.HistoryNode
 	topics atomic.Int64
 }
 
-func (s *countedSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+func (s *countedNode) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	page, err := s.HistoryNode.Read(ctx, q)
 	s.topics.Add(1)
 	return page, err
 }
 
-func (s *countedSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+func (s *countedNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	pages, err := s.HistoryNode.ReadAll(ctx, b)
 	s.topics.Add(int64(len(b.Topics)))
 	return pages, err
@@ -57,20 +57,20 @@ func infoNumber(t *testing.T, admin *goredis.Client, section, text string) int64
 // compared all of its topics. It logs the numbers in docs/guides/recovery.md.
 func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	t.Parallel()
-	const nodes = 4
+	const nodeCount = 4
 	topics := testscale.Pick(500, 5000)
 	server := redistest.Start(t)
 	admin := server.Client(t)
-	var sessions []*countedSession
-	for range nodes {
+	var nodes []*countedNode
+	for range nodeCount {
 		sequencers := make(map[string]*sequencer.Sequencer, topics)
 		ready := make(chan struct{}) // closed when the sequencers exist
-		session := NewBroker(server.Client(t)).ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+		node := NewBroker(server.Client(t)).ConnectHistory(broker.Handler{}, broker.HistoryHandler{
 			Published: func(topic string, p broker.Publication) { <-ready; sequencers[topic].Publish(p) },
 			Following: func(topic string) { <-ready; sequencers[topic].Following() },
 		})
-		t.Cleanup(func() { session.(*historyNode).Kill() })
-		counted := &countedSession{HistoryNode: session}
+		t.Cleanup(func() { node.(*historyNode).Kill() })
+		counted := &countedNode{HistoryNode: node}
 		reader := sequencer.NewReader(counted)
 		for i := range topics {
 			topic := fmt.Sprint("room/", i)
@@ -80,15 +80,15 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 			t.Cleanup(sequencers[topic].Close)
 		}
 		close(ready)
-		sessions = append(sessions, counted)
+		nodes = append(nodes, counted)
 	}
 	for i := range topics / 2 {
-		_, err := sessions[0].Append(t.Context(), broker.Append{Topic: fmt.Sprint("room/", i), Retention: retention, Packet: []byte("packet")})
+		_, err := nodes[0].Append(t.Context(), broker.Append{Topic: fmt.Sprint("room/", i), Retention: retention, Packet: []byte("packet")})
 		require.NoError(t, err)
 	}
 	awaitAll := func() {
 		require.Eventually(t, func() bool {
-			for _, s := range sessions {
+			for _, s := range nodes {
 				if s.topics.Load() < int64(topics) {
 					return false
 				}
@@ -98,7 +98,7 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	}
 	awaitAll()
 	time.Sleep(100 * time.Millisecond) // reads that have begun end
-	for _, s := range sessions {
+	for _, s := range nodes {
 		s.topics.Store(0)
 	}
 	server.ResetStats(t)
@@ -106,11 +106,11 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	require.NoError(t, admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 	awaitAll()
 	scripts := server.CommandStats(t)["evalsha"]
-	t.Logf("%d nodes with %d topics: %d scripts, %.1f µs of Redis per topic, %d kB from Redis, %v", nodes, topics, scripts,
-		float64(infoNumber(t, admin, "commandstats", fmt.Sprintf("cmdstat_evalsha:calls=%d,usec=", scripts)))/float64(nodes*topics),
+	t.Logf("%d nodes with %d topics: %d scripts, %.1f µs of Redis per topic, %d kB from Redis, %v", nodeCount, topics, scripts,
+		float64(infoNumber(t, admin, "commandstats", fmt.Sprintf("cmdstat_evalsha:calls=%d,usec=", scripts)))/float64(nodeCount*topics),
 		(sent(t, admin)-before)/1000, time.Since(begun).Round(time.Millisecond))
-	assert.GreaterOrEqual(t, scripts, int64(nodes*pubsub.Connections))
-	assert.LessOrEqual(t, scripts, int64(nodes*pubsub.Connections*10), "one for each partition, and for what is confirmed before the others")
+	assert.GreaterOrEqual(t, scripts, int64(nodeCount*pubsub.Connections))
+	assert.LessOrEqual(t, scripts, int64(nodeCount*pubsub.Connections*10), "one for each partition, and for what is confirmed before the others")
 }
 
 // TestHistory_ReturningClientReadsLittle lets a client return to topics of which each fills its queue, and logs

@@ -60,8 +60,8 @@ func TestHistory_KeepsContractOnCluster(t *testing.T) {
 	}
 }
 
-// TestHistory_SessionKeepsContract runs the cases for sessions without histories.
-func TestHistory_SessionKeepsContract(t *testing.T) {
+// TestHistory_NodeKeepsContract runs the cases for nodes without histories.
+func TestHistory_NodeKeepsContract(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_KeepsContract")
 	t.Parallel()
 	for _, c := range brokertest.Cases() {

@@ -264,7 +264,7 @@ func TestHistory_FullMemoryConfirmsWhatIsStored(t *testing.T) {
 	assert.True(t, again.Duplicate)
 }
 
-// TestHistory_CloseWaitsForConfirmations closes a session whose publication is not confirmed yet.
+// TestHistory_CloseWaitsForConfirmations closes a node whose publication is not confirmed yet.
 func TestHistory_CloseWaitsForConfirmations(t *testing.T) {
 	t.Parallel()
 	master, replica := startReplicated(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// readInvented reads names that nobody has published on.
+// readInvented reads names on which there is no publication.
 func (n *observedNode) readInvented(t *testing.T, names int) {
 	t.Helper()
 	const readers = 10

@@ -122,7 +122,7 @@ func TestHistory_EvictionPolicyIsLoggedOnce(t *testing.T) {
 			use()
 			require.Eventually(t, func() bool { return logged.count("maxmemory-policy is volatile-lru; it must be noeviction") > 0 }, time.Minute, time.Millisecond)
 			connectHistory(t, client).page(t)
-			require.Eventually(t, func() bool { return logged.count("level=WARN") == 2 }, time.Minute, time.Millisecond, "once for each session")
+			require.Eventually(t, func() bool { return logged.count("level=WARN") == 2 }, time.Minute, time.Millisecond, "once for each node")
 			assert.Equal(t, 2, logged.count("maxmemory-policy"), logged.String())
 		})
 	}

@@ -44,7 +44,7 @@ func TestHistory_PriceOfDurability(t *testing.T) {
 			t.Logf("%.0f publications/s, p50 %v, p99 %v", float64(len(times))/time.Since(began).Seconds(),
 				times[len(times)/2].Round(10*time.Microsecond), times[len(times)*99/100].Round(10*time.Microsecond))
 			used := master.CommandStats(t)["wait"]+master.CommandStats(t)["waitaof"] > 0
-			assert.Equal(t, c.durability != broker.Durability{}, used, "nobody pays for what is not used")
+			assert.Equal(t, c.durability != broker.Durability{}, used, "what is not used costs nothing")
 		})
 	}
 }

@@ -2,7 +2,7 @@
 -- units that return in a microsecond, the units of a full bucket, the suffix of the policy, the
 -- largest number of units to take, the lowest balance that the call may leave, which is negative
 -- for a deficit, a divisor: the call takes the largest multiple of it that is possible; and for
--- negative units, which return to the bucket, since when those do not that have returned by themselves.
+-- negative units, which return to the bucket, since when those do not that have returned with time.
 -- For a lease, further ones are its identifier, its microseconds, and how many leases a bucket may have.
 -- The reply is what the bucket held before, in units, and the time; the microseconds until the first
 -- lease ends that it has afterwards, or 0; and 1 if it may have no more leases.

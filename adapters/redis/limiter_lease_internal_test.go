@@ -217,7 +217,7 @@ func TestLease_ClockGoesBackwards(t *testing.T) {
 			m.sleep(20*time.Second - time.Microsecond)
 			b.lacks(lacks-20*time.Second+time.Microsecond, "before the end")
 			m.sleep(time.Microsecond)
-			lacks -= 20*time.Second + 20*time.Second // two tokens have returned by themselves
+			lacks -= 20*time.Second + 20*time.Second // two tokens have returned with time
 			b.lacks(lacks, "at the end of the shorter lease")
 			m.sleep(10 * time.Second)
 			lacks -= 10*time.Second + 10*time.Second

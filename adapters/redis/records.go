@@ -48,7 +48,7 @@ type recordPolicy struct {
 // The kinds of records, each with a script.
 const (
 	kindCounter = "counter"
-	kindLog     = "log" // also of cooldowns
+	kindLog     = "log" // and of cooldowns
 	kindQuota   = "quota"
 )
 

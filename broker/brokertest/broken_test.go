@@ -16,15 +16,15 @@ import (
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
 )
 
-// A defect changes the calls of a handler, or of a session. A nil function changes nothing.
+// A defect changes the calls of a handler, or of a node. A nil function changes nothing.
 type defect struct {
 	handler func(*broker.Handler)
-	session func(broker.Node) broker.Node
+	node    func(broker.Node) broker.Node
 	begin   func(*broker.Handler) // called when a fault begins
 }
 
-// A brokenSession has a defect.
-type brokenSession struct {
+// A brokenNode has a defect.
+type brokenNode struct {
 	broker.Node
 	inner   *cluster.Node
 	handler *broker.Handler
@@ -47,7 +47,7 @@ func check(c brokertest.Case, d *defect) error {
 	network := enginetest.New()
 	fault := func(name string, change func(*enginetest.Faults)) brokertest.Fault {
 		return brokertest.Fault{Name: name, Duration: 10 * time.Second, Begin: func(s broker.Node) func() {
-			b := s.(*brokenSession)
+			b := s.(*brokenNode)
 			if d.begin != nil {
 				d.begin(b.handler)
 			}
@@ -60,15 +60,15 @@ func check(c brokertest.Case, d *defect) error {
 			if d.handler != nil {
 				d.handler(&h)
 			}
-			b := &brokenSession{handler: &h}
+			b := &brokenNode{handler: &h}
 			b.inner = cluster.New(network).Connect(h).(*cluster.Node)
 			b.Node = b.inner
-			if d.session != nil {
-				b.Node = d.session(b.inner)
+			if d.node != nil {
+				b.Node = d.node(b.inner)
 			}
 			return b
 		},
-		Kill: func(s broker.Node) { s.(*brokenSession).inner.Kill() },
+		Kill: func(s broker.Node) { s.(*brokenNode).inner.Kill() },
 		Faults: []brokertest.Fault{
 			fault("interruption", func(f *enginetest.Faults) { f.Disconnect = true }),
 			fault("failing publish", func(f *enginetest.Faults) { f.FailPublish = true }),
@@ -83,7 +83,7 @@ func checkIn(t *testing.T, c brokertest.Case, d *defect) (err error) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		err = check(c, d)
-		time.Sleep(time.Minute) // for sessions that a failed case did not close
+		time.Sleep(time.Minute) // for nodes that a failed case did not close
 	})
 	return err
 }
@@ -164,14 +164,14 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 			left := h.NodeLeft
 			h.NodeLeft = func(node string) { left(node); left(node) }
 		}}, "close"},
-		"knows no other nodes": {defect{session: func(s broker.Node) broker.Node {
-			return lonelySession{s}
+		"knows no other nodes": {defect{node: func(s broker.Node) broker.Node {
+			return lonelyNode{s}
 		}}, "nodes"},
-		"remembers nodes that have left": {defect{session: func(s broker.Node) broker.Node {
-			return &nostalgicSession{Node: s}
+		"remembers nodes that have left": {defect{node: func(s broker.Node) broker.Node {
+			return &nostalgicNode{Node: s}
 		}}, "nodes"},
-		"discards what waits at Close": {defect{session: func(s broker.Node) broker.Node {
-			return hastySession{s}
+		"discards what waits at Close": {defect{node: func(s broker.Node) broker.Node {
+			return hastyNode{s}
 		}}, "close sends everything"},
 		"calls the handler after Close": {defect{handler: func(h *broker.Handler) {
 			receive, first := h.Receive, true
@@ -192,32 +192,32 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 	}
 }
 
-// A hastySession does not wait for packets to be sent when it is closed, and hides that.
-type hastySession struct{ broker.Node }
+// A hastyNode does not wait for packets to be sent when it is closed, and hides that.
+type hastyNode struct{ broker.Node }
 
-func (s hastySession) Publish(topic string, packet []byte) error {
+func (s hastyNode) Publish(topic string, packet []byte) error {
 	time.AfterFunc(time.Millisecond, func() { _ = s.Node.Publish(topic, packet) })
 	return nil
 }
 
-func (s hastySession) Close(ctx context.Context) error {
+func (s hastyNode) Close(ctx context.Context) error {
 	_ = s.Node.Close(ctx)
 	return nil
 }
 
-// A lonelySession knows no other nodes.
-type lonelySession struct{ broker.Node }
+// A lonelyNode knows no other nodes.
+type lonelyNode struct{ broker.Node }
 
-func (lonelySession) Nodes() (others []string, all bool) { return nil, true }
+func (lonelyNode) Nodes() (others []string, all bool) { return nil, true }
 
-// A nostalgicSession knows the most nodes that there have been.
-type nostalgicSession struct {
+// A nostalgicNode knows the most nodes that there have been.
+type nostalgicNode struct {
 	broker.Node
 
 	most []string
 }
 
-func (s *nostalgicSession) Nodes() (others []string, all bool) {
+func (s *nostalgicNode) Nodes() (others []string, all bool) {
 	others, all = s.Node.Nodes()
 	if len(others) > len(s.most) {
 		s.most = others

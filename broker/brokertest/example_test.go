@@ -17,7 +17,7 @@ import (
 type Broker struct {
 	mu        sync.Mutex
 	connected int
-	sessions  map[*session]bool // those that are not closed
+	nodes     map[*node]bool // those that are not closed
 }
 
 var _ broker.Broker = (*Broker)(nil)
@@ -27,7 +27,7 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++
-	s := &session{
+	s := &node{
 		broker:  b,
 		handler: handler,
 		name:    strconv.Itoa(b.connected),
@@ -36,14 +36,14 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 		members: map[member]string{},
 		wake:    make(chan struct{}, 1),
 	}
-	b.sessions[s] = true
+	b.nodes[s] = true
 	go s.run()
 	return s
 }
 
-// A session queues calls of its handler, so that no method waits for the handler of any node.
+// A node queues calls of its handler, so that no method waits for the handler of any node.
 // The broker's mutex guards topics, tracked, members and calls.
-type session struct {
+type node struct {
 	broker  *Broker
 	handler broker.Handler
 	name    string
@@ -51,7 +51,7 @@ type session struct {
 	tracked map[string]bool
 	members map[member]string // data
 	calls   []func()
-	wake    chan struct{} // calls were added, or the session was closed
+	wake    chan struct{} // calls were added, or the node was closed
 	running sync.Mutex    // held while a function of the handler runs
 	closed  bool          // guarded by running
 }
@@ -59,23 +59,23 @@ type session struct {
 type member struct{ topic, id string }
 
 // add queues a call of the handler. The mutex must be held.
-func (s *session) add(call func()) {
+func (s *node) add(call func()) {
 	s.calls = append(s.calls, call)
 	s.notify()
 }
 
-func (s *session) notify() {
+func (s *node) notify() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // run has not read the last signal yet
 	}
 }
 
-// run calls the handler, without the mutex, until the session is closed.
-func (s *session) run() {
+// run calls the handler, without the mutex, until the node is closed.
+func (s *node) run() {
 	for range s.wake {
 		s.broker.mu.Lock()
-		open, calls := s.broker.sessions[s], s.calls
+		open, calls := s.broker.nodes[s], s.calls
 		s.calls = nil
 		s.broker.mu.Unlock()
 		if !open {
@@ -92,16 +92,16 @@ func (s *session) run() {
 }
 
 // Name returns the number of the node.
-func (s *session) Name() string { return s.name }
+func (s *node) Name() string { return s.name }
 
 // Nodes returns the other nodes.
-func (s *session) Nodes() (others []string, all bool) {
+func (s *node) Nodes() (others []string, all bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if !s.broker.sessions[s] {
+	if !s.broker.nodes[s] {
 		return nil, false
 	}
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		if other != s {
 			others = append(others, other.name)
 		}
@@ -111,7 +111,7 @@ func (s *session) Nodes() (others []string, all bool) {
 
 // Subscribe adds a topic. Subscribed is queued under the mutex, and therefore before the first
 // packet.
-func (s *session) Subscribe(topic string) {
+func (s *node) Subscribe(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	s.topics[topic] = true
@@ -119,20 +119,20 @@ func (s *session) Subscribe(topic string) {
 }
 
 // Unsubscribe removes a topic.
-func (s *session) Unsubscribe(topic string) {
+func (s *node) Unsubscribe(topic string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	delete(s.topics, topic)
 }
 
-// Publish queues a packet for every other session that subscribes to the topic.
-func (s *session) Publish(topic string, packet []byte) error {
+// Publish queues a packet for every other node that subscribes to the topic.
+func (s *node) Publish(topic string, packet []byte) error {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if !s.broker.sessions[s] {
-		return errors.Errorf(errors.Unavailable, "the session is closed")
+	if !s.broker.nodes[s] {
+		return errors.Errorf(errors.Unavailable, "the node is closed")
 	}
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		if other != s && other.topics[topic] {
 			other.add(func() { other.handler.Receive(topic, s.name, packet) })
 		}
@@ -141,12 +141,12 @@ func (s *session) Publish(topic string, packet []byte) error {
 }
 
 // Join adds a member. Other data replaces that of a present one.
-func (s *session) Join(topic, id, data string) {
+func (s *node) Join(topic, id, data string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	m := member{topic, id}
 	old, present := s.members[m]
-	if !s.broker.sessions[s] || present && old == data {
+	if !s.broker.nodes[s] || present && old == data {
 		return
 	}
 	s.remove(m)
@@ -155,16 +155,16 @@ func (s *session) Join(topic, id, data string) {
 }
 
 // Leave removes a member.
-func (s *session) Leave(topic, id string) {
+func (s *node) Leave(topic, id string) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if s.broker.sessions[s] {
+	if s.broker.nodes[s] {
 		s.remove(member{topic, id})
 	}
 }
 
 // remove removes a member if it is present. The mutex must be held.
-func (s *session) remove(m member) {
+func (s *node) remove(m member) {
 	if _, ok := s.members[m]; ok {
 		s.notifyOthers(m, false)
 		delete(s.members, m)
@@ -172,8 +172,8 @@ func (s *session) remove(m member) {
 }
 
 // notifyOthers reports a change to the nodes that track the topic. The mutex must be held.
-func (s *session) notifyOthers(m member, joined bool) {
-	for other := range s.broker.sessions {
+func (s *node) notifyOthers(m member, joined bool) {
+	for other := range s.broker.nodes {
 		if other != s && other.tracked[m.topic] {
 			other.presenceChanged(s, m, joined)
 		}
@@ -181,25 +181,25 @@ func (s *session) notifyOthers(m member, joined bool) {
 }
 
 // presenceChanged queues a report about a member of another node. The mutex must be held.
-func (s *session) presenceChanged(other *session, m member, joined bool) {
+func (s *node) presenceChanged(other *node, m member, joined bool) {
 	changed := broker.Member{Node: other.name, ID: m.id, Data: other.members[m]}
 	s.add(func() { s.handler.PresenceChanged(m.topic, changed, joined) })
 }
 
 // Track reports the members of a topic on other nodes.
-func (s *session) Track(topic string) { s.setTracked(topic, true) }
+func (s *node) Track(topic string) { s.setTracked(topic, true) }
 
 // Untrack reports them as left.
-func (s *session) Untrack(topic string) { s.setTracked(topic, false) }
+func (s *node) Untrack(topic string) { s.setTracked(topic, false) }
 
-func (s *session) setTracked(topic string, tracked bool) {
+func (s *node) setTracked(topic string, tracked bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if !s.broker.sessions[s] || s.tracked[topic] == tracked {
+	if !s.broker.nodes[s] || s.tracked[topic] == tracked {
 		return
 	}
 	s.tracked[topic] = tracked
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		for m := range other.members {
 			if other != s && m.topic == topic {
 				s.presenceChanged(other, m, tracked)
@@ -209,7 +209,7 @@ func (s *session) setTracked(topic string, tracked bool) {
 }
 
 // Close removes the node. What it has published is already queued for the others.
-func (s *session) Close(context.Context) error {
+func (s *node) Close(context.Context) error {
 	s.leave()
 	s.running.Lock() // waits for the handler
 	defer s.running.Unlock()
@@ -217,18 +217,18 @@ func (s *session) Close(context.Context) error {
 	return nil
 }
 
-func (s *session) leave() {
+func (s *node) leave() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
-	if !s.broker.sessions[s] {
+	if !s.broker.nodes[s] {
 		return
 	}
 	for m := range s.members {
 		s.remove(m)
 	}
-	delete(s.broker.sessions, s)
+	delete(s.broker.nodes, s)
 	s.notify()
-	for other := range s.broker.sessions {
+	for other := range s.broker.nodes {
 		other.add(func() { other.handler.NodeLeft(s.name) })
 	}
 }
@@ -237,7 +237,7 @@ func (s *session) leave() {
 func ExampleCases() {
 	broken := 0
 	for _, c := range brokertest.Cases() {
-		b := &Broker{sessions: map[*session]bool{}}
+		b := &Broker{nodes: map[*node]bool{}}
 		err := c.Check(brokertest.Cluster{
 			Connect:     b.Connect,
 			Timeout:     10 * time.Second,

@@ -42,7 +42,7 @@ func brokenBatches() map[string]brokenHistory {
 			}
 			return pages
 		}), "batch bounds"},
-		"hides errors of batches": {historyDefect{session: func(o *override) {
+		"hides errors of batches": {historyDefect{node: func(o *override) {
 			o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 				pages, err := o.HistoryNode.ReadAll(ctx, b)
 				if err != nil {
@@ -59,7 +59,7 @@ func brokenBatches() map[string]brokenHistory {
 
 // changeBatch changes the arguments of ReadAll.
 func changeBatch(change func(*broker.Batch)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 			change(&b)
 			return o.HistoryNode.ReadAll(ctx, b)
@@ -69,7 +69,7 @@ func changeBatch(change func(*broker.Batch)) historyDefect {
 
 // batchDefect changes the results of ReadAll.
 func batchDefect(change func(broker.Batch, []broker.BatchPage) []broker.BatchPage) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 			pages, err := o.HistoryNode.ReadAll(ctx, b)
 			if err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// An override replaces methods of a session. A nil function replaces nothing.
+// An override replaces methods of a node. A nil function replaces nothing.
 type override struct {
 	broker.HistoryNode
 	append func(context.Context, broker.Append) (broker.Appended, error)
@@ -179,10 +179,10 @@ func (n *historyNetwork) wrap(s broker.HistoryNode) *override {
 	return o
 }
 
-// A historyDefect changes a handler or a session of a correct broker.
+// A historyDefect changes a handler or a node of a correct broker.
 type historyDefect struct {
 	handler func(*broker.HistoryHandler)
-	session func(*override)
+	node    func(*override)
 }
 
 // checkHistory runs a case against a correct broker with a defect, in a bubble.
@@ -204,8 +204,8 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 					}
 				}
 				o := &override{HistoryNode: n.wrap(b.ConnectHistory(h, inner))}
-				if d.session != nil {
-					d.session(o)
+				if d.node != nil {
+					d.node(o)
 				}
 				networks[o] = func() func() {
 					n.mu.Lock()
@@ -227,7 +227,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 			}},
 			Timeout: 20 * time.Second, QuietPeriod: time.Second, Age: time.Minute, IdempotencyTime: broker.IdempotencyTime, MetadataAge: 24 * time.Hour,
 		})
-		time.Sleep(time.Minute) // for sessions that a failed case did not close
+		time.Sleep(time.Minute) // for nodes that a failed case did not close
 	})
 	return err
 }
@@ -242,7 +242,7 @@ func mapOffsets(change func(uint64) uint64) historyDefect {
 				published(topic, p)
 			}
 		},
-		session: func(o *override) {
+		node: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				result, err := o.HistoryNode.Append(ctx, a)
 				result.Position.Offset = change(result.Position.Offset)
@@ -260,7 +260,7 @@ func mapOffsets(change func(uint64) uint64) historyDefect {
 
 // changeAppend changes the arguments of Append.
 func changeAppend(change func(*broker.Append)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 			change(&a)
 			return o.HistoryNode.Append(ctx, a)
@@ -270,7 +270,7 @@ func changeAppend(change func(*broker.Append)) historyDefect {
 
 // changeQuery changes the arguments of Read.
 func changeQuery(change func(*broker.Query)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.read = func(ctx context.Context, q broker.Query) (broker.Page, error) {
 			change(&q)
 			return o.HistoryNode.Read(ctx, q)
@@ -290,12 +290,12 @@ func changePage(o *override, change func(broker.Query, *broker.Page)) {
 }
 
 func pageDefect(change func(broker.Query, *broker.Page)) historyDefect {
-	return historyDefect{session: func(o *override) { changePage(o, change) }}
+	return historyDefect{node: func(o *override) { changePage(o, change) }}
 }
 
 // changeStateQuery changes the queries of ReadState.
 func changeStateQuery(change func(*broker.StateQuery)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 			change(&q)
 			return o.HistoryNode.ReadState(ctx, q)
@@ -305,7 +305,7 @@ func changeStateQuery(change func(*broker.StateQuery)) historyDefect {
 
 // changeState changes the results of ReadState.
 func changeState(change func(o *override, q broker.StateQuery, s *broker.StatePart)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 			s, err := o.HistoryNode.ReadState(ctx, q)
 			if err == nil {

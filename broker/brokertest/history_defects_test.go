@@ -28,7 +28,7 @@ func brokenPositions() map[string]brokenHistory {
 				p.Position.Epoch = "unused"
 			}
 		}), "first publication"},
-		"always has one epoch": {historyDefect{session: func(o *override) {
+		"always has one epoch": {historyDefect{node: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				result, err := o.HistoryNode.Append(ctx, a)
 				result.Position.Epoch = "epoch"
@@ -42,7 +42,7 @@ func brokenPositions() map[string]brokenHistory {
 				p.Position = broker.Position{Epoch: rand.Text()}
 			}
 		}), "metadata outlives publications"},
-		"ends an epoch that is only read": {historyDefect{session: func(o *override) {
+		"ends an epoch that is only read": {historyDefect{node: func(o *override) {
 			first := map[string]time.Time{}
 			changePage(o, func(q broker.Query, p *broker.Page) {
 				if first[q.Topic].IsZero() {
@@ -53,7 +53,7 @@ func brokenPositions() map[string]brokenHistory {
 				}
 			})
 		}}, "metadata is kept by reads"},
-		"has retention numbers in its keys": {historyDefect{session: func(o *override) {
+		"has retention numbers in its keys": {historyDefect{node: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				a.Topic += fmt.Sprint(a.Retention)
 				return o.HistoryNode.Append(ctx, a)
@@ -63,13 +63,13 @@ func brokenPositions() map[string]brokenHistory {
 				return o.HistoryNode.Read(ctx, q)
 			}
 		}}, "retention changes"},
-		"confuses topics": {historyDefect{session: func(o *override) {
+		"confuses topics": {historyDefect{node: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				a.Topic = a.Topic[:min(len(a.Topic), 300)]
 				return o.HistoryNode.Append(ctx, a)
 			}
 		}}, "histories are separate"},
-		"reverses concurrent calls": {historyDefect{session: func(o *override) {
+		"reverses concurrent calls": {historyDefect{node: func(o *override) {
 			var mu sync.Mutex
 			var positions []broker.Position
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
@@ -89,7 +89,7 @@ func brokenPositions() map[string]brokenHistory {
 func brokenKeys() map[string]brokenHistory {
 	return map[string]brokenHistory{
 		"forgets keys": {changeAppend(func(a *broker.Append) { a.IdempotencyKey = "" }), "duplicate"},
-		"forgets keys when concurrent": {historyDefect{session: func(o *override) {
+		"forgets keys when concurrent": {historyDefect{node: func(o *override) {
 			known := map[string]broker.Appended{}
 			var mu sync.Mutex
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
@@ -110,7 +110,7 @@ func brokenKeys() map[string]brokenHistory {
 				return result, err
 			}
 		}}, "concurrent duplicates"},
-		"shares keys between topics": {historyDefect{session: func(o *override) {
+		"shares keys between topics": {historyDefect{node: func(o *override) {
 			known := map[string]broker.Appended{}
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				if result, ok := known[a.IdempotencyKey]; ok && a.IdempotencyKey != "" {
@@ -122,7 +122,7 @@ func brokenKeys() map[string]brokenHistory {
 				return result, err
 			}
 		}}, "duplicate"},
-		"forgets a key with its publication": {historyDefect{session: func(o *override) {
+		"forgets a key with its publication": {historyDefect{node: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				if a.IdempotencyKey != "" {
 					stored := o.history(a.Topic)
@@ -133,7 +133,7 @@ func brokenKeys() map[string]brokenHistory {
 				return o.HistoryNode.Append(ctx, a)
 			}
 		}}, "key outlives publication"},
-		"never forgets a key": {historyDefect{session: func(o *override) {
+		"never forgets a key": {historyDefect{node: func(o *override) {
 			known := map[string]broker.Appended{}
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				if result, ok := known[a.Topic+a.IdempotencyKey]; ok && a.IdempotencyKey != "" {
@@ -157,7 +157,7 @@ func brokenRetentions() map[string]brokenHistory {
 		"keeps too few":    {changeAppend(func(a *broker.Append) { a.Retention.Messages-- }), "retention by messages"},
 		"ignores bytes":    {changeAppend(func(a *broker.Append) { a.Retention.Bytes = 0 }), "retention by bytes"},
 		"ignores the age":  {changeQuery(func(q *broker.Query) { q.Retention.Age = 100 * time.Hour }), "retention by age"},
-		"deletes when read": {historyDefect{session: func(o *override) {
+		"deletes when read": {historyDefect{node: func(o *override) {
 			deleted := uint64(0)
 			changePage(o, func(q broker.Query, page *broker.Page) {
 				if q.Retention.Messages == 1 {
@@ -186,7 +186,7 @@ func brokenReads() map[string]brokenHistory {
 				p.Publications = slices.Delete(p.Publications, 1, 2)
 			}
 		}), "pages"},
-		"reads a replica": {historyDefect{session: func(o *override) {
+		"reads a replica": {historyDefect{node: func(o *override) {
 			previous := map[string]broker.Page{}
 			changePage(o, func(q broker.Query, p *broker.Page) {
 				if old, ok := previous[q.Topic]; ok {
@@ -234,7 +234,7 @@ func brokenFollowers() map[string]brokenHistory {
 				next(topic, p)
 			}
 		}), "publication reaches followers"},
-		"reports Following early": {historyDefect{session: func(o *override) {
+		"reports Following early": {historyDefect{node: func(o *override) {
 			follow := o.HistoryNode.Follow
 			o.follow = func(topic string) {
 				follow(topic) // Following is called at once
@@ -251,30 +251,30 @@ func brokenFollowers() map[string]brokenHistory {
 				}
 			}
 		}}, "follow again"},
-		"ignores Unfollow": {historyDefect{session: func(o *override) { o.end = func(string) {} }}, "unfollow"},
+		"ignores Unfollow": {historyDefect{node: func(o *override) { o.end = func(string) {} }}, "unfollow"},
 		"publishes after Close": {deliver(func(next func(string, broker.Publication)) func(string, broker.Publication) {
 			return func(topic string, p broker.Publication) {
 				time.AfterFunc(time.Duration(p.Position.Offset)*time.Millisecond, func() { next(topic, p) })
 			}
 		}), "nothing is published after close"},
-		"ignores the context": {historyDefect{session: func(o *override) {
+		"ignores the context": {historyDefect{node: func(o *override) {
 			o.read = func(_ context.Context, q broker.Query) (broker.Page, error) {
 				return o.HistoryNode.Read(context.Background(), q)
 			}
 		}}, "done context"},
-		"stores in spite of the context": {historyDefect{session: func(o *override) {
+		"stores in spite of the context": {historyDefect{node: func(o *override) {
 			o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 				result, err := o.HistoryNode.Append(context.Background(), a)
 				return result, errors.Join(err, ctx.Err())
 			}
 		}}, "done context"},
-		"ignores Close": {historyDefect{session: func(o *override) { o.close = func(context.Context) error { return nil } }}, "closed history node"},
+		"ignores Close": {historyDefect{node: func(o *override) { o.close = func(context.Context) error { return nil } }}, "closed history node"},
 	}
 }
 
 // changeOutcome changes the results of Append.
 func changeOutcome(change func(a broker.Append, result *broker.Appended, err error) error) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.append = func(ctx context.Context, a broker.Append) (broker.Appended, error) {
 			result, err := o.HistoryNode.Append(ctx, a)
 			return result, change(a, &result, err)

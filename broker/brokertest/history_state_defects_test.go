@@ -18,7 +18,7 @@ func brokenStates() map[string]brokenHistory {
 				return len(stored) == 0 || p.Position.Offset < stored[0].Position.Offset
 			})
 		}), "state"},
-		"never expires state": {historyDefect{session: func(o *override) {
+		"never expires state": {historyDefect{node: func(o *override) {
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 				q.Retention.Age = 100 * time.Hour
 				return o.HistoryNode.ReadState(ctx, q)
@@ -44,7 +44,7 @@ func brokenStates() map[string]brokenHistory {
 				s.Publications = s.Publications[:len(s.Publications)-1]
 			}
 		}), "state in parts"},
-		"loses a key when the one before changes": {historyDefect{session: func(o *override) {
+		"loses a key when the one before changes": {historyDefect{node: func(o *override) {
 			// As a store does that continues at a number of keys instead of a key.
 			o.state = func(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 				skip, _ := strconv.Atoi(q.Cursor)
@@ -60,7 +60,7 @@ func brokenStates() map[string]brokenHistory {
 				return part, nil
 			}
 		}}, "state in parts"},
-		"reads all parts as of the first": {historyDefect{session: func(o *override) {
+		"reads all parts as of the first": {historyDefect{node: func(o *override) {
 			first := map[string]broker.StatePart{}
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 				part, err := o.HistoryNode.ReadState(ctx, q)
@@ -71,7 +71,7 @@ func brokenStates() map[string]brokenHistory {
 				return part, err
 			}
 		}}, "state in parts"},
-		"returns keys that were removed since the first part": {historyDefect{session: func(o *override) {
+		"returns keys that were removed since the first part": {historyDefect{node: func(o *override) {
 			all := map[string][]broker.Publication{}
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 				part, err := o.HistoryNode.ReadState(ctx, q)
@@ -86,7 +86,7 @@ func brokenStates() map[string]brokenHistory {
 				return part, err
 			}
 		}}, "state in parts"},
-		"has cursors of one node": {historyDefect{session: func(o *override) {
+		"has cursors of one node": {historyDefect{node: func(o *override) {
 			known := map[string]string{}
 			o.state = func(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
 				q.Cursor = known[q.Cursor]
@@ -98,7 +98,7 @@ func brokenStates() map[string]brokenHistory {
 				return part, err
 			}
 		}}, "state in parts"},
-		"reads the oldest keys first": {historyDefect{session: func(o *override) {
+		"reads the oldest keys first": {historyDefect{node: func(o *override) {
 			o.state = func(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 				after, _ := strconv.ParseUint(q.Cursor, 10, 64)
 				q.Cursor, q.MaxBytes = "", 1<<30

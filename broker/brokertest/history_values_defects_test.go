@@ -32,7 +32,7 @@ type patchCall struct {
 
 // changePatch replaces PatchValue by StoreValue with data that is derived from the current value.
 func changePatch(change func(current broker.Value, c *patchCall) []byte) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.patch = func(ctx context.Context, c patchCall) (uint64, error) {
 			current, _ := o.HistoryNode.LoadValue(ctx, c.key)
 			return o.storeValue(ctx, storeCall{c.key, change(current, &c), c.version, c.lifetime})
@@ -50,7 +50,7 @@ func applied(p broker.Patch, data []byte) []byte {
 
 // changeStore replaces StoreValue.
 func changeStore(store func(ctx context.Context, o *override, c storeCall) (uint64, error)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.store = func(ctx context.Context, c storeCall) (uint64, error) { return store(ctx, o, c) }
 	}}
 }
@@ -65,7 +65,7 @@ func changeStoreCall(change func(*storeCall)) historyDefect {
 
 // changeLoad changes the results of LoadValue.
 func changeLoad(change func(key string, v *broker.Value)) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.load = func(ctx context.Context, key string) (broker.Value, error) {
 			v, err := o.HistoryNode.LoadValue(ctx, key)
 			if err == nil {
@@ -78,7 +78,7 @@ func changeLoad(change func(key string, v *broker.Value)) historyDefect {
 
 // changeKey changes the keys of values.
 func changeKey(change func(string) string) historyDefect {
-	return historyDefect{session: func(o *override) {
+	return historyDefect{node: func(o *override) {
 		o.load = func(ctx context.Context, key string) (broker.Value, error) {
 			return o.HistoryNode.LoadValue(ctx, change(key))
 		}
@@ -138,7 +138,7 @@ func brokenValues() map[string]brokenHistory {
 		"drops what follows a patch": {changePatch(func(v broker.Value, c *patchCall) []byte {
 			return applied(c.patch, v.Data)[:min(c.patch.Offset+len(c.patch.Data), len(v.Data))]
 		}), "value is patched"},
-		"keeps the memory of a patch": {historyDefect{session: func(o *override) {
+		"keeps the memory of a patch": {historyDefect{node: func(o *override) {
 			o.patch = func(ctx context.Context, c patchCall) (uint64, error) {
 				return o.HistoryNode.PatchValue(ctx, c.key, broker.Patch{Offset: c.patch.Offset, Remove: c.patch.Remove, Data: make([]byte, len(c.patch.Data))}, c.version, c.lifetime)
 			}
@@ -174,7 +174,7 @@ func brokenValues() map[string]brokenHistory {
 				c.lifetime = 100 * time.Hour
 			}
 		}), "value expires"},
-		"keeps the first lifetime": {historyDefect{session: func(o *override) {
+		"keeps the first lifetime": {historyDefect{node: func(o *override) {
 			o.store = func(ctx context.Context, c storeCall) (uint64, error) {
 				if c.version == 0 {
 					first[c.key] = c.lifetime
@@ -195,7 +195,7 @@ func brokenValues() map[string]brokenHistory {
 			}
 			return o.storeValue(ctx, c)
 		}), "value is deleted"},
-		"caches values": {historyDefect{session: func(o *override) {
+		"caches values": {historyDefect{node: func(o *override) {
 			cached := map[string]broker.Value{}
 			o.load = func(ctx context.Context, key string) (broker.Value, error) {
 				if v, ok := cached[key]; ok {
@@ -206,22 +206,22 @@ func brokenValues() map[string]brokenHistory {
 				return v, err
 			}
 		}}, "values are shared"},
-		"shares loaded data": {historyDefect{session: func(o *override) {
+		"shares loaded data": {historyDefect{node: func(o *override) {
 			loaded := map[uint64][]byte{}
 			changeLoad(func(_ string, v *broker.Value) {
 				if data, ok := loaded[v.Version]; ok {
 					v.Data = data
 				}
 				loaded[v.Version] = v.Data
-			}).session(o)
+			}).node(o)
 		}}, "values are copied"},
-		"keeps stored data": {historyDefect{session: func(o *override) {
+		"keeps stored data": {historyDefect{node: func(o *override) {
 			stored := map[string][]byte{}
 			changeLoad(func(key string, v *broker.Value) {
 				if data, ok := stored[key]; ok {
 					v.Data = append([]byte(nil), data...)
 				}
-			}).session(o)
+			}).node(o)
 			o.store = func(ctx context.Context, c storeCall) (uint64, error) {
 				stored[c.key] = c.data
 				return o.storeValue(ctx, c)
@@ -242,7 +242,7 @@ func deletesAnyVersion() historyDefect {
 
 func brokenValueOutcomes() map[string]brokenHistory {
 	return map[string]brokenHistory{
-		"loads in spite of the context": {historyDefect{session: func(o *override) {
+		"loads in spite of the context": {historyDefect{node: func(o *override) {
 			o.load = func(_ context.Context, key string) (broker.Value, error) {
 				return o.HistoryNode.LoadValue(context.Background(), key)
 			}
@@ -251,7 +251,7 @@ func brokenValueOutcomes() map[string]brokenHistory {
 			version, err := o.storeValue(context.WithoutCancel(ctx), c)
 			return version, errors.Join(err, ctx.Err())
 		}), "done context"},
-		"loads after Close": {historyDefect{session: func(o *override) {
+		"loads after Close": {historyDefect{node: func(o *override) {
 			o.load = func(context.Context, string) (broker.Value, error) { return broker.Value{}, nil }
 		}}, "closed history node"},
 		"hides the unknown outcome of a value": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {

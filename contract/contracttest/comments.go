@@ -29,7 +29,7 @@ func (s *source) comments(pkgPath string) map[string]string {
 	return all
 }
 
-// directoryOf returns the directory of a package, also of an external test package. It returns "" for packages of the
+// directoryOf returns the directory of a package, or of an external test package. It returns "" for packages of the
 // standard library, whose comments would change with the release of Go.
 func directoryOf(pkgPath string) (string, error) {
 	out, err := exec.Command("go", "list", "-find", "-f", "{{if not .Standard}}{{.Dir}}{{end}}", strings.TrimSuffix(pkgPath, "_test")).Output()

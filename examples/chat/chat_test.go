@@ -40,7 +40,7 @@ func TestRoom_MembersTalkSearchAndLeave(t *testing.T) {
 		chat := newChat(t)
 		ann, bob := routertest.Dial(t, chat, withToken("ann")), routertest.Dial(t, chat, withToken("bob"))
 		joined := routertest.Call[RoomJoined](ann, JoinRoom{Room: "go"})
-		synctest.Wait() // until the room has been told: who joins before that is told, too
+		synctest.Wait() // until the room has received it: a member that joins before receives it, too
 		epoch := joined.Epoch
 		assert.NotEmpty(t, epoch)
 		assert.Equal(t, RoomJoined{Room: "go", Users: []string{"ann"}, Position: Position{Epoch: epoch}}, joined)

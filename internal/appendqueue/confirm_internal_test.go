@@ -91,7 +91,7 @@ func TestConfirmQueue_EndsByItself(t *testing.T) {
 		gone := storedCall(ctx, 0, 1, "L")
 		q.add(gone)
 		q.running.Wait()
-		assert.Empty(t, server.rounds(), "nobody waits")
+		assert.Empty(t, server.rounds(), "no publication waits")
 		q.add(patient)
 		<-patient.done
 		assert.Equal(t, confirmTimeout, time.Since(began))

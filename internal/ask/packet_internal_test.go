@@ -14,21 +14,21 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A lonelySession knows one other node, and publishes nothing.
-type lonelySession struct {
+// A lonelyNode knows one other node, and publishes nothing.
+type lonelyNode struct {
 	broker.Node
 
 	name string
 }
 
-func (s lonelySession) Name() string                       { return s.name }
-func (lonelySession) Nodes() (others []string, all bool)   { return []string{"two"}, true }
-func (lonelySession) Publish(topic string, p []byte) error { return nil }
+func (s lonelyNode) Name() string                       { return s.name }
+func (lonelyNode) Nodes() (others []string, all bool)   { return []string{"two"}, true }
+func (lonelyNode) Publish(topic string, p []byte) error { return nil }
 
 func newNode(name string) *Node {
 	n := new(Node)
 	n.Init(Config{
-		Node: lonelySession{name: name}, MaxOpen: 3,
+		Node: lonelyNode{name: name}, MaxOpen: 3,
 		ByID: func(string) Clients { return Clients{} }, ByUser: func(string, string) Clients { return Clients{} },
 	})
 	return n
@@ -138,8 +138,8 @@ func TestAsk_MalformedOnesAreIgnored(t *testing.T) {
 	assertIdle(t, n)
 }
 
-// TestServedAsks_RepeatedAskCallsNobody receives an ask again while its calls have no outcome.
-func TestServedAsks_RepeatedAskCallsNobody(t *testing.T) {
+// TestServedAsks_RepeatedAskMakesNoCall receives an ask again while its calls have no outcome.
+func TestServedAsks_RepeatedAskMakesNoCall(t *testing.T) {
 	var s servedAsks
 	key := servedKey{"two", 1}
 	ctx, isNew, err := s.begin(key, 2, 3)
@@ -159,8 +159,8 @@ func TestServedAsks_RepeatedAskCallsNobody(t *testing.T) {
 	assert.Zero(t, s.calls)
 }
 
-// TestAsk_AnswersThatNobodyTakesAreBounded receives more than may wait.
-func TestAsk_AnswersThatNobodyTakesAreBounded(t *testing.T) {
+// TestAsk_UnreadAnswersAreBounded receives more than may wait.
+func TestAsk_UnreadAnswersAreBounded(t *testing.T) {
 	n := newNode("one")
 	a, _, _, err := n.begin(false, func(string) bool { return false })
 	require.NoError(t, err)

@@ -145,7 +145,7 @@ func shutStoryNodeDown(r *recoveryRun, rng *rand.Rand) (string, bool) {
 	return fmt.Sprintf("%d attempts after the signal, result %s", after, result), after > 0 && result == "<nil>"
 }
 
-// allLinks returns the links of all nodes, also of those that are being started or have ended.
+// allLinks returns the links of all nodes, including those that are being started or have ended.
 func (r *recoveryRun) allLinks() []*relay {
 	r.mu.Lock()
 	defer r.mu.Unlock()

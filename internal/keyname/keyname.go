@@ -84,7 +84,7 @@ func writeDigest(b *strings.Builder, part string) {
 }
 
 // escape percent-encodes (RFC 3986, section 2.1) the bytes of s that are special, and if ascii is
-// set, also those that are not ASCII or that JSON would escape.
+// set, including those that are not ASCII or that JSON would escape.
 func escape(b *strings.Builder, s string, ascii bool) {
 	const hexDigits = "0123456789ABCDEF"
 	plain := 0

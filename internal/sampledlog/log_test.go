@@ -77,7 +77,7 @@ func TestLog_DebugLinesAreMore(t *testing.T) {
 	})
 }
 
-func TestLog_DebugLinesThatNobodyReadsAreNotCounted(t *testing.T) {
+func TestLog_DisabledDebugLinesAreNotCounted(t *testing.T) {
 	l, text := newLog(slog.LevelInfo)
 	for range 12 {
 		l.Debug(sampledlog.Kind{Text: "opened"})

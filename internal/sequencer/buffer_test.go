@@ -23,13 +23,13 @@ import (
 func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSimStore(1, 1000)
-		session := &simSession{store: store}
-		store.sessions = append(store.sessions, session)
+		node := &simConn{store: store}
+		store.conns = append(store.conns, node)
 		var mu sync.Mutex // guards published, slowest and received
 		published := map[uint64]time.Time{}
 		slowest, received := time.Duration(0), 0
-		session.mu.Lock()
-		session.seq = sequencer.New(sequencer.NewReader(session), "topic", broker.Retention{Messages: 1000}, sequencer.Sink{
+		node.mu.Lock()
+		node.seq = sequencer.New(sequencer.NewReader(node), "topic", broker.Retention{Messages: 1000}, sequencer.Sink{
 			Deliver: func(p broker.Publication) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -38,7 +38,7 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 			},
 			Lost: func(l sequencer.Loss) { assert.Fail(t, "lost", "%v", l) },
 		})
-		session.mu.Unlock()
+		node.mu.Unlock()
 		time.Sleep(time.Second) // it knows its position
 		for n := range 1000 {
 			mu.Lock()
@@ -51,14 +51,14 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		session.seq.Close()
+		node.seq.Close()
 		assert.Positive(t, store.faults["publication lost"])
 		assert.Equal(t, 1000, received)
 		assert.Less(t, slowest, 2*time.Second)
 	})
 }
 
-// slowReads is a session whose answers to reads take longer than publications on their way to the
+// slowReads is a node whose answers to reads take longer than publications on their way to the
 // node.
 type slowReads struct{ *memstore.Node }
 
@@ -82,12 +82,12 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 		var s *sequencer.Sequencer
 		created := make(chan struct{}) // closed when s is set
 		last := uint64(0)              // which the subscriber has received; guarded by the sequencer's lock
-		session := slowReads{hub.Connect(broker.HistoryHandler{
+		node := slowReads{hub.Connect(broker.HistoryHandler{
 			Published: func(_ string, p broker.Publication) { <-created; s.Publish(p) },
 			Following: func(string) { <-created; s.Following() },
 		})}
 		retention := broker.Retention{Messages: 10_000}
-		s = sequencer.New(sequencer.NewReader(session), "topic", retention, sequencer.Sink{
+		s = sequencer.New(sequencer.NewReader(node), "topic", retention, sequencer.Sink{
 			Deliver: func(p broker.Publication) { last = p.Position.Offset },
 			Lost:    func(l sequencer.Loss) { assert.Fail(t, "lost", "%v", l) },
 		})
@@ -95,16 +95,16 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 		var publishers sync.WaitGroup
 		publishers.Go(func() {
 			for range 1000 {
-				_, err := session.Append(t.Context(), broker.Append{Topic: "topic", Retention: retention})
+				_, err := node.Append(t.Context(), broker.Append{Topic: "topic", Retention: retention})
 				assert.NoError(t, err)
 				time.Sleep(2 * time.Millisecond)
 			}
 		})
 		var position broker.Position
-		require.NoError(t, s.Join(t.Context(), position, sequencer.NewCatchup(session, 100, 1<<20).Topic(100), func(j sequencer.Joined) { position = j.Position }))
+		require.NoError(t, s.Join(t.Context(), position, sequencer.NewCatchup(node, 100, 1<<20).Topic(100), func(j sequencer.Joined) { position = j.Position }))
 		for range 20 {
 			time.Sleep(20 * time.Millisecond)
-			require.NoError(t, s.Join(t.Context(), position, sequencer.NewCatchup(session, 100, 1<<20).Topic(100), func(j sequencer.Joined) {
+			require.NoError(t, s.Join(t.Context(), position, sequencer.NewCatchup(node, 100, 1<<20).Topic(100), func(j sequencer.Joined) {
 				assert.True(t, j.Recovered, "the subscriber had to load its state")
 				assert.Len(t, j.Publications, int(last-position.Offset))
 				position = j.Position

@@ -16,14 +16,14 @@ import (
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
-// A countingSession counts reads.
-type countingSession struct {
+// A countingNode counts reads.
+type countingNode struct {
 	broker.HistoryNode
 	reads   atomic.Int64
 	flushed atomic.Pointer[broker.HistoryNode] // that of an empty store, which is read instead
 }
 
-func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+func (s *countingNode) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
 	s.reads.Add(1)
 	if flushed := s.flushed.Load(); flushed != nil {
 		return (*flushed).Read(ctx, q)
@@ -31,7 +31,7 @@ func (s *countingSession) Read(ctx context.Context, q broker.Query) (broker.Page
 	return s.HistoryNode.Read(ctx, q)
 }
 
-func (s *countingSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+func (s *countingNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	s.reads.Add(1)
 	if flushed := s.flushed.Load(); flushed != nil {
 		return (*flushed).ReadAll(ctx, b)
@@ -39,11 +39,11 @@ func (s *countingSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker
 	return s.HistoryNode.ReadAll(ctx, b)
 }
 
-// startIdle returns a sequencer of topic news, and its session. Both are closed when the test ends.
-func startIdle(t *testing.T, r broker.Retention, sink sequencer.Sink) (*sequencer.Sequencer, *countingSession) {
+// startIdle returns a sequencer of topic news, and its node. Both are closed when the test ends.
+func startIdle(t *testing.T, r broker.Retention, sink sequencer.Sink) (*sequencer.Sequencer, *countingNode) {
 	var s *sequencer.Sequencer
 	ready := make(chan struct{}) // closed when s is set
-	node := &countingSession{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	node := &countingNode{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
 		Published: func(_ string, p broker.Publication) { <-ready; s.Publish(p) },
 		Following: func(string) { <-ready; s.Following() },
 	})}

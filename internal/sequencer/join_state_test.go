@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
-// A scriptedSession returns a page for every Read, and calls a function for every ReadState.
-type scriptedSession struct {
+// A scriptedNode returns a page for every Read, and calls a function for every ReadState.
+type scriptedNode struct {
 	broker.Histories
 
 	readState func() broker.StatePart
@@ -24,38 +24,38 @@ type scriptedSession struct {
 	page broker.Page
 }
 
-func (s *scriptedSession) Follow(string) {}
+func (s *scriptedNode) Follow(string) {}
 
-func (s *scriptedSession) Unfollow(string) {}
+func (s *scriptedNode) Unfollow(string) {}
 
-func (s *scriptedSession) Read(context.Context, broker.Query) (broker.Page, error) {
+func (s *scriptedNode) Read(context.Context, broker.Query) (broker.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.page, nil
 }
 
-func (s *scriptedSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+func (s *scriptedNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	return readEach(ctx, s.Read, b)
 }
 
-func (s *scriptedSession) set(page broker.Page) {
+func (s *scriptedNode) set(page broker.Page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.page = page
 }
 
-func (s *scriptedSession) ReadState(context.Context, broker.StateQuery) (broker.StatePart, error) {
+func (s *scriptedNode) ReadState(context.Context, broker.StateQuery) (broker.StatePart, error) {
 	return s.readState(), nil
 }
 
-// startScripted returns a session whose topic is at a position, and its sequencer.
-func startScripted(t *testing.T, at broker.Position) (*scriptedSession, *sequencer.Sequencer) {
-	session := &scriptedSession{page: broker.Page{Position: at}}
+// startScripted returns a node whose topic is at a position, and its sequencer.
+func startScripted(t *testing.T, at broker.Position) (*scriptedNode, *sequencer.Sequencer) {
+	node := &scriptedNode{page: broker.Page{Position: at}}
 	sink := sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}}
-	seq := sequencer.New(sequencer.NewReader(session), "topic", broker.Retention{Messages: 10}, sink)
+	seq := sequencer.New(sequencer.NewReader(node), "topic", broker.Retention{Messages: 10}, sink)
 	t.Cleanup(seq.Close)
 	seq.Following()
-	return session, seq
+	return node, seq
 }
 
 func publication(epoch string, offset uint64, packet string) broker.Publication {
@@ -65,10 +65,10 @@ func publication(epoch string, offset uint64, packet string) broker.Publication 
 // TestJoinState_ReceivesWhatIsPublishedMeanwhile publishes before and after the moment of the state.
 func TestJoinState_ReceivesWhatIsPublishedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
+		node, seq := startScripted(t, broker.Position{Epoch: "e1"})
 		synctest.Wait()
 		attempts := 0
-		session.readState = func() broker.StatePart {
+		node.readState = func() broker.StatePart {
 			attempts++
 			seq.Publish(publication("e1", 1, "before"))
 			seq.Publish(publication("e1", 2, "after"))
@@ -91,15 +91,15 @@ func TestJoinState_ReceivesWhatIsPublishedMeanwhile(t *testing.T) {
 // joins: offset 99 of the old epoch is lost after it was delivered, and used again.
 func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 98})
+		node, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 98})
 		synctest.Wait()
 		attempts := 0
-		session.readState = func() broker.StatePart {
+		node.readState = func() broker.StatePart {
 			if attempts++; attempts > 1 {
 				return broker.StatePart{Position: broker.Position{Epoch: "e2", Offset: 99}}
 			}
 			seq.Publish(publication("e1", 99, "lost"))
-			session.set(broker.Page{
+			node.set(broker.Page{
 				Position:     broker.Position{Epoch: "e2", Offset: 99},
 				Previous:     broker.Position{Epoch: "e1", Offset: 98},
 				Publications: []broker.Publication{publication("e2", 99, "stored")},
@@ -119,8 +119,8 @@ func TestJoinState_PublicationsOfAnEndedEpochAreNotMerged(t *testing.T) {
 
 func TestJoinState_EndsWithTheErrorOfPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1"})
-		session.readState = func() broker.StatePart { return broker.StatePart{Position: broker.Position{Epoch: "e1"}} }
+		node, seq := startScripted(t, broker.Position{Epoch: "e1"})
+		node.readState = func() broker.StatePart { return broker.StatePart{Position: broker.Position{Epoch: "e1"}} }
 		tooLarge := errors.New("too large")
 		err := seq.JoinState(t.Context(), broker.Position{}, nil, 1000, func([]broker.Publication) error { return tooLarge }, func(sequencer.Joined) {
 			t.Error("activated")
@@ -131,9 +131,9 @@ func TestJoinState_EndsWithTheErrorOfPrepare(t *testing.T) {
 
 func TestJoinState_EndsAfterThreeAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 1})
+		node, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 1})
 		attempts := 0
-		session.readState = func() broker.StatePart { // the node never receives offset 9
+		node.readState = func() broker.StatePart { // the node never receives offset 9
 			attempts++
 			return broker.StatePart{Position: broker.Position{Epoch: "e1", Offset: 9}}
 		}

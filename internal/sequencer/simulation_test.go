@@ -39,7 +39,7 @@ type simStore struct {
 	stored   []broker.Publication
 	log      []broker.Publication       // all that led to the current position
 	assigned map[broker.Position]string // the truth, of all epochs
-	sessions []*simSession
+	conns    []*simConn
 	faults   map[string]int
 	healthy  bool
 
@@ -74,17 +74,17 @@ func (s *simStore) append(packet, key string, removed bool) {
 	s.log = append(s.log, p)
 	s.stored = append(s.stored, p)
 	s.stored = s.stored[max(0, len(s.stored)-s.keep):]
-	publisher := s.rng.IntN(len(s.sessions))
-	for i, session := range s.sessions {
+	publisher := s.rng.IntN(len(s.conns))
+	for i, conn := range s.conns {
 		if i == publisher {
-			time.AfterFunc(s.delay(s.slowest), func() { session.call((*sequencer.Sequencer).Stored, p) })
+			time.AfterFunc(s.delay(s.slowest), func() { conn.call((*sequencer.Sequencer).Stored, p) })
 		}
 		if s.happens("publication lost", 10) {
 			continue
 		}
-		session.passOn(p, s.delay(s.slowest))
+		conn.passOn(p, s.delay(s.slowest))
 		if s.happens("publication repeated", 5) {
-			session.passOn(p, s.delay(2*s.slowest))
+			conn.passOn(p, s.delay(2*s.slowest))
 		}
 	}
 }
@@ -108,8 +108,8 @@ func (s *simStore) failOver(lose int) {
 	s.faults["failover"]++
 }
 
-// A simSession is the connection of a node.
-type simSession struct {
+// A simConn is the connection of a node.
+type simConn struct {
 	broker.ValueStore
 
 	store *simStore
@@ -120,7 +120,7 @@ type simSession struct {
 }
 
 // passOn delivers a publication after some time, and after those before it.
-func (s *simSession) passOn(p broker.Publication, after time.Duration) {
+func (s *simConn) passOn(p broker.Publication, after time.Duration) {
 	if at := time.Now().Add(after); at.After(s.next) {
 		s.next = at
 	} else {
@@ -129,7 +129,7 @@ func (s *simSession) passOn(p broker.Publication, after time.Duration) {
 	time.AfterFunc(time.Until(s.next), func() { s.call((*sequencer.Sequencer).Publish, p) })
 }
 
-func (s *simSession) call(method func(*sequencer.Sequencer, broker.Publication), p broker.Publication) {
+func (s *simConn) call(method func(*sequencer.Sequencer, broker.Publication), p broker.Publication) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seq != nil {
@@ -137,15 +137,15 @@ func (s *simSession) call(method func(*sequencer.Sequencer, broker.Publication),
 	}
 }
 
-func (s *simSession) Append(context.Context, broker.Append) (broker.Appended, error) {
+func (s *simConn) Append(context.Context, broker.Append) (broker.Appended, error) {
 	return broker.Appended{}, errors.New("not used")
 }
 
-func (s *simSession) Follow(string) {
+func (s *simConn) Follow(string) {
 	time.AfterFunc(10*time.Millisecond, func() { s.following() })
 }
 
-func (s *simSession) following() {
+func (s *simConn) following() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seq != nil {
@@ -153,9 +153,9 @@ func (s *simSession) following() {
 	}
 }
 
-func (s *simSession) Unfollow(string) {}
+func (s *simConn) Unfollow(string) {}
 
-func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, err error) {
+func (s *simConn) Read(_ context.Context, q broker.Query) (page broker.Page, err error) {
 	st := s.store
 	err = st.read(func() {
 		page = broker.Page{Position: broker.Position{Epoch: st.epoch, Offset: st.top}, Previous: st.previous}
@@ -169,7 +169,7 @@ func (s *simSession) Read(_ context.Context, q broker.Query) (page broker.Page, 
 }
 
 // ReadAll reads each topic with Read.
-func (s *simSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
+func (s *simConn) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	return readEach(ctx, s.Read, b)
 }
 
@@ -192,7 +192,7 @@ func readEach(ctx context.Context, read func(context.Context, broker.Query) (bro
 
 // ReadState returns up to three keys in the order of their names, or all if the bound of the part is large.
 // The cursor is the last one, and means nothing in another epoch.
-func (s *simSession) ReadState(_ context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
+func (s *simConn) ReadState(_ context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
 	st := s.store
 	err = st.read(func() {
 		part.Position = broker.Position{Epoch: st.epoch, Offset: st.top}
@@ -241,24 +241,24 @@ func (s *simStore) read(f func()) error {
 }
 
 // connect adds a node.
-func (s *simStore) connect(sink sequencer.Sink) *simSession {
-	session := &simSession{store: s}
+func (s *simStore) connect(sink sequencer.Sink) *simConn {
+	conn := &simConn{store: s}
 	s.mu.Lock()
-	s.sessions = append(s.sessions, session)
+	s.conns = append(s.conns, conn)
 	s.mu.Unlock()
-	session.mu.Lock()
-	defer session.mu.Unlock()
-	session.seq = sequencer.New(sequencer.NewReader(session), "topic", broker.Retention{Messages: s.keep}, sink)
-	return session
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	conn.seq = sequencer.New(sequencer.NewReader(conn), "topic", broker.Retention{Messages: s.keep}, sink)
+	return conn
 }
 
 // A simNode has a sequencer and subscribers.
 type simNode struct {
-	t       *testing.T
-	store   *simStore
-	session *simSession
-	seq     *sequencer.Sequencer
-	subs    map[*subscriber]struct{} // guarded by the sequencer's lock
+	t     *testing.T
+	store *simStore
+	conn  *simConn
+	seq   *sequencer.Sequencer
+	subs  map[*subscriber]struct{} // guarded by the sequencer's lock
 }
 
 // A subscriber checks what it receives.
@@ -300,7 +300,7 @@ func (u *subscriber) lose(t *testing.T, l sequencer.Loss) {
 
 func newSimNode(t *testing.T, store *simStore) *simNode {
 	n := &simNode{t: t, store: store, subs: map[*subscriber]struct{}{}}
-	n.session = store.connect(sequencer.Sink{
+	n.conn = store.connect(sequencer.Sink{
 		Deliver: func(p broker.Publication) {
 			store.mu.Lock()
 			defer store.mu.Unlock()
@@ -320,13 +320,13 @@ func newSimNode(t *testing.T, store *simStore) *simNode {
 			}
 		},
 	})
-	n.seq = n.session.seq
+	n.seq = n.conn.seq
 	return n
 }
 
 // join continues a subscriber on the node.
 func (n *simNode) join(u *subscriber, since broker.Position) {
-	err := n.seq.Join(n.t.Context(), since, sequencer.NewCatchup(n.session, n.store.keep, 1<<20).Topic(n.store.keep), func(j sequencer.Joined) {
+	err := n.seq.Join(n.t.Context(), since, sequencer.NewCatchup(n.conn, n.store.keep, 1<<20).Topic(n.store.keep), func(j sequencer.Joined) {
 		n.subs[u] = struct{}{}
 		u.joins++
 		if !j.Recovered || since.Epoch == "" {
@@ -401,7 +401,7 @@ func simulate(t *testing.T, seed uint64, sc scenario) {
 				store.failOver(1) // the store remembers only the end of this epoch
 			}
 		case n <= 2 && !sc.faultless:
-			nodes[rng.IntN(len(nodes))].session.following()
+			nodes[rng.IntN(len(nodes))].conn.following()
 		}
 	}
 	store.mu.Lock()

@@ -22,17 +22,17 @@ func keyed(offset uint64, key string) broker.Publication {
 }
 
 // joinRest joins a state of two parts at offset 2, and returns the rest. readState returns the second one.
-func joinRest(t *testing.T, session *scriptedSession, seq *sequencer.Sequencer, readState func() broker.StatePart) *sequencer.StateRest {
+func joinRest(t *testing.T, node *scriptedNode, seq *sequencer.Sequencer, readState func() broker.StatePart) *sequencer.StateRest {
 	t.Helper()
 	at := broker.Position{Epoch: "e1", Offset: 2}
-	session.readState = func() broker.StatePart {
+	node.readState = func() broker.StatePart {
 		return broker.StatePart{Publications: []broker.Publication{keyed(2, "a")}, Position: at, Next: "next"}
 	}
 	var rest *sequencer.StateRest
 	prepare := func([]broker.Publication) error { return nil }
 	require.NoError(t, seq.JoinState(t.Context(), broker.Position{}, nil, 1000, prepare, func(j sequencer.Joined) { rest = j.Rest }))
 	require.False(t, rest.Complete())
-	session.readState = readState
+	node.readState = readState
 	t.Cleanup(rest.Close)
 	return rest
 }
@@ -53,25 +53,25 @@ func sendAll(rest *sequencer.StateRest) (sent []broker.Publication, err error) {
 	return sent, err
 }
 
-func failOver(session *scriptedSession, seq *sequencer.Sequencer) {
-	session.set(broker.Page{Position: broker.Position{Epoch: "e2", Offset: 2}, Previous: broker.Position{Epoch: "e1", Offset: 2}})
+func failOver(node *scriptedNode, seq *sequencer.Sequencer) {
+	node.set(broker.Page{Position: broker.Position{Epoch: "e2", Offset: 2}, Previous: broker.Position{Epoch: "e1", Offset: 2}})
 	seq.Following()
 	synctest.Wait()
 }
 
 func TestStateRest_EndsIfTheStoreFailsOver(t *testing.T) {
 	part := broker.StatePart{Publications: []broker.Publication{keyed(1, "b")}, Position: broker.Position{Epoch: "e1", Offset: 2}}
-	for name, test := range map[string]func(t *testing.T, session *scriptedSession, seq *sequencer.Sequencer){
-		"between the parts": func(t *testing.T, session *scriptedSession, seq *sequencer.Sequencer) {
-			rest := joinRest(t, session, seq, func() broker.StatePart {
+	for name, test := range map[string]func(t *testing.T, node *scriptedNode, seq *sequencer.Sequencer){
+		"between the parts": func(t *testing.T, node *scriptedNode, seq *sequencer.Sequencer) {
+			rest := joinRest(t, node, seq, func() broker.StatePart {
 				return broker.StatePart{Publications: part.Publications, Position: broker.Position{Epoch: "e2", Offset: 2}}
 			})
-			failOver(session, seq)
+			failOver(node, seq)
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(read(t, rest)))
 		},
-		"while a part is read": func(t *testing.T, session *scriptedSession, seq *sequencer.Sequencer) {
-			rest := joinRest(t, session, seq, func() broker.StatePart {
-				failOver(session, seq)
+		"while a part is read": func(t *testing.T, node *scriptedNode, seq *sequencer.Sequencer) {
+			rest := joinRest(t, node, seq, func() broker.StatePart {
+				failOver(node, seq)
 				return part
 			})
 			require.NoError(t, read(t, rest))
@@ -79,10 +79,10 @@ func TestStateRest_EndsIfTheStoreFailsOver(t *testing.T) {
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 			assert.Empty(t, sent)
 		},
-		"while a part waits": func(t *testing.T, session *scriptedSession, seq *sequencer.Sequencer) {
-			rest := joinRest(t, session, seq, func() broker.StatePart { return part })
+		"while a part waits": func(t *testing.T, node *scriptedNode, seq *sequencer.Sequencer) {
+			rest := joinRest(t, node, seq, func() broker.StatePart { return part })
 			require.NoError(t, read(t, rest))
-			failOver(session, seq)
+			failOver(node, seq)
 			sent, err := sendAll(rest)
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 			assert.Empty(t, sent)
@@ -90,8 +90,8 @@ func TestStateRest_EndsIfTheStoreFailsOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
-				test(t, session, seq)
+				node, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
+				test(t, node, seq)
 			})
 		})
 	}
@@ -99,8 +99,8 @@ func TestStateRest_EndsIfTheStoreFailsOver(t *testing.T) {
 
 func TestStateRest_EndsWithTheSequencer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
-		rest := joinRest(t, session, seq, func() broker.StatePart {
+		node, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
+		rest := joinRest(t, node, seq, func() broker.StatePart {
 			return broker.StatePart{Publications: []broker.Publication{keyed(1, "b")}, Position: broker.Position{Epoch: "e1", Offset: 2}}
 		})
 		require.NoError(t, read(t, rest))
@@ -114,8 +114,8 @@ func TestStateRest_EndsWithTheSequencer(t *testing.T) {
 // TestStateRest_LeavesOutWhatHasChanged publishes keys of a part while it is read, and while it waits.
 func TestStateRest_LeavesOutWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
-		rest := joinRest(t, session, seq, func() broker.StatePart {
+		node, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
+		rest := joinRest(t, node, seq, func() broker.StatePart {
 			seq.Publish(keyed(3, "b"))
 			var part broker.StatePart
 			part.Position = broker.Position{Epoch: "e1", Offset: 2}
@@ -136,15 +136,15 @@ func TestStateRest_LeavesOutWhatHasChanged(t *testing.T) {
 // TestStateRest_TooManyChangesAreAnError changes more keys during each attempt than a reader remembers.
 func TestStateRest_TooManyChangesAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
+		node, seq := startScripted(t, broker.Position{Epoch: "e1", Offset: 2})
 		offset, attempts := uint64(2), 0
-		rest := joinRest(t, session, seq, func() broker.StatePart {
+		rest := joinRest(t, node, seq, func() broker.StatePart {
 			attempts++
 			for n := range 2000 {
 				offset++
 				seq.Publish(keyed(offset, fmt.Sprint("key ", n)))
 			}
-			session.set(broker.Page{Position: broker.Position{Epoch: "e1", Offset: offset}})
+			node.set(broker.Page{Position: broker.Position{Epoch: "e1", Offset: offset}})
 			return broker.StatePart{Publications: []broker.Publication{keyed(1, "key 1999")}, Position: broker.Position{Epoch: "e1", Offset: 2}}
 		})
 		assert.Equal(t, errors.Unavailable, errors.CodeOf(read(t, rest)))

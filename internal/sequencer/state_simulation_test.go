@@ -82,7 +82,7 @@ func (s stateStore) failOver(lose int) {
 type stateNode struct {
 	t       *testing.T
 	store   stateStore
-	session *simSession
+	conn    *simConn
 	keepers map[*keeper]struct{} // guarded by the sequencer's lock
 }
 
@@ -139,7 +139,7 @@ func (k *keeper) lose(t *testing.T, s stateStore, l sequencer.Loss) {
 
 func newStateNode(t *testing.T, s stateStore) *stateNode {
 	n := &stateNode{t: t, store: s, keepers: map[*keeper]struct{}{}}
-	n.session = s.connect(sequencer.Sink{
+	n.conn = s.connect(sequencer.Sink{
 		Deliver: func(p broker.Publication) {
 			for k := range n.keepers {
 				k.receive(t, s, p)
@@ -158,7 +158,7 @@ func newStateNode(t *testing.T, s stateStore) *stateNode {
 // false if the topic has changed too much.
 func (n *stateNode) join(k *keeper) bool {
 	var since broker.Position
-	n.session.seq.WithLock(func() { // a subscriber that repairs its state may lose more meanwhile
+	n.conn.seq.WithLock(func() { // a subscriber that repairs its state may lose more meanwhile
 		if k.complete {
 			since = k.position
 		}
@@ -169,7 +169,7 @@ func (n *stateNode) join(k *keeper) bool {
 		state = read
 		return nil
 	}
-	err := n.session.seq.JoinState(n.t.Context(), since, sequencer.NewCatchup(n.session, 100, 1<<20).Topic(100), 100, prepare, func(j sequencer.Joined) {
+	err := n.conn.seq.JoinState(n.t.Context(), since, sequencer.NewCatchup(n.conn, 100, 1<<20).Topic(100), 100, prepare, func(j sequencer.Joined) {
 		activated++
 		n.keepers[k] = struct{}{}
 		k.begin(n, since, j, state)
@@ -202,7 +202,7 @@ func (n *stateNode) loadRest(k *keeper) bool {
 			return false
 		}
 	}
-	n.session.seq.WithLock(func() {
+	n.conn.seq.WithLock(func() {
 		k.complete = !k.missed
 		k.check(n.t, n.store)
 	})
@@ -264,13 +264,13 @@ func (k *keeper) load(t *testing.T, at broker.Position, state []broker.Publicati
 // before the state is complete.
 func (n *stateNode) repair(k *keeper) {
 	needed := false
-	n.session.seq.WithLock(func() { needed = !k.complete })
+	n.conn.seq.WithLock(func() { needed = !k.complete })
 	for needed {
 		if n.join(k) {
 			k.repaired++
 			return
 		}
-		n.session.seq.WithLock(func() {
+		n.conn.seq.WithLock(func() {
 			_, subscribed := n.keepers[k]
 			needed = !subscribed
 		})
@@ -278,7 +278,7 @@ func (n *stateNode) repair(k *keeper) {
 }
 
 func (n *stateNode) leave(k *keeper) {
-	n.session.seq.WithLock(func() { delete(n.keepers, k) })
+	n.conn.seq.WithLock(func() { delete(n.keepers, k) })
 }
 
 func TestSequencer_JoinersHaveTheStateOfTheirPosition(t *testing.T) {
@@ -301,7 +301,7 @@ func simulateState(t *testing.T, seed uint64, keep int, failovers bool) {
 	defer time.Sleep(time.Second) // reads that have begun end
 	for range 3 {
 		n := newStateNode(t, store)
-		defer n.session.seq.Close()
+		defer n.conn.seq.Close()
 		nodes = append(nodes, n)
 	}
 	var running sync.WaitGroup

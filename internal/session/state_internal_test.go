@@ -264,7 +264,7 @@ func TestSession_TimersExpireSessions(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, s.generation, s.store.record(s.id).Generation)
 		s.store.mu.Lock()
-		s.store.away = true // when the session ends, nobody knows
+		s.store.away = true // when the session ends is unknown
 		s.store.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

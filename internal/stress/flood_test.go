@@ -71,9 +71,9 @@ func (tr transport) listen(t *testing.T, r *router.Router) (url string, client *
 	return server.URL, client
 }
 
-// TestFlood_DisconnectsNobodyWhoReads lets one member of a room send more than the send queues of the others
+// TestFlood_DisconnectsNoClientThatReads lets one member of a room send more than the send queues of the others
 // hold, while they read.
-func TestFlood_DisconnectsNobodyWhoReads(t *testing.T) {
+func TestFlood_DisconnectsNoClientThatReads(t *testing.T) {
 	const messages = 3000
 	floods := []roomFlood{
 		{name: "publications of a handler each", send: repeated(`{"type":"SAID","payload":{}}`, messages), all: messages, first: messages},

@@ -27,7 +27,7 @@ type Pattern struct {
 	Position string // file:line of the registration
 	segments topicname.Pattern
 
-	// All subscribers are told the topic and offsets of its messages: a client that is about to
+	// All subscribers receive the topic and offsets of its messages: a client that is about to
 	// resume its session knows then what comes again.
 	namesOffsets bool
 }

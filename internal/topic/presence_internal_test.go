@@ -94,7 +94,7 @@ func TestPresence_States(t *testing.T) {
 			p.Remove(p.topic, p.conns[0], true)
 			p.expect("", "+user 10000 ended, -user 10000", "-user")
 		},
-		"leaves when nobody comes back": func(p *presenceTest) {
+		"leaves when no client comes back": func(p *presenceTest) {
 			p.close(p.conns[0])
 			p.expect("user", "", "")
 			time.Sleep(testGrace)

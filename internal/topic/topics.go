@@ -274,7 +274,7 @@ func (t *Topic) subscribersLocked() iter.Seq[*Subscriber] {
 const congestionSample = 32
 
 // IsCongested reports whether most subscribers have more to read than they should; a few that do
-// not read slow down nobody but themselves. It looks at a sample of them.
+// not read slow down only themselves. It looks at a sample of them.
 func (t *Topic) IsCongested() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -106,7 +106,7 @@ func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 	assert.Equal(t, "\x88\x05\x03\xf4bye", string(frames))
 }
 
-// parkAfter waits until a connection has read n bytes of control frames and parked. Whoever wants to
+// parkAfter waits until a connection has read n bytes of control frames and parked. A test that is to
 // read it must first receive from the handler.
 func parkAfter(t *testing.T, c *Conn, n int) {
 	for c.sock.bytesRead < n {

@@ -20,10 +20,10 @@ const (
 
 // scopeOf returns which connections share the bucket of a key.
 func scopeOf(key limit.Key) router.LimitScope {
-	switch kind, nobody := key[0], key[1] == "" && key[2] == ""; {
+	switch kind, noID := key[0], key[1] == "" && key[2] == ""; {
 	case kind == kindConn:
 		return router.ScopeConnection
-	case nobody: // shared by all that have no tenant, for example
+	case noID: // shared by all that have no tenant, for example
 		return router.ScopeServer
 	case kind == kindUser:
 		return router.ScopeUser

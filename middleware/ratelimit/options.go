@@ -18,7 +18,7 @@ type Options struct {
 
 	// Key returns the key of the bucket that a message is charged to. If nil, it is
 	// [KeyPerUserOrIPPerType]. If the first part of the key is "user", "tenant", "conn" or "ip", the
-	// next ones must identify that: it is also the scope that [Announce] tells clients.
+	// next ones must identify that: it is also the scope that [Announce] sends to clients.
 	Key func(router.IngressContext) limit.Key
 
 	// Cost returns the cost of a message in tokens. If nil, every message costs 1, and

@@ -18,7 +18,7 @@
 //
 // The time is in microseconds since 1970. The key is the first 8 bytes of an HMAC-SHA256 in
 // base64url, so that a trace contains no user IDs and no addresses. All files together take at
-// most Options.MaxBytes: the oldest are removed, also those of earlier runs.
+// most Options.MaxBytes: the oldest are removed, including those of earlier runs.
 //
 // # Cost
 //

@@ -211,7 +211,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
     return entry;
   }
 
-  /** Ends entries that wait, also those that follow. */
+  /** Ends entries that wait, and those that follow. */
   const endAll = (end: (entry: Entry) => void, which: (entry: Entry) => unknown = () => true) => {
     for (let entry; (entry = queue.heads().find(which)); ) end(entry);
   };

@@ -194,7 +194,7 @@ export function createTopics(env: Env, outbox: Outbox) {
           } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
           env.deliver(type, payload, meta);
           env.emit(each("on").map((on) => on?.[type]), payload, meta);
-          // Handled, also if a handler failed.
+          // Handled, even if a handler failed.
           if (offset > at?.offset! && at === position) position = { ...at!, offset };
         }
       },

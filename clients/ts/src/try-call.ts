@@ -5,7 +5,7 @@ import type { CallArguments, CallName, Client, ErrorOf, ReplyOf } from "./index.
 export type Result<R, E> = { reply: R; error?: undefined } | { reply?: undefined; error: E };
 
 /**
- * Calls as client.call does, and returns the error of the call as a value, by which the compiler tells the errors of the contract
+ * Calls as client.call does, and returns the error of the call as a value, by which the compiler distinguishes the errors of the contract
  * apart. What is no PenstockError is thrown.
  */
 export async function tryCall<C, K extends CallName<C>>(client: Client<C>, type: K, ...args: CallArguments<C, K>): Promise<Result<ReplyOf<C, K>, ErrorOf<C, K>>> {

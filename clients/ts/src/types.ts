@@ -204,7 +204,7 @@ export interface Client<C = AnyContract> {
     ) => Part<Section<C, "served">[K], "reply"> | Promise<Part<Section<C, "served">[K], "reply">>,
   ): Off;
   subscribe<T extends TopicName<C>>(topic: T, options?: TopicOptions<C, MessageOf<C, T>>): Subscription;
-  /** Publications of all topics that are lost, also of topics that the server has subscribed. */
+  /** Publications of all topics that are lost, including those to which the server has subscribed the client. */
   onLoss(listener: (loss: Loss) => void): Off;
   /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known, or without ClientOptions.pacing. */
   nextAllowedAt(type: string): number | undefined;

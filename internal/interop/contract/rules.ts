@@ -123,7 +123,7 @@ subscribe("room/go", (type) => type === "RECEIVED");
 // @ts-expect-error never published there
 subscribe("room/lobby", (type) => type === "RECEIVED");
 
-// Codes, also those that only one route declares.
+// Codes, including those that only one route declares.
 const code: ErrorCode = "TOO_HARD";
 // @ts-expect-error no code
 const noCode: ErrorCode = "NO_CODE";

@@ -41,7 +41,7 @@ test("late and unexpected answers are dropped", async () => {
   await c.finish({ ANSWER: 1, RPC_ERROR: 1 });
 });
 
-test("a call of the server tells a greeted client its timeout", async () => {
+test("a call of the server has its timeout for a greeted client", async () => {
   const raw = await Raw.open("ann");
   await raw.call("hello", "$ws:hello", {});
   raw.send("CALL_ME", { correlationId: "c1" }, { n: 1, timeoutMs: 50 });

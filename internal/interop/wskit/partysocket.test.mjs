@@ -1,4 +1,4 @@
-// What docs/guides/clients.md shows for partysocket: a WebSocket that reconnects, and calls by hand.
+// What docs/guides/clients.md shows for partysocket: a WebSocket that reconnects, and calls without a library.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -74,7 +74,7 @@ export function addLease(leases: Lease[], lease: Lease): void {
   leases.splice(at < 0 ? leases.length : at, 0, lease);
 }
 
-/** left returns the units of a lease that have not returned by themselves until a time. */
+/** left returns the units of a lease that have not returned with time until then. */
 export function left(lease: Lease, at: number, perMicro: number): number {
   return Math.max(lease.units - Math.max(at - lease.taken, 0) * perMicro, 0);
 }
