@@ -43,8 +43,8 @@ type Budget interface {
 // Otherwise nothing was acquired, and the caller tries again after Wait; that attempt may
 // return another wait.
 type Grant struct {
-	Wait  time.Duration
-	Token string // identifies the request to the Budget; the caller must not change it
+	Wait time.Duration
+	ID   string // identifies the request to the Budget; the caller must not change it
 }
 
 // Unlimited is the [Status.Limit] of a route without a limit.

@@ -100,7 +100,7 @@ func (b *Budget) tryAcquireLocked(now time.Duration, route string) outbound.Gran
 		r.inFlight = append(r.inFlight, budgetRequest{id, now + b.options.Lease})
 	}
 	b.lastID = id
-	return outbound.Grant{Token: fmt.Sprint(r.opened, " ", id)}
+	return outbound.Grant{ID: fmt.Sprint(r.opened, " ", id)}
 }
 
 // route returns the state of a route, and removes unused routes once per sweepInterval.
@@ -190,14 +190,14 @@ func (r *routeState) pollDelay(now, lease time.Duration) time.Duration {
 	return min(leaseLeft, min(max(elapsed/2, minPoll), maxPoll))
 }
 
-// Update implements [outbound.Budget]. It ignores its context. It returns an error if the token
+// Update implements [outbound.Budget]. It ignores its context. It returns an error if the grant
 // is not one that TryAcquire has returned.
 func (b *Budget) Update(_ context.Context, route string, grant outbound.Grant, status outbound.Status) error {
-	openedText, idText, _ := strings.Cut(grant.Token, " ")
+	openedText, idText, _ := strings.Cut(grant.ID, " ")
 	opened, err1 := strconv.ParseUint(openedText, 10, 64)
 	id, err2 := strconv.ParseUint(idText, 10, 64)
 	if err1 != nil || err2 != nil {
-		return fmt.Errorf("memory: token %q is invalid; it must be one that TryAcquire returned", grant.Token)
+		return fmt.Errorf("memory: the grant %q is invalid; it must be one that TryAcquire returned", grant.ID)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

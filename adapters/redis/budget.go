@@ -108,15 +108,15 @@ func (b *Budget) tryAcquire(ctx context.Context, route string, globalLimit int64
 	if wait > 0 {
 		return outbound.Grant{Wait: time.Duration(wait) * time.Millisecond}, nil
 	}
-	return outbound.Grant{Token: fmt.Sprint(opened, " ", id)}, nil
+	return outbound.Grant{ID: fmt.Sprint(opened, " ", id)}, nil
 }
 
-// Update implements [outbound.Budget]. It returns an error if the token is not one that
+// Update implements [outbound.Budget]. It returns an error if the grant is not one that
 // TryAcquire or TryAcquireShared has returned.
 func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant, status outbound.Status) error {
-	opened, id, ok := strings.Cut(grant.Token, " ")
+	opened, id, ok := strings.Cut(grant.ID, " ")
 	if _, err := strconv.ParseInt(opened, 10, 64); err != nil || !ok {
-		return fmt.Errorf("redis: token %q is invalid; it must be one that TryAcquire returned", grant.Token)
+		return fmt.Errorf("redis: the grant %q is invalid; it must be one that TryAcquire returned", grant.ID)
 	}
 	globalPer := int64(0)
 	if b.options.GlobalLimit > 0 {

@@ -405,10 +405,10 @@ func sharedLimit(h Harness) error {
 	return b.mustWait("c")
 }
 
-func invalidToken(b bench) error {
-	for _, token := range []string{"", "token", "1", "x y"} {
-		if err := b.respond("a", outbound.Grant{Token: token}, outbound.Status{Limit: 5}); err == nil {
-			return fmt.Errorf("invalid token %q is accepted by Update; it must be an error", token)
+func invalidGrant(b bench) error {
+	for _, id := range []string{"", "id", "1", "x y"} {
+		if err := b.respond("a", outbound.Grant{ID: id}, outbound.Status{Limit: 5}); err == nil {
+			return fmt.Errorf("the invalid grant %q is accepted by Update; it must be an error", id)
 		}
 	}
 	_, err := b.acquireExactly("a", 1)

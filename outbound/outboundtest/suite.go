@@ -63,7 +63,7 @@ func Cases() []Case {
 		{"global rejection", "A global rejection closes all routes, and never shortens an earlier one.", with(globalRejection)},
 		{"unsent", "An unsent request no longer counts.", with(unsent)},
 		{"repeated update", "Repeating an update has no further effect.", with(repeatedUpdate)},
-		{"invalid token", "An invalid token is an error, and its status is ignored.", with(invalidToken)},
+		{"invalid grant", "An invalid grant is an error, and its status is ignored.", with(invalidGrant)},
 		{"global limit", "In any GlobalPer, no more requests arrive than the global limit.", globalLimit},
 		{"shared limit", "A shared limit is as a route, and its requests do not count against the global limit.", sharedLimit},
 		{"clock goes backwards", "If the clock goes backwards, no wait becomes longer, and no window ends early.", clockGoesBackwards},
