@@ -58,6 +58,7 @@ func newBatchedNode(t *testing.T, topics int) *batchedNode {
 			s.Close()
 		}
 		require.NoError(t, n.Close(context.Background()))
+		time.Sleep(time.Second) // Close does not wait for a read, and virtual time ends with the test.
 		assert.Empty(t, n.lost)
 	})
 	time.Sleep(time.Second)
