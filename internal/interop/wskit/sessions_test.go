@@ -9,8 +9,6 @@ import (
 
 func TestWebSocket_ResumesSession(t *testing.T) { runNode(t, "sessions.test.mjs", sessions) }
 
-func TestPartySocket_ReconnectsAndCalls(t *testing.T) { runNode(t, "partysocket.test.mjs", sessions) }
-
 // sessions declares rooms with a history. Clients that do not ask for positions or for a session
 // receive their publications like any message.
 var sessions = feature{
