@@ -19,7 +19,7 @@ func broadcast(cfg config) {
 		return
 	}
 	const rss, heap, kernel, cpu, last = "RSS bytes", "heap bytes", "kernel bytes", "CPU µs per delivery", "last delivery after ms"
-	results := newTable(fmt.Sprintf("%d idle connections, and a message of 200 bytes to all of them", broadcastConns), "%.2f", rss, heap, kernel, cpu, last)
+	results := newTable(fmt.Sprintf("%d idle connections, and a message of 200 bytes to all of them", broadcastConns), "%.2f", rss, heap, kernel, cpu, last).named("broadcast")
 	for range cfg.passes {
 		for _, c := range cfg.contenders {
 			p := start(c, setup{})

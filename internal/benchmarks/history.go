@@ -85,7 +85,7 @@ func histories(cfg config) {
 	for _, c := range historyCases {
 		columns = append(columns, c.name)
 	}
-	perCore := newTable("histories on Redis, 64 publishers, 200 bytes: thousand publications per second of CPU of the Redis server", "%.1f", columns...)
+	perCore := newTable("histories on Redis, 64 publishers, 200 bytes: thousand publications per second of CPU of the Redis server", "%.1f", columns...).named("history")
 	rate := newTable("thousand publications per second", "%.1f", columns...)
 	batches := newTable("publications per script call", "%.1f", columns...)
 	for range cfg.passes {

@@ -9,16 +9,16 @@ import (
 
 // idle measures the memory and goroutines of an idle connection after one message.
 func idle(cfg config) {
-	openAll(cfg, cfg.conns, setup{}, fmt.Sprintf("%d idle connections: bytes per connection, and goroutines", cfg.conns))
+	openAll(cfg, "idle", cfg.conns, setup{}, fmt.Sprintf("%d idle connections: bytes per connection, and goroutines", cfg.conns))
 }
 
 func idleTLS(cfg config) {
 	cfg.contenders = slices.DeleteFunc(slices.Clone(cfg.contenders), func(c contender) bool { return c.plain })
-	openAll(cfg, cfg.tlsConns, setup{secure: true}, fmt.Sprintf("%d idle TLS connections: bytes per connection, and goroutines", cfg.tlsConns))
+	openAll(cfg, "idletls", cfg.tlsConns, setup{secure: true}, fmt.Sprintf("%d idle TLS connections: bytes per connection, and goroutines", cfg.tlsConns))
 }
 
-func openAll(cfg config, conns int, how setup, title string) {
-	results := newTable(title, "%.0f", "RSS", "heap", "stack", "goroutines")
+func openAll(cfg config, name string, conns int, how setup, title string) {
+	results := newTable(title, "%.0f", "RSS", "heap", "stack", "goroutines").named(name)
 	for range cfg.passes {
 		for _, c := range cfg.contenders {
 			before, after := openIdle(c, conns, how)

@@ -32,8 +32,9 @@ func main() {
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
 	flag.IntVar(&distinct, "texts", distinct, "number of different requests; 1 sends the same text again and again")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
+	update := flag.Bool(updateFlag, false, "write the measured medians to "+figuresFile+", if it names them")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|broadcast|latency|handshake|pings|presence|sessions|nodes|redis|history ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|idle|idletls|fanout|broadcast|latency|handshake|pings|memory|presence|sessions|nodes|redis|history ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -50,11 +51,14 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "broadcast", "latency", "handshake", "pings", "presence", "sessions", "nodes", "redis", "history"}
+		suites = []string{"limiters", "roundtrip", "idle", "idletls", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "presence", "sessions", "nodes", "redis", "history"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
 		fmt.Printf("%s; medians of %d interleaved passes\n", runtime.Version(), cfg.passes)
+	}
+	if *update {
+		readFigures()
 	}
 	if i := slices.Index(suites, "limiters"); i >= 0 {
 		limiters(cfg) // needs all cores
@@ -69,12 +73,17 @@ func main() {
 		cfg.contenders = runnable(cfg.contenders)
 	}
 	for _, suite := range suites {
+		measureFor(suite)
 		run(suite, cfg)
+		writeFigures()
 	}
 }
 
+// updateFlag is the name of the flag that updates the figures file.
+const updateFlag = "figures.update"
+
 // ownSuites measure Penstock alone, or limiters and brokers, so they start no contender.
-var ownSuites = []string{"pings", "presence", "sessions", "nodes", "redis", "history"}
+var ownSuites = []string{"pings", "memory", "presence", "sessions", "nodes", "redis", "history"}
 
 func run(suite string, cfg config) {
 	switch suite {
@@ -94,6 +103,8 @@ func run(suite string, cfg config) {
 		handshake(cfg)
 	case "pings":
 		pings(cfg)
+	case "memory":
+		memoryPerConn(cfg)
 	case "presence":
 		presence(cfg)
 	case "sessions":

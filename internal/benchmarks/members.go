@@ -22,7 +22,7 @@ func presence(cfg config) {
 		return
 	}
 	const heap, peerHeap, cpu, peerCPU, onRedis = "heap", "heap, other node", "CPU µs", "CPU µs, other node", "CPU µs, Redis"
-	results := newTable(fmt.Sprintf("%d connections in %d rooms, on one of two nodes: per connection", members, rooms), "%.1f", heap, peerHeap, cpu, peerCPU, onRedis)
+	results := newTable(fmt.Sprintf("%d connections in %d rooms, on one of two nodes: per connection", members, rooms), "%.1f", heap, peerHeap, cpu, peerCPU, onRedis).named("presence")
 	for range cfg.passes {
 		for _, name := range []string{"one topic", "room", "member"} {
 			r := enterRooms(variant(name))
@@ -34,15 +34,8 @@ func presence(cfg config) {
 		}
 	}
 	results.print()
-	printDifference(results, "room", "one topic", heap)
-	printDifference(results, "member", "room", heap, peerHeap, peerCPU)
-}
-
-// printDifference prints what a row has more than another one.
-func printDifference(t *table, row, than string, columns ...string) {
-	for _, column := range columns {
-		fmt.Printf("%s - %s, %s: %.1f\n", row, than, column, median(t.get(row, column))-median(t.get(than, column)))
-	}
+	results.printDifference("room", "one topic", 1, heap)
+	results.printDifference("member", "room", 1, heap, peerHeap, peerCPU)
 }
 
 // An entered is the state before and after the connections enter the rooms.

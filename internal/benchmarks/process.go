@@ -33,11 +33,14 @@ type Stats struct {
 // serveContender is the main function of a server process. It prints its address and then executes
 // commands from standard input, one per line.
 func serveContender(name string) {
-	c := find(slices.Concat(contenders, variants), name)
+	c := find(slices.Concat(contenders, variants, memoryVariants), name)
 	handler, publish := c.serve()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	addr := listener.Addr()
+	if os.Getenv(wrapsConns) != "" {
+		listener = wrappingListener{listener}
+	}
 	if pem := []byte(os.Getenv(certificate)); len(pem) > 0 {
 		cert, err := tls.X509KeyPair(pem, pem)
 		check(err)
@@ -68,6 +71,17 @@ func serveContender(name string) {
 		check(json.NewEncoder(os.Stdout).Encode(stats()))
 	}
 	stopProfile()
+}
+
+// wrapsConns is an environment variable that is set if the server hides its TCP connections from
+// Penstock, as listeners for the PROXY protocol do.
+const wrapsConns = "BENCHMARKS_WRAPS_CONNS"
+
+type wrappingListener struct{ net.Listener }
+
+func (l wrappingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return struct{ net.Conn }{conn}, err
 }
 
 func stats() Stats {

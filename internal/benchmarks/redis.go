@@ -131,7 +131,7 @@ func redisLimiters(cfg config) {
 	for _, c := range redisCases {
 		columns = append(columns, c.name)
 	}
-	rate := newTable("limiters on Redis: thousand decisions per second", "%.1f", columns...)
+	rate := newTable("limiters on Redis: thousand decisions per second", "%.1f", columns...).named("redis")
 	p50 := newTable("median latency, µs", "%.0f", columns...)
 	p99 := newTable("99th percentile latency, µs", "%.0f", columns...)
 	cpu := newTable("CPU of the Redis server per decision, µs", "%.2f", columns...)

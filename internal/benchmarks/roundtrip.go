@@ -22,7 +22,7 @@ func roundTrips(cfg config) {
 	for _, at := range cfg.cells {
 		columns = append(columns, at.String())
 	}
-	cpu := newTable("round trips, connections x requests in flight: CPU of the server per message, µs", "%.2f", columns...)
+	cpu := newTable("round trips, connections x requests in flight: CPU of the server per message, µs", "%.2f", columns...).named("roundtrip")
 	user := newTable("user time of it, µs", "%.2f", columns...)
 	allocs := newTable("allocations per message", "%.1f", columns...)
 	rate := newTable("messages per second, thousands", "%.0f", columns...)

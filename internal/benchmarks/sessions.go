@@ -15,20 +15,20 @@ func sessions(cfg config) {
 		fmt.Println("\nsessions: skipped, redis-server is not installed")
 		return
 	}
-	const heap, record, cpu, in, out = "heap", "bytes on Redis", "Redis CPU µs per write", "bytes to Redis", "bytes from Redis"
-	results := newTable(fmt.Sprintf("%d sessions with one topic each", sessionCount), "%.1f", heap, record, cpu, in, out)
+	const heap, stored, cpu, in, out = "heap", "bytes on Redis", "Redis CPU µs per write", "bytes to Redis", "bytes from Redis"
+	results := newTable(fmt.Sprintf("%d sessions with one topic each", sessionCount), "%.1f", heap, stored, cpu, in, out).named("sessions")
 	for range cfg.passes {
 		r := openSessions(variant("no session"))
 		results.add("no session", heap, r.heap/sessionCount)
 		r = openSessions(variant("session"))
 		results.add("session", heap, r.heap/sessionCount)
-		results.add("session", record, r.memory/sessionCount)
+		results.add("session", stored, r.memory/sessionCount)
 		results.add("session", cpu, r.cpu*1e6/r.writes)
 		results.add("session", in, r.in/r.writes)
 		results.add("session", out, r.out/r.writes)
 	}
 	results.print()
-	printDifference(results, "session", "no session", heap)
+	results.printDifference("session", "no session", 1, heap)
 }
 
 // A sessionCost is what the connections of the sessions suite cost together.

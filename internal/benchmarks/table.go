@@ -8,6 +8,7 @@ import (
 
 // A table collects the values of all passes and prints their medians.
 type table struct {
+	name    string // of its figures; "" if no document quotes one
 	title   string
 	format  string // of a median
 	columns []string
@@ -17,6 +18,12 @@ type table struct {
 
 func newTable(title, format string, columns ...string) *table {
 	return &table{title: title, format: format, columns: columns, values: map[[2]string][]float64{}}
+}
+
+// named sets the name by which the figures file knows the table.
+func (t *table) named(name string) *table {
+	t.name = name
+	return t
 }
 
 func (t *table) add(row, column string, value float64) {
@@ -39,7 +46,7 @@ func median(values []float64) float64 {
 func (t *table) print() {
 	t.printHead(t.title)
 	for _, row := range t.rows {
-		t.printRow(row, t.format, func(column string) float64 { return median(t.get(row, column)) })
+		t.printRow(row, row, t.format, func(column string) float64 { return median(t.get(row, column)) })
 	}
 }
 
@@ -48,19 +55,20 @@ func (t *table) print() {
 // minutes affects both.
 func (t *table) printRatios() {
 	const ours, fastest = "penstock", "bun"
-	t.printRatiosOf("ratio of Penstock to the other", ours, func(other []float64, ours []float64) []float64 { return ratios(ours, other) })
-	t.printRatiosOf("ratio of the other to Bun", fastest, ratios)
+	t.printRatiosOf("ratio of Penstock to the other", ours, ours+" / %s", func(other []float64, ours []float64) []float64 { return ratios(ours, other) })
+	t.printRatiosOf("ratio of the other to Bun", fastest, "%s / "+fastest, ratios)
 }
 
-// printRatiosOf prints a ratio of every other row and the given one, if there are both.
-func (t *table) printRatiosOf(title, row string, ratio func(other, row []float64) []float64) {
+// printRatiosOf prints a ratio of every other row and the given one, if there are both. The format
+// makes the name of a ratio from that of the other row.
+func (t *table) printRatiosOf(title, row, format string, ratio func(other, row []float64) []float64) {
 	if !slices.Contains(t.rows, row) || len(t.rows) == 1 {
 		return
 	}
 	t.printHead(title)
 	for _, other := range t.rows {
 		if other != row {
-			t.printRow(other, "%.2f", func(column string) float64 { return median(ratio(t.get(other, column), t.get(row, column))) })
+			t.printRow(other, fmt.Sprintf(format, other), "%.2f", func(column string) float64 { return median(ratio(t.get(other, column), t.get(row, column))) })
 		}
 	}
 }
@@ -81,16 +89,31 @@ func (t *table) printHead(title string) {
 	fmt.Println()
 }
 
-func (t *table) printRow(row, format string, value func(column string) float64) {
+// printRow prints the values of a row, and records them under the name.
+func (t *table) printRow(row, name, format string, value func(column string) float64) {
 	fmt.Printf("%-*s", rowWidth, row)
 	for _, column := range t.columns {
-		text := "-"
-		if v := value(column); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		text, v := "-", value(column)
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
 			text = fmt.Sprintf(format, v)
 		}
+		record(fmt.Sprintf("%s: %s, %s", t.name, name, column), v)
 		fmt.Printf("%*s", width(column), text)
 	}
 	fmt.Println()
+}
+
+// printDifference prints what a row has more than another one, divided by a number.
+func (t *table) printDifference(row, than string, divisor float64, columns ...string) {
+	for _, column := range columns {
+		difference := (median(t.get(row, column)) - median(t.get(than, column))) / divisor
+		per := ""
+		if divisor != 1 {
+			per = fmt.Sprintf(" / %.0f", divisor)
+		}
+		fmt.Printf("%s - %s%s, %s: %.1f\n", row, than, per, column, difference)
+		record(fmt.Sprintf("%s: %s - %s, %s", t.name, row, than, column), difference)
+	}
 }
 
 // rowWidth is the width of the longest name of a row.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -36,7 +37,7 @@ var variants = []contender{
 	{name: "session", request: greet, serve: serveSessions},
 }
 
-func variant(name string) contender { return find(variants, name) }
+func variant(name string) contender { return find(slices.Concat(variants, memoryVariants), name) }
 
 // pingInterval is how often the variant pings sends a ping to each connection.
 const pingInterval = time.Second
@@ -70,7 +71,9 @@ func serveSessions() (http.Handler, func(int)) {
 
 // serveOptions serves a router that answers one type of request.
 func serveOptions(opts *router.Options) (http.Handler, func(int)) {
+	queue := opts.Limits.QueueMessages
 	opts.Limits = manyFromOneAddress()
+	opts.Limits.QueueMessages = queue
 	r := router.New(opts)
 	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
 	return r, func(int) {}
