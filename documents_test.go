@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -102,6 +104,84 @@ func TestDocuments_LinksExist(t *testing.T) {
 		for _, match := range link.FindAllSubmatch(text, -1) {
 			_, err := os.Stat(filepath.Join(filepath.Dir(path), string(match[1])))
 			assert.NoError(t, err, "%s", path)
+		}
+	}
+}
+
+var anchored = regexp.MustCompile(`\]\(([^)#:\s]*)#([^)\s]+)\)`)
+
+// TestDocuments_AnchorsExist looks for the heading behind each link to a part of a document.
+func TestDocuments_AnchorsExist(t *testing.T) {
+	found := 0
+	for _, path := range documents(t) {
+		for _, match := range anchored.FindAllStringSubmatch(prose(t, path), -1) {
+			target := path
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(path), match[1])
+			}
+			if filepath.Ext(target) == ".md" {
+				found++
+				assert.Contains(t, anchors(t, target), match[2], "%s links to %s#%s", path, target, match[2])
+			}
+		}
+	}
+	assert.Greater(t, found, 100)
+}
+
+var (
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// anchors returns those of the headings of a document, as GitHub makes them.
+func anchors(t *testing.T, path string) []string {
+	var all []string
+	count := map[string]int{}
+	for _, match := range heading.FindAllStringSubmatch(prose(t, path), -1) {
+		text := strings.ToLower(linked.ReplaceAllString(match[1], "$1"))
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return r
+			}
+			return -1
+		}, text)
+		if n := count[anchor]; n > 0 {
+			all = append(all, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			all = append(all, anchor)
+		}
+		count[anchor]++
+	}
+	return all
+}
+
+// prose returns a document without its blocks of code.
+func prose(t *testing.T, path string) string {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return codeBlock.ReplaceAllString(string(text), "")
+}
+
+// TestContributing_TreeIsComplete compares the folders of the source tree with what exists.
+func TestContributing_TreeIsComplete(t *testing.T) {
+	_, table, _ := strings.Cut(prose(t, "CONTRIBUTING.md"), "## Source tree\n")
+	var folders []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ((?:`+"`"+`[\w/.-]+/`+"`"+`(?:, )?)+) \|`).FindAllStringSubmatch(table, -1) {
+		for _, folder := range regexp.MustCompile("`([^`]+)/`").FindAllStringSubmatch(row[1], -1) {
+			folders = append(folders, folder[1])
+			assert.DirExists(t, folder[1])
+		}
+	}
+	packages, err := listPackages()
+	require.NoError(t, err)
+	for path, pkg := range packages {
+		if name, ok := strings.CutPrefix(path, module+"/"); ok && pkg.module == module {
+			assert.True(t, slices.ContainsFunc(folders, func(folder string) bool {
+				return strings.HasPrefix(name+"/", folder+"/")
+			}), "the tree in CONTRIBUTING.md has no folder of the package %s", name)
 		}
 	}
 }

@@ -41,6 +41,7 @@ var quotes = []quote{
 		"README.md", `takes ([\d.]+) KB, or ([\d.]+) KB with TLS, and ([a-z]+) goroutine`,
 		[]quoted{kilo(1, idleBytes), kilo(0, tlsBytes), none("idle: penstock, goroutines", "idletls: penstock, goroutines")},
 	},
+	{"SECURITY.md", `a key takes about ([\d,]+) bytes`, []quoted{tens("redis keys: penstock, 100,000 keys")}},
 	{
 		"docs/guides/connections.md", `takes about ([\d.]+) KB of the process, or ([\d.]+) KB if the server terminates .* and about ([\d.]+) KB of the kernel`,
 		[]quoted{kilo(1, idleBytes), kilo(0, tlsBytes), kilo(0, kernelBytes)},

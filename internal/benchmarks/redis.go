@@ -138,7 +138,7 @@ func redisLimiters(cfg config) {
 	own := newTable("CPU of the caller per decision, µs", "%.2f", columns...)
 	allocs := newTable("allocations per decision", "%.1f", columns...)
 	traffic := newTable("bytes to and from the Redis server per decision", "%.0f", columns...)
-	size := newTable("memory of the Redis server, bytes per key", "%.0f", "100,000 keys")
+	size := newTable("memory of the Redis server, bytes per key", "%.0f", "100,000 keys").named("redis keys")
 	for range cfg.passes {
 		for _, peer := range redisPeers {
 			for _, c := range redisCases {
