@@ -20,6 +20,14 @@ const timeout = 5 * time.Minute
 // run runs a program in the copy of the client, and returns what it prints.
 func run(t *testing.T, environment []string, program string, arguments ...string) string {
 	t.Helper()
+	out, err := tryRun(t, environment, program, arguments...)
+	require.NoError(t, err, "%s", out)
+	return out
+}
+
+// tryRun is run, and returns the error of a program that fails.
+func tryRun(t *testing.T, environment []string, program string, arguments ...string) (string, error) {
+	t.Helper()
 	dir := install(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -28,8 +36,7 @@ func run(t *testing.T, environment []string, program string, arguments ...string
 	command.WaitDelay = time.Second
 	command.Env = append(os.Environ(), environment...)
 	out, err := command.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return string(out)
+	return string(out), err
 }
 
 // directory has the client and its packages, built.

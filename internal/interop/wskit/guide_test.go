@@ -45,7 +45,7 @@ func (Imported) MessageType() string { return "IMPORTED" }
 func (Export) MessageType() string   { return "EXPORT" }
 
 var guide = feature{register: func(r *router.Router) {
-	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish("lobby", Said{m.Text}) })
+	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish("lobby", Said(m)) })
 	router.RPC(r, func(ctx *router.Context, m Import) (Imported, error) {
 		for i := range m.Rows {
 			if err := ctx.Progress(Percent{100 * (i + 1) / m.Rows}); err != nil {
