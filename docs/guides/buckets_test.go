@@ -121,26 +121,44 @@ func policyChange(t *testing.T) []byte {
 	large, small := limit.PerSecond(2).Burst(12).Named("chat"), limit.PerSecond(1).Burst(4).Named("chat")
 	limiter := memory.NewLimiter(large)
 	c := newClient(t, "ann", ratelimit.New(limiter, perUser()))
-	var level steps
+	var level, missing steps
+	perToken := second / 2
+	change := func(policy limit.Policy, every time.Duration) {
+		before := missingTokens(c, limiter, perToken)
+		require.NoError(t, limiter.SetPolicy(policy))
+		perToken = every
+		require.Equal(t, before, missingTokens(c, limiter, perToken))
+	}
 	play(30*second, func(at time.Duration) {
 		switch at {
 		case 5 * second:
-			require.NoError(t, limiter.SetPolicy(small))
+			change(small, second)
 		case 20 * second:
-			require.NoError(t, limiter.SetPolicy(large))
+			change(large, second/2)
 		}
 		if pace(at, 2*second, 5*second, second/5) || pace(at, 5*second, 30*second, second/2) {
 			c.call(at)
 		}
 		level.add(at, c.tokens(limiter))
+		missing.add(at, missingTokens(c, limiter, perToken))
 	})
-	p := newPicture("A change of the policy creates no tokens: the bucket lacks as many as before",
-		"2/s burst 12, then 1/s burst 4 from 5 s to 20 s; 5 calls per second, then 2", 30*second)
+	p := newPicture("A change of the policy does not change how many tokens a bucket is missing",
+		"2/s burst 12, but 1/s burst 4 from 5 s to 20 s; 5 calls per second until 5 s, then 2", 30*second)
 	top := p.y
 	p.y += 20 * px
+	p.level("missing", missing, 12, 72)
+	p.gap()
 	p.level("tokens", level, 12, 72)
 	p.dots("admitted", c.admitted)
 	p.crosses("rejected", c.rejected)
 	p.shade("plan", top, 5*second, 20*second, "1/s burst 4")
 	return p.svg(5 * second)
+}
+
+// missingTokens returns how many tokens have to return until the bucket of a client is full. It can be more
+// than its capacity.
+func missingTokens(c *client, limiter limit.Limiter, perToken time.Duration) int64 {
+	d, err := limit.Inspect(c.t.Context(), limiter, c.key())
+	require.NoError(c.t, err)
+	return int64((d.ResetAfter + perToken - 1) / perToken)
 }

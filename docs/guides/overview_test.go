@@ -38,12 +38,12 @@ func comparedLimiters() []comparedLimiter {
 // overview draws how several limiters decide about the same calls.
 func overview(t *testing.T) []byte {
 	p := newPicture("One client, seven limiters", "1 call per second, and a flood of 8 per second from 3 s to 7 s", 16*second)
-	p.left = 176 * px
+	p.left = 196 * px
 	p.legend()
 	for _, c := range comparedLimiters() {
 		admitted, rejected := callAll(t, c.admit)
 		p.text(p.left-16*px, p.y+13*px, "end", "%s", c.name)
-		p.text(p.left-16*px, p.y+28*px, "note end", "%s", c.policy)
+		p.text(p.left-16*px, p.y+30*px, "note end", "%s", c.policy)
 		p.dots("", admitted)
 		p.crosses("", rejected)
 		p.gap()

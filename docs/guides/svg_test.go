@@ -1,71 +1,45 @@
 package guides_test
 
 import (
-	"bytes"
 	"fmt"
-	"html"
 	"strings"
 	"time"
 )
 
-// A picture shows events over time, in panels one below the other. Its unit is a tenth of a
-// pixel, so that all coordinates are whole numbers, and the same on every machine.
+// A picture shows events over time, in panels one below the other.
 type picture struct {
-	title, subtitle string
-	span            time.Duration // of the axis
-	left            int           // where the axis begins
-	y               int           // where the next panel begins
-	back, front     bytes.Buffer
+	canvas
+
+	span  time.Duration // of the axis
+	left  int           // where the axis begins
+	first int           // where the panels begin
+	y     int           // where the next panel begins
 }
 
 const (
-	px      = 10
-	width   = 760 * px
-	right   = width - 24*px
-	first   = 62 * px // where the panels begin
-	rowHigh = 17 * px
+	width   = 620 * px
+	right   = width - 20*px
+	rowHigh = 19 * px
 )
 
-// The colors are those of Okabe and Ito, which color-blind people can distinguish; shapes
-// differ too.
-const style = `text{font:120px -apple-system,"Segoe UI","Helvetica Neue",Arial,sans-serif;fill:#24292f}
-.title{font-size:150px;font-weight:600}
-.note,.tick{font-size:110px;fill:#57606a}
-.note,.head{paint-order:stroke;stroke:#fff;stroke-width:40;stroke-linejoin:round}
-.end{text-anchor:end}.mid{text-anchor:middle}
-.edge{stroke:#0072b2;stroke-width:15;fill:none;stroke-linejoin:round}
-.area{fill:#d3e6f3}
-.yes{fill:#0072b2;stroke:none}
-.arrived{fill:#fff;stroke:#0072b2;stroke-width:14}
-.no{stroke:#d55e00;stroke-width:18;fill:none}
-.span{stroke:#0072b2;stroke-width:14}
-.grid{stroke:#e3e6ea;stroke-width:10}
-.axis{stroke:#57606a;stroke-width:10;fill:none}
-.most{stroke:#57606a;stroke-width:10;stroke-dasharray:40 30}
-.penalty{fill:#fdeadc}
-.plan{fill:#eceff3}
-.mark{stroke:#57606a;stroke-width:12;fill:none}`
-
 func newPicture(title, subtitle string, span time.Duration) *picture {
-	return &picture{title: title, subtitle: subtitle, span: span, left: 104 * px, y: first}
+	p := &picture{
+		canvas: canvas{title: title, description: subtitle, width: width, sizes: fontSizes{title: 160, text: 140, note: 130}},
+		span:   span, left: 112 * px,
+	}
+	p.first = p.top(subtitle) + 8*px
+	p.y = p.first
+	return p
 }
 
 func (p *picture) x(at time.Duration) int {
 	return p.left + int((int64(at)*int64(right-p.left)+int64(p.span)/2)/int64(p.span))
 }
 
-func (p *picture) text(x, y int, class, format string, args ...any) {
-	fmt.Fprintf(&p.front, "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, html.EscapeString(fmt.Sprintf(format, args...)))
-}
-
-func path(to *bytes.Buffer, class, format string, args ...any) {
-	fmt.Fprintf(to, "<path class=\"%s\" d=\"%s\"/>\n", class, fmt.Sprintf(format, args...))
-}
-
 // heading names the rows that follow.
 func (p *picture) heading(format string, args ...any) {
-	p.text(p.left, p.y+12*px, "head", format, args...)
-	p.y += 22 * px
+	p.text(p.left, p.y+13*px, "strong", format, args...)
+	p.y += 24 * px
 }
 
 // level draws a number over time, from 0 to most.
@@ -89,7 +63,7 @@ func (p *picture) level(what string, steps steps, most int64, high int) {
 	path(&p.front, "axis", "M%d,%dV%dH%d", p.left, top-4*px, base, right)
 	p.text(p.left-8*px, top+4*px, "tick end", "%d", most)
 	p.text(p.left-8*px, base+4*px, "tick end", "0")
-	p.text(p.left-26*px, (top+base)/2+4*px, "end", "%s", what)
+	p.text(p.left-24*px, (top+base)/2+5*px, "end", "%s", what)
 	p.y += high + 6*px
 }
 
@@ -114,7 +88,7 @@ func (p *picture) crosses(label string, times []time.Duration) {
 	p.y += rowHigh
 }
 
-func (p *picture) row(label string) { p.text(p.left-26*px, p.middle()+4*px, "end", "%s", label) }
+func (p *picture) row(label string) { p.text(p.left-24*px, p.middle()+5*px, "end", "%s", label) }
 
 func (p *picture) middle() int { return p.y + rowHigh/2 }
 
@@ -127,7 +101,7 @@ func (p *picture) crossAt(at time.Duration) string {
 }
 
 // name names all rows so far together.
-func (p *picture) name(what string) { p.text(p.left-26*px, (first+p.y)/2+4*px, "end", "%s", what) }
+func (p *picture) name(what string) { p.text(p.left-24*px, (p.first+p.y)/2+5*px, "end", "%s", what) }
 
 // bar draws a period, in a row of its own.
 func (p *picture) bar(from, to time.Duration) {
@@ -138,26 +112,26 @@ func (p *picture) bar(from, to time.Duration) {
 
 // legend explains the marks where their rows have no names.
 func (p *picture) legend() {
-	at := p.span - p.span/4
+	at := p.span - p.span*3/8
 	y := p.y
-	p.y = 36 * px
+	p.y = p.first - 26*px
 	p.dot(at, "yes")
 	p.note(at, "admitted")
-	path(&p.front, "no", "%s", p.crossAt(at+p.span/7))
-	p.note(at+p.span/7, "rejected")
+	path(&p.front, "no", "%s", p.crossAt(at+p.span/5))
+	p.note(at+p.span/5, "rejected")
 	p.y = y
 }
 
 // note writes a text to the right of a time, in the current row.
 func (p *picture) note(at time.Duration, format string, args ...any) {
-	p.text(p.x(at)+8*px, p.middle()+4*px, "note", format, args...)
+	p.text(p.x(at)+8*px, p.middle()+5*px, "note", format, args...)
 }
 
 // shade marks a time in all that was drawn since y.
 func (p *picture) shade(class string, y int, from, to time.Duration, format string, args ...any) {
 	fmt.Fprintf(&p.back, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
 		class, p.x(from), y, p.x(to)-p.x(from), p.y-y)
-	p.text((p.x(from)+p.x(to))/2, y+13*px, "tick mid", format, args...)
+	p.text((p.x(from)+p.x(to))/2, y+14*px, "tick mid", format, args...)
 }
 
 // at marks a moment in all that was drawn since y.
@@ -180,20 +154,9 @@ func (p *picture) svg(every time.Duration) []byte { return p.svgIn(every, time.S
 // svgIn adds an axis in other units.
 func (p *picture) svgIn(every, unit time.Duration, name string) []byte {
 	for at := time.Duration(0); at <= p.span; at += every {
-		path(&p.back, "grid", "M%d,%dV%d", p.x(at), first-6*px, p.y)
-		p.text(p.x(at), p.y+15*px, "tick mid", "%d", at/unit)
+		path(&p.back, "grid", "M%d,%dV%d", p.x(at), p.first-6*px, p.y)
+		p.text(p.x(at), p.y+17*px, "tick mid", "%d", at/unit)
 	}
-	p.text((p.left+right)/2, p.y+32*px, "tick mid", "%s", name)
-	height := p.y + 42*px
-	var out bytes.Buffer
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n",
-		width/px, height/px, width, height)
-	fmt.Fprintf(&out, "<title>%s</title>\n<style>%s</style>\n", html.EscapeString(p.title), style)
-	fmt.Fprintf(&out, "<rect width=\"%d\" height=\"%d\" rx=\"60\" fill=\"#fff\"/>\n", width, height)
-	fmt.Fprintf(&out, "<text class=\"title\" x=\"180\" y=\"270\">%s</text>\n", html.EscapeString(p.title))
-	fmt.Fprintf(&out, "<text class=\"note\" x=\"180\" y=\"450\">%s</text>\n", html.EscapeString(p.subtitle))
-	out.Write(p.back.Bytes())
-	out.Write(p.front.Bytes())
-	out.WriteString("</svg>\n")
-	return out.Bytes()
+	p.text((p.left+right)/2, p.y+35*px, "tick mid", "%s", name)
+	return p.file(p.y + 45*px)
 }

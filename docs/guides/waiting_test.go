@@ -49,7 +49,7 @@ func maxWait(t *testing.T) []byte {
 			p.dot(c.admitted, "yes")
 			p.note(c.admitted, "admitted at once")
 		default:
-			path(&p.front, "span", "M%d,%dH%d", p.x(c.arrived), p.middle(), p.x(c.admitted))
+			path(&p.front, "span", "M%d,%dH%d", p.x(c.arrived)+28, p.middle(), p.x(c.admitted))
 			p.dot(c.arrived, "arrived")
 			p.dot(c.admitted, "yes")
 			p.note(c.admitted, "admitted after %v", waited)
