@@ -29,18 +29,28 @@ func command(stdin string, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), failed.String()
 }
 
-// TestReadme_ExamplesMatchOutput runs the examples of README.md.
+// TestReadme_ExamplesMatchOutput runs the examples of README.md. The picture that one of them draws is
+// docs/guides/demand.svg.
 func TestReadme_ExamplesMatchOutput(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	examples := regexp.MustCompile("(?ms)^```console\n\\$ go run -C cmd/penstock \\. (.*?)\n(.*?)^```$").FindAllSubmatch(text, -1)
 	require.NotEmpty(t, examples)
 	for _, example := range examples {
-		line := strings.ReplaceAll(string(example[1]), "evening.svg", filepath.Join(t.TempDir(), "evening.svg"))
+		plot := filepath.Join(t.TempDir(), "evening.svg")
+		line := strings.ReplaceAll(string(example[1]), "evening.svg", plot)
 		status, stdout, stderr := command("", words(line)...)
 		assert.Equal(t, string(example[2]), stdout, line)
 		assert.Empty(t, stderr)
 		assert.Equal(t, exitOK, status)
+		if !strings.Contains(line, plot) {
+			continue
+		}
+		drawn, err := os.ReadFile(plot)
+		require.NoError(t, err)
+		picture, err := os.ReadFile("../../docs/guides/demand.svg")
+		require.NoError(t, err)
+		assert.Equal(t, string(picture), string(drawn), "docs/guides/demand.svg is not current")
 	}
 }
 

@@ -2,7 +2,6 @@
 package chart
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"io"
@@ -84,8 +83,10 @@ func Write(w io.Writer, kind Kind, panels []Panel) error {
 		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: legendWidth + margin,
 	}
 	page := draw.New(canvas)
-	page.SetColor(color.White)
-	page.Fill(page.Path())
+	if kind == PNG {
+		page.SetColor(color.White)
+		page.Fill(page.Path())
+	}
 	for i, row := range plot.Align(plots, tiles, page) {
 		plots[i][0].Draw(row[0])
 	}
@@ -93,19 +94,7 @@ func Write(w io.Writer, kind Kind, panels []Panel) error {
 		_, err := canvas.WriteTo(w)
 		return err
 	}
-	return writeSVG(w, canvas)
-}
-
-// writeSVG adds fallback fonts with the same metrics, because few browsers have the font of the
-// plot library.
-func writeSVG(w io.Writer, canvas io.WriterTo) error {
-	var text bytes.Buffer
-	if _, err := canvas.WriteTo(&text); err != nil {
-		return err
-	}
-	const family = "font-family:Liberation Sans"
-	_, err := w.Write(bytes.ReplaceAll(text.Bytes(), []byte(family), []byte(family+",Arial,Helvetica,sans-serif")))
-	return err
+	return writeSVG(w, canvas, panels[0].Title)
 }
 
 // plot draws the demand in the color of rejected tokens, and the admitted tokens over it. What stays
@@ -124,6 +113,7 @@ func (p *Panel) plot(legend bool) (*plot.Plot, error) {
 		return nil, err
 	}
 	out := plot.New()
+	out.BackgroundColor = nil
 	out.Title.Text, out.Title.Padding = p.Title, 6
 	out.Y.Label.Text = "tokens/s"
 	out.X.Tick.Marker, out.Y.Tick.Marker = timeTicks{}, rateTicks{}

@@ -64,6 +64,17 @@ func TestWrite_Labels(t *testing.T) {
 	}
 }
 
+// An SVG image has no colors but those of its style sheet, which suit light and dark pages.
+func TestWrite_SVGFollowsThePage(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, chart.Write(&out, chart.SVG, []chart.Panel{panel("10/s <burst> 20", time.Minute)}))
+	text := out.String()
+	assert.Contains(t, text, "<title>10/s &lt;burst&gt; 20</title>")
+	assert.Contains(t, text, "@media(prefers-color-scheme:dark)")
+	assert.NotContains(t, text, "style=")
+	assert.NotContains(t, strings.ToUpper(text), "#FFFFFF")
+}
+
 func TestWrite_EmptyTimeline(t *testing.T) {
 	empty := panel("empty", time.Second)
 	empty.Demand, empty.Admitted = []float64{0}, []float64{0}
