@@ -29,6 +29,9 @@ var drawings = map[string]func(*testing.T) []byte{
 	"pictures/block.svg": block, "pictures/window-border.svg": windowBorder, "pictures/quota.svg": quota,
 	"pictures/joint.svg": joint, "pictures/keep.svg": keep, "pictures/partial.svg": partial,
 	"pictures/policy-change.svg": policyChange,
+
+	"pictures/positions.svg": positions, "pictures/reconnecting.svg": reconnecting, "pictures/session.svg": session,
+	"pictures/node-failure.svg": nodeFailure,
 }
 
 // TestPictures draws what limiters, routers and clients do in virtual time, and fails if the pictures

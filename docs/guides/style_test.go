@@ -35,7 +35,7 @@ var shapes = []rule{
 	{selector: ".yes", fill: &blue},
 	{selector: ".arrived", fixed: "fill:none;stroke-width:14", stroke: &blue},
 	{selector: ".no", fixed: "fill:none;stroke-width:18", stroke: &red},
-	{selector: ".span", fixed: "stroke-width:14", stroke: &blue},
+	{selector: ".span", fixed: "fill:none;stroke-width:14", stroke: &blue},
 	{selector: ".grid", fixed: "fill:none;stroke-width:10;stroke-opacity:.25", stroke: &ink},
 	{selector: ".axis,.mark,.flow", fixed: "fill:none;stroke-width:12", stroke: &ink},
 	{selector: ".most,.away", fixed: "fill:none;stroke-width:10;stroke-dasharray:40 30", stroke: &ink},
