@@ -62,7 +62,7 @@ func wide(text string, size int) int { return len([]rune(text)) * size * 52 / 10
 // wrap divides a text into lines of at most this width.
 func wrap(text string, size, width int) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != "" && wide(line+" "+word, size) > width {
 			lines = append(lines, line)
 			line = word

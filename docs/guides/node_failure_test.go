@@ -96,7 +96,7 @@ func nodeFailure(t *testing.T) []byte {
 	s.send(two, ann, "found", "")
 	s.say("", "Bob sees Ann twice: with the connection to node A, and with that to node B.")
 	s.send(two, bob, "flow", "")
-	s.say("bad", "4–6 s: node B has received no heartbeat of node A for 4 s. Its members leave.")
+	s.say("bad", "4–6 s: node A was silent for 4 s. Node B removes its members, and Bob is notified.")
 	s.send(two, bob, "refused", "")
 	s.say("good", "If Ann has a session, she neither leaves nor joins.")
 	return s.svg()

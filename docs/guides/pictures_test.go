@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,16 @@ var drawings = map[string]func(*testing.T) []byte{
 // TestPictures draws what limiters, routers and clients do in virtual time, and fails if the pictures
 // of the documents differ. With -update it writes the pictures.
 func TestPictures(t *testing.T) {
+	var documents []byte
+	for _, pattern := range []string{"*.md", "../*.md"} {
+		paths, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			documents = append(documents, text...)
+		}
+	}
 	for file, draw := range drawings {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			var svg []byte
@@ -47,6 +58,8 @@ func TestPictures(t *testing.T) {
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
 			assert.Equal(t, string(want), string(svg), "the picture is not current; see -update")
+			described := `!\[[^\]]{30,}\]\([^)]*\b` + regexp.QuoteMeta(filepath.Base(file)) + `\)`
+			assert.Regexp(t, described, string(documents), "a document contains the picture, with a description")
 		})
 	}
 }

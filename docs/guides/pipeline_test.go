@@ -30,9 +30,11 @@ func pipeline(*testing.T) []byte {
 		answers    = left + wide + 36*px
 		decoding   = 5 // the first stage that reads the payload
 	)
-	c := canvas{title: "What a message passes before its handler", width: diagramWidth, sizes: diagramSizes,
+	c := canvas{
+		title: "What a message passes before its handler", width: diagramWidth, sizes: diagramSizes,
 		description: "A message passes seven stages, in this order: size, type, rate limit, route, concurrency, validation and handler. " +
-			"The first five do not read the payload. Each stage can refuse the message, with an error of its own."}
+			"The first five do not read the payload. Each stage can refuse the message, with an error of its own.",
+	}
 	y := c.top("")
 	c.text(left, y+12*px, "note", "a message")
 	c.text(answers, y+12*px, "note", "refused: the client gets")

@@ -50,9 +50,11 @@ func reconnecting(t *testing.T) []byte {
 		assert.GreaterOrEqual(t, delay, least)
 		assert.LessOrEqual(t, delay, most)
 	}
-	c := &delayChart{canvas: canvas{title: "How long a client waits to reconnect", width: diagramWidth, sizes: diagramSizes,
+	c := &delayChart{canvas: canvas{
+		title: "How long a client waits to reconnect", width: diagramWidth, sizes: diagramSizes,
 		description: "The delay is random, and its upper bound doubles with each attempt, up to 20 seconds. Some close codes have a longer first delay, " +
-			"and retryAfterMs is added to it. After some close codes, the client does not connect again."}}
+			"and retryAfterMs is added to it. After some close codes, the client does not connect again.",
+	}}
 	c.y = c.top("a random time in the blue bar") + 4*px
 	for attempt := range attempts {
 		name := fmt.Sprint("attempt ", attempt+1)

@@ -18,8 +18,8 @@ type column struct {
 }
 
 const (
-	lineHigh = 19 * px // of a text
-	rowHigh2 = 12 * px // of an arrow
+	lineHigh  = 19 * px // of a text
+	arrowHigh = 12 * px // of an arrow
 )
 
 func newSequence(title, description string, names ...string) *sequence {
@@ -93,7 +93,7 @@ func (s *sequence) send(from, to, class, label string) {
 		toward = -toward
 	}
 	s.arrow(class, a.x+toward, s.y, b.x-toward, s.y)
-	s.y += rowHigh2
+	s.y += arrowHigh
 }
 
 // lose marks the end of a connection or of a participant. Its line is then of the class, or is not drawn.

@@ -12,7 +12,7 @@ type color struct{ light, dark string }
 // Blue, green and red are close to those of Okabe and Ito, which color-blind people can distinguish; shapes
 // differ, too.
 var (
-	ink   = color{"#5f6872", "#8d96a1"}
+	ink   = color{"#5f6872", "#8b949f"}
 	blue  = color{"#0072b2", "#3d9bd9"}
 	green = color{"#00795a", "#2fa37c"}
 	red   = color{"#b3470b", "#dd7733"}
@@ -31,7 +31,7 @@ var shapes = []rule{
 	{selector: ".end", fixed: "text-anchor:end"},
 	{selector: ".mid", fixed: "text-anchor:middle"},
 	{selector: ".edge", fixed: "fill:none;stroke-width:15;stroke-linejoin:round", stroke: &blue},
-	{selector: ".area", fixed: "fill-opacity:.15", fill: &blue},
+	{selector: ".area", fixed: "fill-opacity:.12", fill: &blue},
 	{selector: ".yes", fill: &blue},
 	{selector: ".arrived", fixed: "fill:none;stroke-width:14", stroke: &blue},
 	{selector: ".no", fixed: "fill:none;stroke-width:18", stroke: &red},
@@ -45,7 +45,7 @@ var shapes = []rule{
 	{selector: ".penalty", fixed: "fill-opacity:.12", fill: &red},
 	{selector: ".plan", fixed: "fill-opacity:.1", fill: &ink},
 	{selector: ".box", fixed: "fill-opacity:.1;stroke-width:12", fill: &ink, stroke: &ink},
-	{selector: ".limit", fixed: "fill-opacity:.15;stroke-width:20", fill: &blue, stroke: &blue},
+	{selector: ".limit", fixed: "fill-opacity:.12;stroke-width:20", fill: &blue, stroke: &blue},
 }
 
 // A fontSizes has the sizes of texts, in tenths of a pixel.
