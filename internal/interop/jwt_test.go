@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// The code up to TestJWT_CodeIsThatOfTheGuide is in docs/guides/getting-started.md.
+// The code up to TestJWT_CodeIsThatOfTheGuide is in docs/guides/authentication.md.
 
 // verify returns the claims of a JWT that was signed with secret by HMAC-SHA256.
 func verify(token string, secret []byte) (*jwt.RegisteredClaims, error) {
@@ -53,7 +53,7 @@ func TestJWT_CodeIsThatOfTheGuide(t *testing.T) {
 	require.NoError(t, err)
 	_, code, _ := strings.Cut(string(source), "// verify returns")
 	code, _, _ = strings.Cut(code, "func TestJWT_CodeIsThatOfTheGuide")
-	guide, err := os.ReadFile("../../docs/guides/getting-started.md")
+	guide, err := os.ReadFile("../../docs/guides/authentication.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(guide), strings.TrimSpace(code))
 }
