@@ -1,0 +1,195 @@
+package tutorial_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
+)
+
+const (
+	root  = "../../.."
+	steps = 9
+)
+
+// timeout is how long a test waits for an expected event.
+const timeout = 30 * time.Second
+
+// fileBlock is a block of code whose info string has the name of a file, below a line with that name.
+var (
+	fileBlock = regexp.MustCompile("(?ms)^\\*\\*`([^`\n]+)`\\*\\*\n\n```\\w+ (\\S+)\n(.*?)^```$")
+	named     = regexp.MustCompile("(?m)^```\\w+ \\S+$")
+)
+
+// A project is the folder of a reader who has followed the tutorial.
+type project struct {
+	t    *testing.T
+	dir  string
+	step int
+}
+
+// newProject returns a project as it is after a step. Its module uses the repository.
+func newProject(t *testing.T, step int) *project {
+	p := &project{t: t, dir: t.TempDir()}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	require.NoError(t, err)
+	path, err := filepath.Abs(root)
+	require.NoError(t, err)
+	requirements := strings.Replace(string(mod), "module github.com/penstock-go/penstock\n", "module groceries\n", 1)
+	p.write("go.mod", requirements+"\nrequire github.com/penstock-go/penstock v0.0.0\n\nreplace github.com/penstock-go/penstock => "+path+"\n")
+	for name, from := range map[string]string{"go.sum": "go.sum", "penstock-client.js": "examples/chat/page/penstock-client.js"} {
+		content, err := os.ReadFile(filepath.Join(root, from))
+		require.NoError(t, err)
+		p.write(name, string(content))
+	}
+	for p.step < step {
+		p.follow()
+	}
+	return p
+}
+
+func (p *project) write(name, content string) {
+	p.t.Helper()
+	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o600))
+}
+
+// follow writes the files of the next step.
+func (p *project) follow() {
+	p.t.Helper()
+	p.step++
+	pages, err := filepath.Glob(fmt.Sprintf("%s/docs/tutorial/%d-*.md", root, p.step))
+	require.NoError(p.t, err)
+	require.Len(p.t, pages, 1)
+	text, err := os.ReadFile(pages[0])
+	require.NoError(p.t, err)
+	blocks := fileBlock.FindAllSubmatch(text, -1)
+	require.NotEmpty(p.t, blocks, pages[0])
+	require.Len(p.t, named.FindAll(text, -1), len(blocks), "%s: a block with the name of a file follows a line with the same name", pages[0])
+	for _, block := range blocks {
+		require.Equal(p.t, string(block[1]), string(block[2]), pages[0])
+		p.write(string(block[2]), string(block[3]))
+	}
+}
+
+func (p *project) run(name string, arguments ...string) {
+	p.t.Helper()
+	command := exec.Command(name, arguments...)
+	command.Dir = p.dir
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	out, err := command.CombinedOutput()
+	require.NoError(p.t, err, "step %d: %s %s\n%s", p.step, name, strings.Join(arguments, " "), out)
+}
+
+// check vets and builds the program, and runs its tests.
+func (p *project) check() {
+	p.t.Helper()
+	p.run("go", "vet", ".")
+	p.run("go", "build", "-o", "groceries", ".")
+	if tests, _ := filepath.Glob(filepath.Join(p.dir, "*_test.go")); len(tests) > 0 {
+		p.run("go", "test", "-count=1", ".")
+	}
+	unformatted, err := exec.Command("gofmt", "-l", p.dir).CombinedOutput()
+	require.NoError(p.t, err)
+	assert.Empty(p.t, string(unformatted), "step %d", p.step)
+}
+
+// A node is a running program of the tutorial.
+type node struct {
+	addr    string
+	t       *testing.T
+	command *exec.Cmd
+	logged  chan []string // of the process, after it has ended
+}
+
+// start starts the built program, with the environment variables and flags.
+func (p *project) start(environment []string, flags ...string) *node {
+	p.t.Helper()
+	n := &node{addr: freeAddr(p.t), t: p.t, logged: make(chan []string, 1)}
+	n.command = exec.Command(filepath.Join(p.dir, "groceries"), append([]string{"-addr", n.addr}, flags...)...)
+	n.command.Env = append(os.Environ(), environment...)
+	stderr, err := n.command.StderrPipe()
+	require.NoError(p.t, err)
+	require.NoError(p.t, n.command.Start())
+	go func() {
+		var lines []string
+		for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
+			lines = append(lines, scanner.Text())
+		}
+		n.logged <- lines
+	}()
+	p.t.Cleanup(n.kill)
+	waitUntilServed(p.t, n.addr)
+	return n
+}
+
+func (n *node) kill() {
+	if n.command.ProcessState == nil {
+		_ = n.command.Process.Kill()
+		_ = n.command.Wait()
+	}
+}
+
+// shutDown sends SIGTERM, and returns what the program has logged after it has ended.
+func (n *node) shutDown() []string {
+	n.t.Helper()
+	require.NoError(n.t, n.command.Process.Signal(syscall.SIGTERM))
+	lines := <-n.logged
+	require.NoError(n.t, n.command.Wait(), "%v", lines)
+	return lines
+}
+
+// freeAddr returns an address on which nothing listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+func waitUntilServed(t *testing.T, addr string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		answer, err := http.Get("http://" + addr + "/")
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	}, timeout, 20*time.Millisecond, "the server at %s does not answer", addr)
+}
+
+// TestSteps_AreBuilt vets and builds the program of each step, as a reader does.
+func TestSteps_AreBuilt(t *testing.T) {
+	testscale.FullOnly(t, "TestSteps_FirstOneRuns")
+	p := newProject(t, 0)
+	for range steps {
+		p.follow()
+		p.check()
+	}
+	entries, err := os.ReadDir(p.dir)
+	require.NoError(t, err)
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	sort.Strings(names)
+	assert.Equal(t, []string{
+		"Dockerfile", "app.js", "auth.go", "go.mod", "go.sum", "groceries", "index.html", "list.go", "list_test.go", "main.go", "messages.go",
+		"nginx.conf", "penstock-client.js", "router.go",
+	}, names)
+}
