@@ -62,7 +62,7 @@ func TestSteps_Pages(t *testing.T) {
 		p := newProject(t, step+1)
 		t.Run(string(rune('1'+step)), func(t *testing.T) {
 			p.t = t
-			p.run("go", "build", "-o", "groceries", ".")
+			p.runGo("build", "-o", "groceries", ".")
 			test(t, browser, p)
 		})
 	}

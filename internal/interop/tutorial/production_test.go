@@ -27,7 +27,7 @@ func TestSteps_TwoNodesBehindNginx(t *testing.T) {
 	}
 	server := redistest.Start(t)
 	p := newProject(t, steps)
-	p.run("go", "build", "-o", "groceries", ".")
+	p.runGo("build", "-o", "groceries", ".")
 	secret := []string{"SECRET=of the test"}
 	flags := []string{"-redis", server.Addr, "-proxy", "127.0.0.1/32"}
 	nodes := []*node{p.start(secret, flags...), p.start(secret, flags...)}

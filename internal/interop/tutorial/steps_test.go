@@ -85,22 +85,22 @@ func (p *project) follow() {
 	}
 }
 
-func (p *project) run(name string, arguments ...string) {
+func (p *project) runGo(arguments ...string) {
 	p.t.Helper()
-	command := exec.Command(name, arguments...)
+	command := exec.Command("go", arguments...)
 	command.Dir = p.dir
 	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	out, err := command.CombinedOutput()
-	require.NoError(p.t, err, "step %d: %s %s\n%s", p.step, name, strings.Join(arguments, " "), out)
+	require.NoError(p.t, err, "step %d: go %s\n%s", p.step, strings.Join(arguments, " "), out)
 }
 
 // check vets and builds the program, and runs its tests.
 func (p *project) check() {
 	p.t.Helper()
-	p.run("go", "vet", ".")
-	p.run("go", "build", "-o", "groceries", ".")
+	p.runGo("vet", ".")
+	p.runGo("build", "-o", "groceries", ".")
 	if tests, _ := filepath.Glob(filepath.Join(p.dir, "*_test.go")); len(tests) > 0 {
-		p.run("go", "test", "-count=1", ".")
+		p.runGo("test", "-count=1", ".")
 	}
 	unformatted, err := exec.Command("gofmt", "-l", p.dir).CombinedOutput()
 	require.NoError(p.t, err)
