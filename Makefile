@@ -41,8 +41,8 @@ stress: ## a router against misbehaving clients and against 2,000 busy ones, and
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/stress
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos
 
-faults: ## node processes on a real Redis with injected faults; writes the table of docs/guides/scaling.md
-	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/guides/scaling.md
+faults: ## node processes on a real Redis with injected faults; writes the table of docs/reference/faults.md
+	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
 
 SOAK ?= 1h
 soak: ## recovery under random faults for SOAK; SOAK_SEED=n repeats the run with that seed, and continues with the next ones

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// Each Go block of a guide becomes the body of a function in a file of its own, with the imports of
+// Each Go block of a guide or a reference page becomes the body of a function in a file of its own, with the imports of
 // header. It may use what declared declares.
 const (
 	header = `package snippets
@@ -149,8 +150,10 @@ var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 func guideBlocks(t *testing.T, each func(place, file string)) {
 	guides, err := filepath.Glob("docs/guides/*.md")
 	require.NoError(t, err)
+	references, err := filepath.Glob("docs/reference/*.md")
+	require.NoError(t, err)
 	found := 0
-	for _, guide := range guides {
+	for _, guide := range slices.Concat(guides, references) {
 		text, err := os.ReadFile(guide)
 		require.NoError(t, err)
 		for _, at := range goBlock.FindAllSubmatchIndex(text, -1) {

@@ -1,6 +1,7 @@
-package guides_test
+package reference_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -14,30 +15,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScaling_TablesFollowConstants computes the tables of the guide from its constants and
+var update = flag.Bool("update", false, "compute the tables of capacity.md again")
+
+// TestCapacity_TablesFollowConstants computes the tables of the document from its constants and
 // assumptions, and fails if they differ. With -update it writes the tables.
-func TestScaling_TablesFollowConstants(t *testing.T) {
-	const path = "scaling.md"
+func TestCapacity_TablesFollowConstants(t *testing.T) {
+	const path = "capacity.md"
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	guide := string(text)
-	for name, table := range computedTables(readModel(t, guide)) {
-		before, found, after := cutTable(t, guide, name)
+	document := string(text)
+	for name, table := range computedTables(readModel(t, document)) {
+		before, found, after := cutTable(t, document, name)
 		if table = "\n" + table + "\n"; *update {
-			guide = before + table + after
+			document = before + table + after
 			continue
 		}
 		assert.Equal(t, table, found, "the table %q differs from the constants; see -update", name)
 	}
 	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(guide), 0o644))
+		require.NoError(t, os.WriteFile(path, []byte(document), 0o644))
 	}
 }
 
-// TestScaling_ModelAgreesWithMeasurement compares products of the model with what the benchmarks measure
+// TestCapacity_ModelAgreesWithMeasurement compares products of the model with what the benchmarks measure
 // directly.
-func TestScaling_ModelAgreesWithMeasurement(t *testing.T) {
-	text, err := os.ReadFile("scaling.md")
+func TestCapacity_ModelAgreesWithMeasurement(t *testing.T) {
+	text, err := os.ReadFile("capacity.md")
 	require.NoError(t, err)
 	m := readModel(t, string(text))
 	for _, c := range checks(m) {
@@ -45,10 +48,10 @@ func TestScaling_ModelAgreesWithMeasurement(t *testing.T) {
 	}
 }
 
-// TestScaling_ModelDependsOnEveryNumber changes each constant and assumption, and expects another
+// TestCapacity_ModelDependsOnEveryNumber changes each constant and assumption, and expects another
 // table.
-func TestScaling_ModelDependsOnEveryNumber(t *testing.T) {
-	text, err := os.ReadFile("scaling.md")
+func TestCapacity_ModelDependsOnEveryNumber(t *testing.T) {
+	text, err := os.ReadFile("capacity.md")
 	require.NoError(t, err)
 	m := readModel(t, string(text))
 	before := computedTables(m)
@@ -69,7 +72,7 @@ func computedTables(m *model) map[string]string {
 	}
 }
 
-// A model contains the constants and assumptions of the guide by their names.
+// A model contains the constants and assumptions of the document by their names.
 type model struct {
 	t       *testing.T
 	numbers map[string]float64
@@ -78,10 +81,10 @@ type model struct {
 // numberRow is a row of the tables of constants and assumptions: a name, and a number with its unit.
 var numberRow = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9][0-9,.]*)( [^|]*)? \|`)
 
-func readModel(t *testing.T, guide string) *model {
+func readModel(t *testing.T, document string) *model {
 	m := &model{t, map[string]float64{}}
 	for _, name := range []string{"assumptions", "constants"} {
-		_, table, _ := cutTable(t, guide, name)
+		_, table, _ := cutTable(t, document, name)
 		for _, row := range numberRow.FindAllStringSubmatch(table, -1) {
 			value, err := strconv.ParseFloat(strings.ReplaceAll(row[2], ",", ""), 64)
 			require.NoError(t, err, row[0])
@@ -96,17 +99,17 @@ func readModel(t *testing.T, guide string) *model {
 // number returns a constant or an assumption.
 func (m *model) number(name string) float64 {
 	value, ok := m.numbers[name]
-	require.True(m.t, ok, "the guide has no number %q", name)
+	require.True(m.t, ok, "the document has no number %q", name)
 	return value
 }
 
 // cutTable returns a table and what is before and after it.
-func cutTable(t *testing.T, guide, name string) (before, table, after string) {
-	begin, end := "<!-- scaling, "+name+": begin -->\n", "<!-- scaling, "+name+": end -->\n"
-	before, rest, ok := strings.Cut(guide, begin)
-	require.True(t, ok, "the guide does not contain %s", begin)
+func cutTable(t *testing.T, document, name string) (before, table, after string) {
+	begin, end := "<!-- capacity, "+name+": begin -->\n", "<!-- capacity, "+name+": end -->\n"
+	before, rest, ok := strings.Cut(document, begin)
+	require.True(t, ok, "the document does not contain %s", begin)
 	table, after, ok = strings.Cut(rest, end)
-	require.True(t, ok, "the guide does not contain %s", end)
+	require.True(t, ok, "the document does not contain %s", end)
 	return before + begin, table, end + after
 }
 

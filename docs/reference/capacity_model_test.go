@@ -1,4 +1,4 @@
-package guides_test
+package reference_test
 
 import (
 	"fmt"
@@ -227,7 +227,7 @@ func redisMemory() []modelRow {
 		{nodes, "nodes × memory of a node's connections", mixed, func(m *model, n float64) float64 {
 			return n * m.number("node, memory on Redis")
 		}, megabytes},
-		{"**memory**", "sum, without [histories](recovery.md#redis)", computed, sumOf(redisRows, buckets, records, nodes), megabytes},
+		{"**memory**", "sum, without [histories](../guides/recovery.md#redis)", computed, sumOf(redisRows, buckets, records, nodes), megabytes},
 	}
 }
 
