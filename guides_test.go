@@ -24,6 +24,7 @@ const (
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net"
