@@ -130,27 +130,30 @@ type runningProxy struct {
 	roots *x509.CertPool
 }
 
-// start runs the configuration of the guide in front of an upstream.
-func (p proxyProgram) start(t *testing.T, network, upstream string) *runningProxy {
+// start runs the configuration of the guide in front of its three nodes. The pairs replace more.
+func (p proxyProgram) start(t *testing.T, nodes [3]string, pairs ...string) *runningProxy {
 	program := need(t, p.name)
 	dir := shortTempDir(t)
 	proxy := &runningProxy{roots: writeCertificate(t, dir), addr: freeAddress(t)}
-	if network == "unix" {
-		upstream = fmt.Sprintf(p.unix, upstream)
-	}
 	at := proxy.addr
 	if p.name == "caddy" {
 		_, at, _ = net.SplitHostPort(proxy.addr)
 	}
-	block := substitute(
-		t, guideBlock(t, p.block),
-		p.listen, fmt.Sprintf(p.here, at),
-		"127.0.0.1:8080", upstream,
-		"/etc/ssl/", dir+"/",
-		"60s", idleTimeout.String(),
-	)
+	pairs = append(pairs, p.listen, fmt.Sprintf(p.here, at), "/etc/ssl/", dir+"/")
+	for i, node := range nodes {
+		pairs = append(pairs, fmt.Sprintf("10.0.0.%d:8080", i+1), node)
+	}
+	block := substitute(t, guideBlock(t, p.block), pairs...)
 	run(t, program, dir, p.command(t, dir, block), proxy.addr)
 	return proxy
+}
+
+// startIdle is start for one node that is named three times, with short timeouts.
+func (p proxyProgram) startIdle(t *testing.T, network, node string) *runningProxy {
+	if network == "unix" {
+		node = fmt.Sprintf(p.unix, node)
+	}
+	return p.start(t, [3]string{node, node, node}, "60s", idleTimeout.String())
 }
 
 // run runs a program until the test ends, and returns when it accepts connections.
@@ -232,7 +235,7 @@ func (p *runningProxy) host() string {
 }
 
 // dial connects from an address of this machine. Without an error, the handshake succeeded.
-func (p *runningProxy) dial(t *testing.T, from string, header http.Header) (*websocket.Conn, *http.Response, error) {
+func (p *runningProxy) dial(ctx context.Context, from string, header http.Header) (*websocket.Conn, *http.Response, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: p.roots},
@@ -240,7 +243,8 @@ func (p *runningProxy) dial(t *testing.T, from string, header http.Header) (*web
 			return dialer.DialContext(ctx, "tcp", p.addr)
 		},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return websocket.Dial(ctx, "wss://"+p.host()+"/ws", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: transport},
@@ -251,7 +255,7 @@ func (p *runningProxy) dial(t *testing.T, from string, header http.Header) (*web
 // connect is dial for a handshake that must succeed.
 func (p *runningProxy) connect(t *testing.T, from string, header http.Header) *client {
 	t.Helper()
-	ws, resp, err := p.dial(t, from, header)
+	ws, resp, err := p.dial(t.Context(), from, header)
 	if err != nil && resp != nil {
 		body, _ := io.ReadAll(resp.Body)
 		t.Logf("%s: %s", resp.Status, body)
@@ -263,7 +267,7 @@ func (p *runningProxy) connect(t *testing.T, from string, header http.Header) *c
 // status returns the status of a handshake.
 func (p *runningProxy) status(t *testing.T, from string, header http.Header) int {
 	t.Helper()
-	ws, resp, err := p.dial(t, from, header)
+	ws, resp, err := p.dial(t.Context(), from, header)
 	if err == nil {
 		_ = ws.CloseNow()
 	}
@@ -290,6 +294,14 @@ func behindProxy(network string, ping time.Duration) router.Options {
 	return opts
 }
 
+// withHealth serves the router at /ws, and its health check.
+func withHealth(r *router.Router) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /ws", r)
+	mux.HandleFunc("GET /readyz", r.ServeHealth)
+	return mux
+}
+
 // needManyLoopbacks skips the test where clients cannot connect from 127.0.0.2.
 func needManyLoopbacks(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.2:0")
@@ -305,8 +317,8 @@ func TestReverseProxies(t *testing.T) {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(program.name+" over "+network, func(t *testing.T) {
 				t.Parallel()
-				upstream := serve(t, network, newRouter(behindProxy(network, idleTimeout/5)))
-				proxy := program.start(t, network, upstream)
+				node := serve(t, network, withHealth(newRouter(behindProxy(network, idleTimeout/5))))
+				proxy := program.startIdle(t, network, node)
 				checkClientAddress(t, proxy)
 				checkOrigin(t, proxy)
 				checkRejection(t, proxy)
@@ -347,7 +359,7 @@ func checkOrigin(t *testing.T, proxy *runningProxy) {
 }
 
 func checkRejection(t *testing.T, proxy *runningProxy) {
-	_, resp, err := proxy.dial(t, "127.0.0.2", http.Header{"X-Test-Reject": {"1"}})
+	_, resp, err := proxy.dial(t.Context(), "127.0.0.2", http.Header{"X-Test-Reject": {"1"}})
 	require.Error(t, err)
 	require.NotNil(t, resp, "%v", err)
 	body, err := io.ReadAll(resp.Body)
@@ -376,7 +388,8 @@ func TestReverseProxies_CloseWithoutPings(t *testing.T) {
 	for _, program := range proxyPrograms {
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel()
-			c := program.start(t, "tcp", serve(t, "tcp", newRouter(behindProxy("tcp", time.Hour)))).connect(t, "127.0.0.2", nil)
+			node := serve(t, "tcp", withHealth(newRouter(behindProxy("tcp", time.Hour))))
+			c := program.startIdle(t, "tcp", node).connect(t, "127.0.0.2", nil)
 			select {
 			case _, ok := <-c.received:
 				assert.False(t, ok)

@@ -8,9 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +37,7 @@ func (Worked) MessageType() string { return "WORKED" }
 type cluster struct {
 	t     *testing.T
 	nodes [3]*node
-	url   string // of the load balancer
+	proxy *runningProxy
 
 	attempts, failedAttempts atomic.Int64
 	calls, answered          atomic.Int64
@@ -59,7 +56,7 @@ type node struct {
 	server  *http.Server
 }
 
-// lameDuck is longer than HAProxy takes to notice: two checks, 100 milliseconds apart.
+// lameDuck is longer than a proxy takes to notice: two checks, 100 milliseconds apart.
 const lameDuck = time.Second
 
 func (n *node) start() {
@@ -74,12 +71,9 @@ func (n *node) start() {
 		n.cluster.handled[m.N]++
 		return Worked(m), nil
 	})
-	mux := http.NewServeMux()
-	mux.Handle("GET /ws", n.router)
-	mux.HandleFunc("GET /readyz", n.router.ServeHealth)
 	listener, err := net.Listen("tcp", n.addr)
 	require.NoError(t, err)
-	n.server = &http.Server{Handler: mux, ReadHeaderTimeout: timeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	n.server = &http.Server{Handler: withHealth(n.router), ReadHeaderTimeout: timeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	go func(server *http.Server) { _ = server.Serve(listener) }(n.server)
 }
 
@@ -87,38 +81,21 @@ func (n *node) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	assert.NoError(n.cluster.t, n.router.Shutdown(ctx))
-	_ = n.server.Shutdown(ctx) // fails if HAProxy keeps a connection of its checks open
+	_ = n.server.Shutdown(ctx) // fails if the proxy keeps a connection of its checks open
 	_ = n.server.Close()
 }
 
-// startHAProxy runs the backend of the deployment guide in front of the nodes.
-func (c *cluster) startHAProxy() {
-	program := need(c.t, "haproxy")
-	text, err := os.ReadFile("../../docs/guides/deployment.md")
-	require.NoError(c.t, err)
-	blocks := regexp.MustCompile("(?ms)^```haproxy\n(.*?)^```$").FindAllSubmatch(text, -1)
-	require.Len(c.t, blocks, 1, "blocks of haproxy in the guide")
-	pairs := []string{"inter 1s", "inter 100ms"}
+// startProxy runs the configuration of the guide to reverse proxies in front of the nodes.
+func (c *cluster) startProxy(program proxyProgram) {
+	var nodes [3]string
 	for i, node := range c.nodes {
-		pairs = append(pairs, fmt.Sprintf("10.0.0.%d:8080", i+1), node.addr)
+		nodes[i] = node.addr
 	}
-	addr, dir := freeAddress(c.t), shortTempDir(c.t)
-	write(c.t, filepath.Join(dir, "haproxy.cfg"), fmt.Sprintf(`
-defaults
-	mode http
-	timeout connect 5s
-	timeout http-request 5s
-	timeout client 60s
-	timeout server 60s
-	timeout tunnel 60s
-
-frontend web
-	bind %s
-	default_backend penstock
-
-%s`, addr, substitute(c.t, string(blocks[0][1]), pairs...)))
-	run(c.t, program, dir, []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, addr)
-	c.url = "ws://" + addr + "/ws"
+	pairs := map[string][]string{
+		"haproxy": {"inter 1s", "inter 100ms"},
+		"caddy":   {"health_interval 1s", "health_interval 100ms"},
+	}
+	c.proxy = program.start(c.t, nodes, pairs[program.name]...)
 }
 
 // dial counts connection attempts.
@@ -126,7 +103,7 @@ func (c *cluster) dial(ctx context.Context) *websocket.Conn {
 	for ctx.Err() == nil {
 		c.attempts.Add(1)
 		attempt, cancel := context.WithTimeout(context.Background(), timeout)
-		ws, _, err := websocket.Dial(attempt, c.url, nil)
+		ws, _, err := c.proxy.dial(attempt, "127.0.0.1", nil)
 		cancel()
 		if err == nil {
 			return ws
@@ -226,15 +203,24 @@ func (c *cluster) reconnectDelay(err error) time.Duration {
 	return time.Duration(reason.RetryAfterMs) * time.Millisecond
 }
 
-// TestRollingRestart restarts three nodes behind HAProxy, one after the other, under load. No
+// TestRollingRestart restarts three nodes behind each proxy, one after the other, under load. No
 // connection attempt fails, and every call is answered and handled exactly once.
 func TestRollingRestart(t *testing.T) {
+	for _, program := range proxyPrograms {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			testRollingRestart(t, program)
+		})
+	}
+}
+
+func testRollingRestart(t *testing.T, program proxyProgram) {
 	c := &cluster{t: t, handled: map[int64]int{}}
 	for i := range c.nodes {
 		c.nodes[i] = &node{cluster: c, addr: freeAddress(t)}
 		c.nodes[i].start()
 	}
-	c.startHAProxy()
+	c.startProxy(program)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var clients sync.WaitGroup
@@ -251,7 +237,7 @@ func TestRollingRestart(t *testing.T) {
 	for _, n := range c.nodes {
 		n.stop()
 		n.start()
-		require.Eventually(t, served(n), timeout, time.Millisecond, "HAProxy uses it again")
+		require.Eventually(t, served(n), timeout, time.Millisecond, "the proxy uses it again")
 	}
 	cancel()
 	clients.Wait()

@@ -1,0 +1,98 @@
+package interop_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// startRejecting runs a proxy in front of three nodes that reject clients with the code of the header
+// X-Test-Code, and accept others. It returns the number of handshakes that the nodes have received.
+func startRejecting(t *testing.T, program proxyProgram) (*runningProxy, *atomic.Int64) {
+	var handshakes atomic.Int64
+	opts := behindProxy("tcp", idleTimeout)
+	opts.Authenticate = func(req *http.Request) (router.Identity, error) {
+		handshakes.Add(1)
+		if code := req.Header.Get("X-Test-Code"); code != "" {
+			return router.Identity{}, &errors.Error{Code: errors.Code(code), Message: "rejected"}
+		}
+		return router.Identity{}, nil
+	}
+	var nodes [3]string
+	for i := range nodes {
+		nodes[i] = serve(t, "tcp", withHealth(newRouter(opts)))
+	}
+	return program.start(t, nodes), &handshakes
+}
+
+func TestReverseProxies_RepeatNoRejectedHandshake(t *testing.T) {
+	for _, program := range proxyPrograms {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			proxy, handshakes := startRejecting(t, program)
+			for code, status := range map[errors.Code]int{
+				errors.Unauthenticated:   http.StatusUnauthorized,
+				errors.PermissionDenied:  http.StatusForbidden,
+				errors.ResourceExhausted: http.StatusTooManyRequests,
+				errors.Internal:          http.StatusInternalServerError,
+			} {
+				before := handshakes.Load()
+				assert.Equal(t, status, proxy.status(t, "127.0.0.1", http.Header{"X-Test-Code": {string(code)}}))
+				assert.EqualValues(t, 1, handshakes.Load()-before, "nodes that received the handshake rejected with %s", code)
+			}
+		})
+	}
+}
+
+// TestReverseProxies_KeepNodesThatAnswer503 rejects many clients with 503. That is the answer about
+// these clients: others are still accepted.
+func TestReverseProxies_KeepNodesThatAnswer503(t *testing.T) {
+	for _, program := range proxyPrograms {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			proxy, handshakes := startRejecting(t, program)
+			for range 10 {
+				before := handshakes.Load()
+				assert.Equal(t, http.StatusServiceUnavailable, proxy.status(t, "127.0.0.1", http.Header{"X-Test-Code": {string(errors.Unavailable)}}))
+				assert.LessOrEqual(t, handshakes.Load()-before, int64(2), "nodes that received the handshake")
+				assert.Equal(t, http.StatusSwitchingProtocols, proxy.status(t, "127.0.0.1", nil))
+			}
+		})
+	}
+}
+
+// TestReverseProxies_RepeatNoSlowHandshake has nodes that receive a handshake and do not answer it
+// before the proxy's timeout.
+func TestReverseProxies_RepeatNoSlowHandshake(t *testing.T) {
+	for _, program := range proxyPrograms {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			var handshakes atomic.Int64
+			mux := http.NewServeMux()
+			mux.HandleFunc("GET /ws", func(_ http.ResponseWriter, req *http.Request) {
+				handshakes.Add(1)
+				<-req.Context().Done()
+			})
+			mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+			var nodes [3]string
+			for i := range nodes {
+				nodes[i] = serve(t, "tcp", mux)
+			}
+			pairs := []string{"60s", idleTimeout.String()} // 60 s are longer than 5 s, too
+			switch program.name {
+			case "nginx":
+				pairs = append(pairs, "proxy_next_upstream_timeout 5s", "proxy_next_upstream_timeout 1s")
+			case "caddy":
+				pairs = append(pairs, "lb_try_duration 5s", "lb_try_duration 1s")
+			}
+			proxy := program.start(t, nodes, pairs...)
+			assert.GreaterOrEqual(t, proxy.status(t, "127.0.0.1", nil), 500)
+			assert.EqualValues(t, 1, handshakes.Load(), "nodes that received the handshake")
+		})
+	}
+}
