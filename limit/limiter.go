@@ -98,7 +98,7 @@ type PolicySetter[P any] interface {
 
 	// SetPolicy replaces the numbers of the limiter's policy. The name must be the same.
 	//
-	//   - A change creates no tokens: a bucket lacks as many tokens as before. If it lacked
+	//   - A change creates no tokens: a bucket is missing the same number of tokens after it as before. If it lacked
 	//     more than the new capacity, calls are denied until enough tokens have returned.
 	//     Sliding windows and quotas compare the tokens that count with the new Max.
 	//   - However often the policy changes, and on however many processes with different

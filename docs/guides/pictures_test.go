@@ -64,19 +64,6 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// readGuides returns the text of all guides.
-func readGuides(t *testing.T) []byte {
-	paths, err := filepath.Glob("*.md")
-	require.NoError(t, err)
-	var all []byte
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		all = append(all, text...)
-	}
-	return all
-}
-
 const second = time.Second
 
 // play calls step 40 times per second of span, each time after all goroutines are blocked.
