@@ -66,6 +66,36 @@ func TestReverseProxies_KeepNodesThatAnswer503(t *testing.T) {
 	}
 }
 
+// TestReverseProxies_RepeatHandshakeOfFailedNode has nodes that end the connection when they have
+// received a handshake, as one that is killed does.
+func TestReverseProxies_RepeatHandshakeOfFailedNode(t *testing.T) {
+	for _, program := range proxyPrograms {
+		t.Run(program.name, func(t *testing.T) {
+			t.Parallel()
+			var handshakes atomic.Int64
+			proxy := startFailing(t, program, func(*http.Request) {
+				handshakes.Add(1)
+				panic(http.ErrAbortHandler)
+			})
+			want := map[string]int64{"nginx": 2, "haproxy": 1, "caddy": 1}[program.name]
+			assert.Equal(t, http.StatusBadGateway, proxy.status(t, "127.0.0.1", nil))
+			assert.Equal(t, want, handshakes.Load(), "nodes that received the handshake")
+		})
+	}
+}
+
+// startFailing runs a proxy in front of three nodes that are healthy, but handle no handshake.
+func startFailing(t *testing.T, program proxyProgram, handle func(*http.Request), pairs ...string) *runningProxy {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ws", func(_ http.ResponseWriter, req *http.Request) { handle(req) })
+	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	var nodes [3]string
+	for i := range nodes {
+		nodes[i] = serve(t, "tcp", mux)
+	}
+	return program.start(t, nodes, pairs...)
+}
+
 // TestReverseProxies_RepeatNoSlowHandshake has nodes that receive a handshake and do not answer it
 // before the proxy's timeout.
 func TestReverseProxies_RepeatNoSlowHandshake(t *testing.T) {
@@ -73,25 +103,15 @@ func TestReverseProxies_RepeatNoSlowHandshake(t *testing.T) {
 		t.Run(program.name, func(t *testing.T) {
 			t.Parallel()
 			var handshakes atomic.Int64
-			mux := http.NewServeMux()
-			mux.HandleFunc("GET /ws", func(_ http.ResponseWriter, req *http.Request) {
+			pairs := []string{"60s", idleTimeout.String()} // 60 s are longer than 5 s, too
+			if program.name == "nginx" {
+				pairs = append(pairs, "proxy_next_upstream_timeout 5s", "proxy_next_upstream_timeout 1s")
+			}
+			proxy := startFailing(t, program, func(req *http.Request) {
 				handshakes.Add(1)
 				<-req.Context().Done()
-			})
-			mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
-			var nodes [3]string
-			for i := range nodes {
-				nodes[i] = serve(t, "tcp", mux)
-			}
-			pairs := []string{"60s", idleTimeout.String()} // 60 s are longer than 5 s, too
-			switch program.name {
-			case "nginx":
-				pairs = append(pairs, "proxy_next_upstream_timeout 5s", "proxy_next_upstream_timeout 1s")
-			case "caddy":
-				pairs = append(pairs, "lb_try_duration 5s", "lb_try_duration 1s")
-			}
-			proxy := program.start(t, nodes, pairs...)
-			assert.GreaterOrEqual(t, proxy.status(t, "127.0.0.1", nil), 500)
+			}, pairs...)
+			assert.Equal(t, http.StatusGatewayTimeout, proxy.status(t, "127.0.0.1", nil))
 			assert.EqualValues(t, 1, handshakes.Load(), "nodes that received the handshake")
 		})
 	}
