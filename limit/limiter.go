@@ -98,8 +98,9 @@ type PolicySetter[P any] interface {
 
 	// SetPolicy replaces the numbers of the limiter's policy. The name must be the same.
 	//
-	//   - A change creates no tokens: a bucket is missing the same number of tokens after it as before. If it lacked
-	//     more than the new capacity, calls are denied until enough tokens have returned.
+	//   - A change creates no tokens: a bucket is missing the same number of tokens after it as
+	//     before. If it was missing more than the new capacity, calls are denied until enough
+	//     tokens have returned.
 	//     Sliding windows and quotas compare the tokens that count with the new Max.
 	//   - However often the policy changes, and on however many processes with different
 	//     policies at the same time, the tokens granted to a key in any interval are at most

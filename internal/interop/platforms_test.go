@@ -64,7 +64,7 @@ func readManifests(t *testing.T) *manifests {
 		"networking.k8s.io/v1 NetworkPolicy": &m.policy,
 	}
 	for _, block := range blocks(t, "kubernetes.md", "yaml") {
-		for _, text := range strings.Split(block, "---\n") {
+		for text := range strings.SplitSeq(block, "---\n") {
 			var head struct{ APIVersion, Kind string }
 			require.NoError(t, yaml.Unmarshal([]byte(text), &head))
 			if head.Kind == "" { // the configuration of Prometheus Adapter
@@ -96,7 +96,7 @@ func TestKubernetes_ManifestsAgree(t *testing.T) {
 	}
 	assert.Equal(t, m.deployment.Name, m.scaler.Spec.ScaleTargetRef.Name)
 	assert.Equal(t, m.service.Name, string(m.route.Spec.Rules[0].BackendRefs[0].Name))
-	assert.Equal(t, m.service.Spec.Ports[0].Port, int32(*m.route.Spec.Rules[0].BackendRefs[0].Port))
+	assert.Equal(t, m.service.Spec.Ports[0].Port, *m.route.Spec.Rules[0].BackendRefs[0].Port)
 	backend := m.ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service
 	assert.Equal(t, m.service.Name, backend.Name)
 	assert.Equal(t, m.service.Spec.Ports[0].Name, backend.Port.Name)
