@@ -3,12 +3,11 @@ package replay
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/internal/policytext"
 )
 
 // ParsePolicy parses a policy: a rule, or several rules that must all admit a request, optionally
@@ -33,7 +32,7 @@ func ParsePolicy(text string) (Policy, error) {
 
 func parsePolicy(text string) (p Policy, err error) {
 	var rest string
-	if p.name, rest, err = cutName(strings.TrimSpace(text)); err != nil {
+	if p.name, rest, err = policytext.CutName(strings.TrimSpace(text)); err != nil {
 		return Policy{}, err
 	}
 	words := strings.Fields(rest)
@@ -61,35 +60,6 @@ func parsePolicy(text string) (p Policy, err error) {
 	}
 }
 
-// cutName splits text at the colon after the name. Without a colon, the name is "".
-func cutName(text string) (name, rest string, err error) {
-	quoted, err := strconv.QuotedPrefix(text)
-	if err != nil { // the text begins with no quoted name
-		quoted = ""
-	}
-	before, rest, ok := strings.Cut(text[len(quoted):], ":")
-	switch {
-	case !ok && quoted == "" && !strings.HasPrefix(text, `"`):
-		return "", text, nil
-	case !ok:
-		_, err := limit.ParsePolicy(text)
-		return "", "", reason(err)
-	case strings.Contains(rest, ":"):
-		return "", "", errors.New("there is more than one colon; write one, after the name, as in chat: 10/s")
-	}
-	named, err := limit.ParsePolicy(quoted + before + ": 1/s")
-	return named.Name, rest, reason(err)
-}
-
-// reason removes the text that was passed to package limit from its error: it is only a part of
-// the policy.
-func reason(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return err
-}
-
 // cutWait splits "wait 2s" from the end.
 func cutWait(words []string) (rest []string, wait time.Duration, err error) {
 	at := slices.Index(words, "wait")
@@ -99,6 +69,6 @@ func cutWait(words []string) (rest []string, wait time.Duration, err error) {
 	case at != len(words)-2:
 		return nil, 0, errors.New("wait must be followed by a time and end the policy, as in 10/s burst 20 wait 2s")
 	}
-	wait, err = parseDuration(words[at+1])
+	wait, err = policytext.Duration(words[at+1])
 	return words[:at], wait, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/policytext"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -31,8 +32,8 @@ func (p Policy) String() string {
 		texts[i] = r.String()
 	}
 	text := strings.Join(texts, " + ")
-	if p.name != "" { // package limit knows which names need quotes
-		text = strings.TrimSuffix(limit.PerSecond(1).Named(p.name).String(), "1/s") + text
+	if p.name != "" {
+		text = policytext.Named(p.name, text)
 	}
 	if p.maxWait > 0 {
 		text += " wait " + durationText(p.maxWait)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/policytext"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -40,22 +41,16 @@ func (r cooldown) newLimiter(s *memory.Simulation) limiter {
 	return s.NewCooldown(r.CooldownPolicy, nil)
 }
 
-func (r slidingLog) String() string     { return "sliding-log " + rateText(r.Max, r.Window) }
-func (r slidingCounter) String() string { return "sliding-counter " + rateText(r.Max, r.Window) }
-
-func (r quota) String() string {
-	text := fmt.Sprintf("quota %d/%v", r.Max, r.Period)
-	if r.Location != nil && r.Location != time.UTC {
-		text += " " + r.Location.String()
-	}
-	return text
+func (r slidingLog) String() string { return "sliding-log " + policytext.FormatRate(r.Max, r.Window) }
+func (r slidingCounter) String() string {
+	return "sliding-counter " + policytext.FormatRate(r.Max, r.Window)
 }
+
+func (r quota) String() string { return policytext.FormatQuota(r.QuotaPolicy) }
 
 func (r cooldown) String() string {
-	return "cooldown " + rateText(r.Max, r.Window) + " penalty " + durationText(r.Penalty)
+	return "cooldown " + policytext.FormatRate(r.Max, r.Window) + " penalty " + durationText(r.Penalty)
 }
-
-func rateText(n int64, per time.Duration) string { return limit.Per(n, per).String() }
 
 // durationText formats a duration without trailing zero units: 1h, not 1h0m0s.
 func durationText(d time.Duration) string {
