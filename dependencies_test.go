@@ -131,7 +131,7 @@ func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
 // TestContracts_LinkNeitherRouterNorWebSocket keeps limiters and brokers useful without
 // WebSockets.
 func TestContracts_LinkNeitherRouterNorWebSocket(t *testing.T) {
-	for _, pkg := range []string{"limit", "limit/access", "limit/limittest", "limit/observe", "broker", "broker/brokertest", "clientip", "adapters/durableobject", "adapters/memory", "adapters/redis", "outbound", "internal/appendqueue", "internal/batch", "internal/enforce", "internal/keyname", "internal/lease", "internal/cluster"} {
+	for _, pkg := range []string{"limit", "limit/access", "limit/limitfile", "limit/limittest", "limit/observe", "broker", "broker/brokertest", "clientip", "adapters/durableobject", "adapters/memory", "adapters/redis", "outbound", "internal/appendqueue", "internal/batch", "internal/enforce", "internal/keyname", "internal/lease", "internal/cluster"} {
 		for _, path := range linkedPackages(t, pkg) {
 			for _, forbidden := range []string{"github.com/coder/websocket", module + "/router", module + "/internal/wsconn", module + "/middleware"} {
 				assert.False(t, strings.HasPrefix(path, forbidden), "%s links %s", pkg, path)

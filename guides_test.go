@@ -50,6 +50,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/limitfile"
 	"github.com/penstock-go/penstock/limit/limittest/serverclock"
 	"github.com/penstock-go/penstock/middleware/httplimit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"

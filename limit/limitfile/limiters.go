@@ -1,0 +1,114 @@
+package limitfile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+)
+
+// A named is a limiter with the name of its policy.
+type named struct {
+	name    string
+	limiter limit.Limiter
+}
+
+// namedLimiters panics for limiters that no line of a file can describe.
+func namedLimiters(limiters []limit.Limiter) (all []named) {
+	if len(limiters) == 0 {
+		panic("limitfile: Load needs at least one limiter")
+	}
+	seen := map[string]bool{}
+	for _, l := range limiters {
+		describer, ok := l.(limit.Describer)
+		if !ok {
+			panic(fmt.Sprintf("limitfile: a %T does not describe its policy; Load needs a limit.Describer, for its name", l))
+		}
+		descriptions := describer.Describe()
+		if len(descriptions) != 1 {
+			panic(fmt.Sprintf("limitfile: a %T has %d policies; pass the limiters of AllOf one by one", l, len(descriptions)))
+		}
+		name := descriptions[0].Name
+		switch {
+		case name == "":
+			panic(fmt.Sprintf("limitfile: the policy of a %T has no name; add one with Named, such as limit.PerSecond(10).Named(\"chat\")", l))
+		case seen[name]:
+			panic(fmt.Sprintf("limitfile: two limiters have a policy with the name %q; a line can describe one", name))
+		case !isSetter(l):
+			panic(fmt.Sprintf("limitfile: the policy of a %T cannot change; Load needs a limit.PolicySetter", l))
+		}
+		seen[name] = true
+		all = append(all, named{name, l})
+	}
+	return all
+}
+
+func isSetter(l limit.Limiter) bool {
+	switch l.(type) {
+	case limit.PolicySetter[limit.Policy], limit.PolicySetter[limit.WindowPolicy], limit.PolicySetter[limit.QuotaPolicy]:
+		return true
+	}
+	return false
+}
+
+// check returns an error unless the file has one policy of the right kind for each limiter, and no
+// other ones.
+func (f *File) check(p *Policies) error {
+	var mistakes []error
+	known := map[string]bool{}
+	for _, l := range f.limiters {
+		known[l.name] = true
+		one := p.byName[l.name]
+		switch form := l.form(); {
+		case one == nil:
+			mistakes = append(mistakes, fmt.Errorf("there is no line for the limit %q", l.name))
+		case !l.accepts(one.kind):
+			mistakes = append(mistakes, &InvalidLine{one.line, fmt.Errorf("the limiter of %q needs a policy such as %s; it is %s", l.name, form, one.text)})
+		}
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+	for _, one := range p.list {
+		if !known[one.name] {
+			mistakes = append(mistakes, &InvalidLine{one.line, fmt.Errorf("there is no limit %q; the limits are %s", one.name, names)})
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+// form returns how the policy of the limiter is written.
+func (n named) form() string {
+	switch n.limiter.(type) {
+	case limit.PolicySetter[limit.WindowPolicy]:
+		return "sliding-log 10/m or sliding-counter 10/m"
+	case limit.PolicySetter[limit.QuotaPolicy]:
+		return "quota 1000/day"
+	default:
+		return "10/s burst 20"
+	}
+}
+
+func (n named) accepts(k kind) bool {
+	switch n.limiter.(type) {
+	case limit.PolicySetter[limit.WindowPolicy]:
+		return k == slidingLog || k == slidingCounter
+	case limit.PolicySetter[limit.QuotaPolicy]:
+		return k == quota
+	default:
+		return k == bucket
+	}
+}
+
+// set replaces the policy of the limiter, which accepts its kind.
+func (n named) set(p *policy) error {
+	switch l := n.limiter.(type) {
+	case limit.PolicySetter[limit.WindowPolicy]:
+		return l.SetPolicy(p.window)
+	case limit.PolicySetter[limit.QuotaPolicy]:
+		return l.SetPolicy(p.quota)
+	default:
+		return n.limiter.(limit.PolicySetter[limit.Policy]).SetPolicy(p.bucket)
+	}
+}
