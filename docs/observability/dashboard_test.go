@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,7 +60,9 @@ func TestDashboardAndAlerts_QueriesReturnDataOfChat(t *testing.T) {
 	testscale.FullOnly(t, "TestGuideAndDashboard_CoverAllMetricsAndAlerts")
 	program(t, "prometheus")
 	bin, redis := buildChat(t), redistest.Start(t)
-	flags := []string{"-redis=redis://" + redis.Addr, "-capacity=60", "-refill=60", "-try=10/s"}
+	limits := filepath.Join(t.TempDir(), "limits.txt")
+	require.NoError(t, os.WriteFile(limits, []byte("chat: 60/s\ntry: 10/s\n"), 0o600))
+	flags := []string{"-redis=redis://" + redis.Addr, "-limits=" + limits, "-try=1/s"}
 	one, two := startChat(t, bin, flags...), startChat(t, bin, flags...)
 	p := startPrometheus(t, one.target(), two.target())
 	load(t, one, two)
@@ -83,7 +86,7 @@ func TestDashboardAndAlerts_QueriesReturnDataOfChat(t *testing.T) {
 	}
 
 	alerts := p.alerts(t)
-	assert.Len(t, alerts, 15)
+	assert.Len(t, alerts, 16)
 	for _, alert := range alerts {
 		assert.Equal(t, "ok", alert.Health, "%s: %s", alert.Name, alert.LastError)
 		compared := strings.Replace(alert.Query, " > ", " > bool ", 1) // 0 or 1 instead of no result

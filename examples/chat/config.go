@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/middleware/recorder"
@@ -26,6 +27,7 @@ type config struct {
 
 	policy       limit.Policy
 	dryRunPolicy *limit.Policy // measured, not enforced; nil: none
+	limitsPath   string        // of a file that replaces the numbers of both; empty: none
 	key          func(router.IngressContext) limit.Key
 	limitAction  router.LimitAction
 	limits       router.Limits
@@ -69,6 +71,7 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 		cfg.dryRunPolicy = &policy
 		return err
 	})
+	fs.StringVar(&cfg.limitsPath, "limits", "", "`file` with the rate limit, such as \"chat: 5/s burst 20\", and with -try a line for try; it replaces -capacity and -refill, and its changes apply while the server runs")
 	key := fs.String("key", "user-or-ip-type", "`key` that selects the bucket: messages with the same key share a rate limit; one of "+names(keys))
 	action := fs.String("on-exceeded", "send", "`action` when a client exceeds its rate limit: send an error, close the connection, or send a custom SLOW_DOWN message; one of "+names(limitActions))
 	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
@@ -90,10 +93,18 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	case fs.NArg() > 0:
 		return cfg, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	if cfg.limitsPath != "" && (isSet(fs, "capacity") || isSet(fs, "refill")) {
+		return cfg, errors.New("-limits has the rate limit; it cannot be combined with -capacity or -refill")
+	}
 	if err := cfg.complete(*key, *action); err != nil || *redisURL == "" {
 		return cfg, err
 	}
 	return cfg, cfg.connect(*redisURL)
+}
+
+func isSet(fs *flag.FlagSet, name string) (set bool) {
+	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // connect does not wait for Redis: a node without Redis still serves its own clients.
@@ -113,18 +124,6 @@ func (cfg *config) hasMetricsListener() bool {
 }
 
 const maxNodes = 1000
-
-// perNode returns the share of policy that one node admits by itself: a refill takes as many times
-// longer as there are nodes, and the capacity is divided, but still holds the most expensive message.
-func perNode(policy limit.Policy, nodes int) limit.Policy {
-	per := policy.Per
-	if per == 0 {
-		per = time.Second
-	}
-	policy.Capacity = max(policy.Capacity/int64(nodes), min(policy.Capacity, searchCost))
-	policy.Per = per * time.Duration(nodes)
-	return policy
-}
 
 // complete resolves the names that flags take and validates all values.
 func (cfg *config) complete(key, action string) error {
@@ -162,8 +161,8 @@ func (cfg *config) complete(key, action string) error {
 		if policy == nil {
 			continue
 		}
-		if err := perNode(*policy, cfg.nodes).Validate(); err != nil {
-			return fmt.Errorf("the share of one of %d nodes: %w", cfg.nodes, err)
+		if _, err := perNode(*policy, cfg.nodes); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
 )
@@ -25,6 +26,8 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"-nodes=0", "-nodes is 0; it must be at least 1"},
 		{"-nodes=1001", "-nodes is 1001; it must be at most 1000"},
 		{"-nodes=1000 -try=1/87600h", "the share of one of 1000 nodes: limit: policy \"try\": Per is"},
+		{"-limits=/nowhere/limits.txt", "-limits: limits file /nowhere/limits.txt: stat /nowhere/limits.txt: no such file"},
+		{"-limits=limits.txt -refill=5", "-limits has the rate limit; it cannot be combined with -capacity or -refill"},
 		{"-lame-duck=-1s", "-lame-duck is -1s; it must not be negative"},
 		{"-addr=nowhere", "-addr: listen tcp"},
 		{"-metrics-addr=nowhere", "-metrics-addr: listen tcp"},
@@ -54,10 +57,15 @@ func TestPerNode_DividesPolicy(t *testing.T) {
 		3:  {Name: "chat", Capacity: 6, Refill: 5, Per: 3 * time.Second},
 		10: {Name: "chat", Capacity: 5, Refill: 5, Per: 10 * time.Second}, // a search costs 5
 	} {
-		assert.Equal(t, want, perNode(policy, nodes))
+		share, err := perNode(policy, nodes)
+		require.NoError(t, err)
+		assert.Equal(t, want, share)
 	}
-	assert.Equal(t, limit.Policy{Capacity: 2, Refill: 1, Per: 4 * time.Second}, perNode(limit.Policy{Capacity: 2, Refill: 1}, 4))
+	share, err := perNode(limit.Policy{Capacity: 2, Refill: 1}, 4)
+	require.NoError(t, err)
+	assert.Equal(t, limit.Policy{Capacity: 2, Refill: 1, Per: 4 * time.Second}, share)
 	for _, policy := range []limit.Policy{policy, limit.PerHour(1)} {
-		assert.NoError(t, perNode(policy, maxNodes).Validate())
+		_, err := perNode(policy, maxNodes)
+		assert.NoError(t, err)
 	}
 }

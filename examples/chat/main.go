@@ -54,6 +54,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		defer closeRecorder()
 	}
 	chat := newServer(cfg)
+	if cfg.limitsPath != "" {
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+		if err := chat.limits.follow(ctx, cfg.limitsPath, hangups); err != nil {
+			_ = listener.Close()
+			fmt.Fprintf(stderr, "chat: -limits: %v\n", err)
+			return 2
+		}
+	}
 	if cfg.hasMetricsListener() {
 		metricsListener, err := net.Listen("tcp", cfg.metricsAddr)
 		if err != nil {

@@ -11,12 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/metrics"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -28,22 +24,22 @@ type server struct {
 	http.Handler
 
 	router  *router.Router
+	limits  *limits
 	metrics http.Handler
 }
 
 func newServer(cfg config) *server {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s := &server{
-		router:  newRouter(cfg, metrics.New(reg, nil)),
-		metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
-	}
+	m := metrics.New(reg, nil)
+	s := &server{limits: newLimits(cfg, m), metrics: promhttp.HandlerFor(reg, promhttp.HandlerOpts{})}
+	s.router = newRouter(cfg, s.limits, m)
 	s.Handler = s.routes(cfg)
 	return s
 }
 
 // newRouter returns the WebSocket endpoint: its options, rate limits and message handlers.
-func newRouter(cfg config, m *metrics.Metrics) *router.Router {
+func newRouter(cfg config, l *limits, m *metrics.Metrics) *router.Router {
 	rooms := newRooms()
 	r := router.New(&router.Options{
 		Broker:             cfg.broker,
@@ -51,7 +47,7 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 		RefuseAfterUpgrade: true, // the page shows the reason
 		OnRefused:          logRefusal,
 		OnPresence:         rooms.onPresence,
-		AnnounceLimits:     announceRateLimit(cfg), // the page sends as fast as the limit allows
+		AnnounceLimits:     l.announce, // the page sends as fast as the limit allows
 		LimitAction:        cfg.limitAction,
 		OnLimitExceeded:    onLimitExceeded(cfg.limitAction),
 		Limits:             cfg.limits,
@@ -63,11 +59,9 @@ func newRouter(cfg config, m *metrics.Metrics) *router.Router {
 	if cfg.recorder != nil {
 		r.UseIngress(cfg.recorder.Record) // before the limits, to record what they refuse
 	}
-	if cfg.dryRunPolicy != nil {
-		ignore := func(router.IngressContext, *router.LimitExceeded) {} // the metrics record the decisions
-		r.UseIngress(newRateLimit(cfg, *cfg.dryRunPolicy, m, ignore))
+	for _, admit := range l.ingress {
+		r.UseIngress(admit)
 	}
-	r.UseIngress(newRateLimit(cfg, cfg.policy, m, nil))
 	router.Topic(r, roomPattern, &router.TopicOptions{
 		History:    router.History{Messages: maxHistory, Age: 24 * time.Hour, Bytes: 256 << 10},
 		MaxPerConn: maxRoomsPerConn,
@@ -97,27 +91,6 @@ func (s *server) routes(cfg config) http.Handler {
 		mux.Handle("GET /metrics", s.metrics)
 	}
 	return mux
-}
-
-// newRateLimit enforces policy on this node or, with Redis, across all nodes. While Redis does not
-// answer, each node enforces its share of the policy. If onDryRun is not nil, the limit refuses no
-// messages and calls onDryRun instead.
-func newRateLimit(cfg config, policy limit.Policy, m *metrics.Metrics, onDryRun func(router.IngressContext, *router.LimitExceeded)) router.IngressFunc {
-	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: m.Limit, DryRun: onDryRun != nil, OnDryRun: onDryRun}
-	if cfg.redis == nil {
-		local := memory.NewLimiter(policy)
-		m.Limiter(policy.Name, local)
-		return ratelimit.New(local, &opts)
-	}
-	fallback := memory.NewLimiter(perNode(policy, cfg.nodes))
-	m.Limiter(policy.Name, fallback)
-	opts.Fallback = fallback
-	return ratelimit.New(redis.NewLimiter(cfg.redis, policy), &opts)
-}
-
-// announceRateLimit describes the rate limit to clients. It is the same in memory and with Redis.
-func announceRateLimit(cfg config) func(router.IngressContext) []router.AnnouncedLimit {
-	return ratelimit.Announce(memory.NewLimiter(cfg.policy), &ratelimit.Options{Name: cfg.policy.Name, Key: cfg.key, Cost: cost})
 }
 
 // searchCost is as much as five other messages: a search reads the whole history.

@@ -21,6 +21,8 @@ var (
 	queueDesc     = desc("queue_bytes", "Bytes in the send queues of all connections.")
 	keysDesc      = desc("limiter_keys", "Keys that a limiter stores in this process.", "limit")
 	evictionsDesc = desc("limiter_evictions_total", "Keys that a limiter removed because their buckets were full again.", "limit")
+	reloadedDesc  = desc("limits_file_last_reload_successful", "1 if the limits in effect are those of their file, and 0 if the file could not be read or applied.")
+	appliedDesc   = desc("limits_file_last_reload_success_timestamp_seconds", "When the limits in effect were read from their file.")
 	overflowDesc  = desc("limiter_overflow_total", "Calls for new keys while the limiter stored its maximum of keys; they shared one bucket.", "limit")
 )
 
@@ -64,7 +66,7 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, one := range c.m.all {
 		one.Describe(descs)
 	}
-	for _, d := range []*prometheus.Desc{openDesc, queuedDesc, queueDesc, keysDesc, evictionsDesc, overflowDesc} {
+	for _, d := range []*prometheus.Desc{openDesc, queuedDesc, queueDesc, keysDesc, evictionsDesc, overflowDesc, reloadedDesc, appliedDesc} {
 		descs <- d
 	}
 }
@@ -72,7 +74,7 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.m.mu.Lock()
-	routers, limiters := slices.Clone(c.m.routers), maps.Clone(c.m.limiters)
+	routers, limiters, file := slices.Clone(c.m.routers), maps.Clone(c.m.limiters), c.m.limitsFile
 	c.m.mu.Unlock()
 	for _, r := range routers {
 		c.m.createTypeSeries(r)
@@ -99,4 +101,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		send(evictionsDesc, prometheus.CounterValue, stats.Evicted, name)
 		send(overflowDesc, prometheus.CounterValue, stats.Overflowed, name)
 	}
+	if file == nil {
+		return
+	}
+	status, reloaded := file.Status(), int64(1)
+	if status.Err != nil {
+		reloaded = 0
+	}
+	send(reloadedDesc, prometheus.GaugeValue, reloaded)
+	send(appliedDesc, prometheus.GaugeValue, status.Applied.Unix())
 }

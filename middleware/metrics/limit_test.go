@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/limitfile"
 	"github.com/penstock-go/penstock/middleware/httplimit"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -208,5 +211,27 @@ func TestLimiter_CountsKeysEvictionsAndOverflow(t *testing.T) {
 		assert.Positive(t, stats.Evicted)
 		check(t, reg, fmt.Sprint("limiter_keys{limit=chat} ", 11-stats.Evicted), fmt.Sprint("limiter_evictions_total{limit=chat} ", stats.Evicted))
 		assert.Panics(t, func() { m.Limiter("chat", limiter) })
+	})
+}
+
+func TestLimitsFile_ShowsWhetherItApplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := newMetrics()
+		for name := range scrape(t, reg) {
+			assert.NotContains(t, name, "limits_file", "there is no file")
+		}
+		path := filepath.Join(t.TempDir(), "limits.txt")
+		require.NoError(t, os.WriteFile(path, []byte("chat: 1/s\n"), 0o600))
+		file, err := limitfile.Load(path, nil, memory.NewLimiter(limit.PerSecond(1).Named("chat")))
+		require.NoError(t, err)
+		m.LimitsFile(file)
+		loaded := fmt.Sprint("limits_file_last_reload_success_timestamp_seconds ", float64(time.Now().Unix()))
+		check(t, reg, "limits_file_last_reload_successful 1", loaded)
+
+		time.Sleep(time.Minute)
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.Error(t, file.Reload())
+		check(t, reg, "limits_file_last_reload_successful 0", loaded)
+		assert.Panics(t, func() { m.LimitsFile(file) }, "all limits of a process are in one file")
 	})
 }

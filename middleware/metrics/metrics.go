@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limitfile"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -54,9 +55,10 @@ type Metrics struct {
 
 	all []prometheus.Collector
 
-	mu       sync.Mutex
-	routers  []*router.Router
-	limiters map[string]Counted
+	mu         sync.Mutex
+	routers    []*router.Router
+	limiters   map[string]Counted
+	limitsFile *limitfile.File // nil without one
 }
 
 // Counted is a limiter that counts its keys, such as those of package memory. Redis counts the
@@ -117,6 +119,17 @@ func (m *Metrics) Limiter(name string, l Counted) {
 		panic(fmt.Sprintf("metrics: Limiter needs a limiter and an unused name; got %T, %q", l, name))
 	}
 	m.limiters[name] = l
+}
+
+// LimitsFile adds whether the limits in effect are those of a file. It panics if f is nil or there is
+// a file already.
+func (m *Metrics) LimitsFile(f *limitfile.File) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limitsFile != nil || f == nil {
+		panic("metrics: LimitsFile needs a file, and can be called once; pass all limiters to one limitfile.Load")
+	}
+	m.limitsFile = f
 }
 
 func (m *Metrics) counter(name, help string) prometheus.Counter {
