@@ -41,7 +41,10 @@ func (r cooldown) newLimiter(s *memory.Simulation) limiter {
 	return s.NewCooldown(r.CooldownPolicy, nil)
 }
 
-func (r slidingLog) String() string { return "sliding-log " + policytext.FormatRate(r.Max, r.Window) }
+func (r slidingLog) String() string {
+	return "sliding-log " + policytext.FormatRate(r.Max, r.Window)
+}
+
 func (r slidingCounter) String() string {
 	return "sliding-counter " + policytext.FormatRate(r.Max, r.Window)
 }
