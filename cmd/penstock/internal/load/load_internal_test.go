@@ -1,0 +1,142 @@
+package load
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+func TestHistogram_PercentilesAreThoseOfSorting(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		var h histogram
+		var all []time.Duration
+		for range 1 + rng.IntN(2000) {
+			d := time.Duration(rng.Int64N(1 << rng.IntN(50))).Truncate(time.Microsecond)
+			all = append(all, d)
+			h.add(d)
+		}
+		slices.Sort(all)
+		for _, p := range []float64{50, 90, 99, 99.9, 100} {
+			rank := int(p / 100 * float64(len(all)))
+			if float64(rank) < p/100*float64(len(all)) {
+				rank++
+			}
+			exact := all[rank-1]
+			got := h.percentile(p)
+			assert.GreaterOrEqual(t, got, exact)
+			assert.LessOrEqual(t, got, exact+exact/128+time.Microsecond)
+		}
+	}
+	assert.Zero(t, (&histogram{}).percentile(99))
+}
+
+func TestDue_IsTheSameScheduleForAnyNumberOfConnections(t *testing.T) {
+	r := &run{Options: &Options{Rate: 50}, start: time.Unix(0, 0)}
+	for _, conns := range []int{1, 3, 10} {
+		seen := map[int64]time.Time{}
+		for index := range conns {
+			for n := range 30 / conns {
+				number, at := r.due(index, n, conns)
+				seen[number] = at
+			}
+		}
+		for number := range int64(30 / conns * conns) {
+			assert.Equal(t, r.start.Add(time.Duration(number)*20*time.Millisecond), seen[number])
+		}
+	}
+}
+
+type Ask struct{ N, Conn int }
+
+func (Ask) MessageType() string { return "ASK" }
+
+func options(url string) Options {
+	return Options{
+		URL: url, Type: "ASK", Payload: `{"N":{{n}},"Conn":{{conn}}}`, Connections: 4, Ramp: 1000, Rate: 100,
+		Duration: 500 * time.Millisecond, Timeout: 10 * time.Second,
+	}
+}
+
+func serve(t *testing.T, h http.Handler) string {
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return "ws" + server.URL[len("http"):]
+}
+
+func TestRun_CountsRejectionsExactly(t *testing.T) {
+	r := router.New(nil)
+	limiter := memory.NewLimiter(limit.PerHour(1).Burst(20).Named("ask"))
+	r.UseIngress(ratelimit.New(limiter, &ratelimit.Options{Key: ratelimit.KeyPerType}))
+	router.RPC(r, func(_ *router.Context, m Ask) (Ask, error) { return m, nil })
+	report, err := Run(t.Context(), options(serve(t, r)))
+	require.NoError(t, err)
+	assert.Equal(t, 4, report.Connections)
+	assert.EqualValues(t, 50, report.Sent+report.NotSent)
+	assert.EqualValues(t, 20, report.Answered)
+	assert.Equal(t, map[string]int64{"RESOURCE_EXHAUSTED": report.Sent - 20}, report.Rejected)
+	assert.Positive(t, report.RetryAfter)
+	assert.Zero(t, report.Unanswered)
+	assert.Empty(t, report.Lost)
+	assert.LessOrEqual(t, report.P50, report.P999)
+	assert.Positive(t, report.CPU)
+}
+
+// A server that answers nothing for a while delays all calls that were due in that time.
+func TestRun_LatencyBeginsWhenACallIsDue(t *testing.T) {
+	started := time.Now()
+	r := router.New(nil)
+	router.RPC(r, func(_ *router.Context, m Ask) (Ask, error) {
+		time.Sleep(time.Until(started.Add(400 * time.Millisecond)))
+		return m, nil
+	}).Serial()
+	o := options(serve(t, r))
+	o.Connections = 1
+	report, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, report.Sent, report.Answered)
+	assert.Greater(t, report.P50, 50*time.Millisecond, "half of the calls were due while the server stood still")
+}
+
+func TestRun_UnknownTypeIsRejected(t *testing.T) {
+	report, err := Run(t.Context(), options(serve(t, router.New(nil))))
+	require.NoError(t, err)
+	assert.Zero(t, report.Answered)
+	assert.Equal(t, map[string]int64{"UNIMPLEMENTED": report.Sent}, report.Rejected)
+}
+
+func TestRun_LostConnectionsAreCountedByCloseCode(t *testing.T) {
+	r := router.New(nil)
+	router.RPC(r, func(ctx *router.Context, m Ask) (Ask, error) {
+		ctx.Conn().Close(4000, "enough")
+		return m, nil
+	})
+	report, err := Run(t.Context(), options(serve(t, r)))
+	require.NoError(t, err)
+	assert.Equal(t, map[int]int64{4000: 4}, report.Lost)
+	assert.Positive(t, report.NotSent)
+	assert.EqualValues(t, 50, report.Sent+report.NotSent)
+}
+
+func TestRun_FailsWithoutAConnection(t *testing.T) {
+	_, err := Run(t.Context(), options("ws://127.0.0.1:1"))
+	require.ErrorContains(t, err, "no connection could be opened")
+	_, err = Run(t.Context(), options(serve(t, http.NotFoundHandler())))
+	require.ErrorContains(t, err, "404")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Run(ctx, options("ws://127.0.0.1:1"))
+	require.Error(t, err)
+}
