@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: check fmt vet lint test tidy fuzz stress faults soak bench
+.PHONY: check fmt vet lint test tidy fuzz stress faults soak bench site
 
 check: fmt vet lint test tidy ## everything that must hold before a commit
 
@@ -50,3 +50,7 @@ soak: ## recovery under random faults for SOAK; SOAK_SEED=n repeats the run with
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
+
+site: ## the documentation as static files in website/.vitepress/dist; website/README.md has the variables
+	npm ci --prefix website --no-audit --no-fund --ignore-scripts
+	npm run build --prefix website
