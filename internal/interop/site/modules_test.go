@@ -1,0 +1,156 @@
+package site_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type section struct {
+	Text  string
+	Items []struct{ Text, Link string }
+}
+
+func TestSidebar_HasEveryPage(t *testing.T) {
+	linked := map[string]bool{}
+	for _, s := range evaluate[[]section](t, "sidebar", "sidebar", "sidebar()") {
+		assert.NotEmpty(t, s.Text)
+		assert.NotEmpty(t, s.Items, s.Text)
+		for _, item := range s.Items {
+			assert.NotEmpty(t, item.Text, item.Link)
+			linked[item.Link] = true
+		}
+	}
+	pages := evaluate[[]string](t, "pageOf, pathOf", "repository", quote(t, markdownFiles(t, "docs"))+".map(pageOf).map(pathOf)")
+	require.Greater(t, len(pages), 50)
+	for _, page := range pages {
+		assert.True(t, linked[page] || page == "/docs/", page)
+	}
+}
+
+func TestSectionsOf_ReadsFirstLinkOfListItemsAndTableRows(t *testing.T) {
+	const index = "# Documentation\n\nFirst, [not an entry](protocol.md).\n" +
+		"\n## Start\n\n" +
+		"- **[Getting `started`](guides/getting-started.md)**: and [no entry](protocol.md)\n" +
+		"1. ![picture](images/pipeline.svg) [Scaling](guides/scaling.md#measured-faults)\n" +
+		"- [other site](https://example.org)\n" +
+		"- [code](../router)\n" +
+		"\n## Empty\n" +
+		"\n```md\n- [in a block](guides/none.md)\n```\n" +
+		"\n## Reference\n\n| page | |\n| --- | --- |\n| [README](../README.md) | [no entry](protocol.md) |\n| [Client](../clients/ts/README.md) | |\n"
+	got := evaluate[[]section](t, "sectionsOf", "sidebar", "sectionsOf("+quote(t, index)+")")
+	assert.Equal(t, []section{
+		{Text: "Start", Items: []struct{ Text, Link string }{
+			{"Getting started", "/guides/getting-started.html"},
+			{"Scaling", "/guides/scaling.html#measured-faults"},
+		}},
+		{Text: "Reference", Items: []struct{ Text, Link string }{{"README", "/readme.html"}, {"Client", "/clients/ts/"}}},
+	}, got)
+
+	for index, want := range map[string]string{
+		"- [early](protocol.md)":            "in no section",
+		"## Start\n\n- [none](guides/x.md)": "guides/x.md does not exist",
+	} {
+		out, err := evaluation(t, "sectionsOf", "sidebar", "sectionsOf("+quote(t, index)+")")
+		assert.Error(t, err)
+		assert.Contains(t, out, want)
+	}
+}
+
+func TestResolveLink_LeadsToPageOrForge(t *testing.T) {
+	for link, want := range map[string]string{
+		"../protocol.md#5-close-codes":     "/protocol.html#5-close-codes",
+		"getting-started.md":               "/guides/getting-started.html",
+		"../../README.md":                  "/readme.html",
+		"../../clients/ts/README.md#react": "/clients/ts/#react",
+		"../../examples/chat":              "/examples/chat/",
+		"../../website/README.md":          "https://github.com/penstock-go/penstock/blob/main/website/README.md",
+		"../../limit/limiter.go#L10":       "https://github.com/penstock-go/penstock/blob/main/limit/limiter.go#L10",
+		"../../adapters/redis/":            "https://github.com/penstock-go/penstock/tree/main/adapters/redis",
+		"https://github.com/penstock-go/penstock/blob/main/docs/protocol.md#pacing": "/protocol.html#pacing",
+		"https://github.com/penstock-go/penstock/tree/main/examples/chat":           "/examples/chat/",
+		"https://github.com/penstock-go/penstock":                                   "https://github.com/penstock-go/penstock",
+		"#here":                             "#here",
+		"missing.md":                        "missing",
+		"../../../../../../../../etc/hosts": "missing",
+	} {
+		got := evaluate[string](t, "resolveLink", "repository", `resolveLink("docs/guides/scaling.md", `+quote(t, link)+`) ?? "missing"`)
+		assert.Equal(t, want, got, link)
+	}
+	out, err := evaluation(t, "resolveLink", "repository", `resolveLink("clients/ts/README.md", "https://github.com/penstock-go/penstock/blob/main/docs/none.md")`)
+	assert.Error(t, err)
+	assert.Contains(t, out, "clients/ts/README.md: https://github.com/penstock-go/penstock/blob/main/docs/none.md does not exist")
+}
+
+func TestSlugify_IsThatOfGitHub(t *testing.T) {
+	for heading, want := range map[string]string{
+		"5. Close codes":                   "5-close-codes",
+		"Where the `limiter` fails":        "where-the-limiter-fails",
+		"nginx, HAProxy & Caddy":           "nginx-haproxy--caddy",
+		"$ws:hello and MAX_SIZE":           "wshello-and-max_size",
+		"Größe – in bytes (not KB), again": "größe--in-bytes-not-kb-again",
+	} {
+		text := evaluate[string](t, "slugify", "markdown", "slugify("+quote(t, heading)+".replaceAll('`', ''))")
+		assert.Equal(t, want, text)
+	}
+}
+
+func TestGoNames_AreExportedNames(t *testing.T) {
+	const expression = `Object.fromEntries([...goNames()].filter(([name]) => /^(router\.(Options|Options\.OnOpen|Conn\.Subscribe|On|New|options)|limit\.(PerSecond|Never|FailOpen|Policy)|testscale\..*)$/.test(name)))`
+	const packages = "https://pkg.go.dev/github.com/penstock-go/penstock/"
+	assert.Equal(t, map[string]string{
+		"router.Options":        packages + "router#Options",
+		"router.Options.OnOpen": packages + "router#Options.OnOpen",
+		"router.Conn.Subscribe": packages + "router#Conn.Subscribe",
+		"router.On":             packages + "router#On",
+		"router.New":            packages + "router#New",
+		"limit.PerSecond":       packages + "limit#PerSecond",
+		"limit.Never":           packages + "limit#Never",
+		"limit.FailOpen":        packages + "limit#FailOpen",
+		"limit.Policy":          packages + "limit#Policy",
+	}, evaluate[map[string]string](t, "goNames", "gonames", expression))
+}
+
+func TestBrokenLinks_ReportsPagesAndFragments(t *testing.T) {
+	folder := t.TempDir()
+	for name, html := range map[string]string{
+		"index.html":   `<meta name="none"><h1 id="top"></h1><a href="/v1/a/">a</a> <a class="x" href="/v1/a/#caf%C3%A9">b</a> <a href="#top">c</a> <a href="https://example.org/none">d</a>`,
+		"a/index.html": `<h2 id="café" tabindex="-1"></h2><a href="../index.html#top">a</a><img src="/v1/picture.svg"><a href="mailto:a@example.org">b</a>`,
+		"bad.html":     `<a href="/v1/none.html">a</a><a href="/v1/a/#none">b</a><a href="#none">c</a><img alt="" src="/v1/none.svg"><a href="/a/">d</a>`,
+		"picture.svg":  ``,
+	} {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(html), 0o600))
+	}
+	got := evaluate[[]string](t, "brokenLinks", "check", "brokenLinks("+quote(t, folder)+`, "/v1/")`)
+	assert.Equal(t, []string{
+		"bad.html: /v1/none.html does not exist",
+		"bad.html: /v1/a/#none: the page has no heading or element #none",
+		"bad.html: #none: the page has no heading or element #none",
+		"bad.html: /v1/none.svg does not exist",
+		"bad.html: /a/ does not exist",
+	}, got)
+}
+
+func TestMarkdown_HasLinksThatWorkOutsideTheRepository(t *testing.T) {
+	folder := t.TempDir()
+	sections := `[{ text: "Guides", items: [{ text: "", link: "/guides/scaling.html#measured-faults" }] }]`
+	files := `["website/index.md", "README.md", "docs/guides/scaling.md", "clients/ts/README.md"]`
+	evaluate[any](t, "writeTexts", "llms", "writeTexts("+quote(t, folder)+`, "/v1/", "A description.", `+sections+", "+files+") ?? null")
+	list, err := os.ReadFile(filepath.Join(folder, "llms.txt"))
+	require.NoError(t, err)
+	assert.Regexp(t, `^# Penstock\n\n> A description.\n`+
+		`\n## Guides\n\n- \[.+\]\(/v1/guides/scaling.md\)\n`+
+		`\n## More\n\n- \[.+\]\(/v1/clients/ts/index.md\)\n- \[Penstock\]\(/v1/readme.md\)\n$`, string(list))
+	readme, err := os.ReadFile(filepath.Join(folder, "readme.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(readme), "](/v1/protocol.html)")
+	assert.NotContains(t, string(readme), "](docs/guides/")
+	client, err := os.ReadFile(filepath.Join(folder, "clients/ts/index.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(client), "](/v1/protocol.html)", "a link to the forge")
+}
