@@ -5,7 +5,7 @@ import { goNames } from "./gonames.mjs";
 import { writeTexts } from "./llms.mjs";
 import { addRules, slugify } from "./markdown.mjs";
 import { address, base, forge, pageOf, ref, root } from "./repository.mjs";
-import { hasIndex, sidebar } from "./sidebar.mjs";
+import { sidebar } from "./sidebar.mjs";
 
 const description = "Penstock is a typed WebSocket framework for Go with exact rate limiting.";
 const sections = sidebar();
@@ -51,7 +51,7 @@ export default defineConfig({
   themeConfig: {
     siteTitle: ref === "main" ? "Penstock" : `Penstock ${ref}`,
     nav: [
-      { text: "Documentation", link: hasIndex ? "/docs/" : sections[0].items[0].link },
+      { text: "Documentation", link: "/docs/" },
       { text: "Protocol", link: "/protocol" },
       { text: "Go packages", link: "https://pkg.go.dev/github.com/penstock-go/penstock" },
       { text: "Changelog", link: "/changelog" },

@@ -1,12 +1,9 @@
 // The sidebar: the sections of docs/README.md, and the decisions.
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { filesIn, pageOf, pathOf, resolveLink, root } from "./repository.mjs";
 
 const index = "docs/README.md";
-
-/** Without the index, the sidebar has the pages in the order of their names. */
-export const hasIndex = existsSync(path.join(root, index));
 
 /** Returns the sections of an index: its second-level headings with the first link of each list item and table row. */
 export function sectionsOf(text) {
@@ -31,10 +28,8 @@ export function sectionsOf(text) {
 /** Returns the sidebar, and fails if a page of docs/ is missing in it. */
 export function sidebar() {
   const files = filesIn(path.join(root, "docs"), ".md").map((file) => `docs/${file}`);
-  const entry = (file) => ({ text: titleOf(file), link: pathOf(pageOf(file)) });
-  const list = files.filter(isDecision).map(entry);
+  const list = files.filter(isDecision).map((file) => ({ text: titleOf(file), link: pathOf(pageOf(file)) }));
   const decisions = { text: "Decisions", link: list[0].link, collapsed: true, items: list };
-  if (!hasIndex) return [{ text: "Documentation", items: files.filter((file) => !isDecision(file)).map(entry) }, decisions];
 
   const sections = sectionsOf(readFileSync(path.join(root, index), "utf8"));
   const linked = new Set(sections.flatMap(({ items }) => items.map(({ link }) => link.replace(/#.*$/, ""))));
