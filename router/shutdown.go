@@ -27,8 +27,8 @@ import (
 // Then it drains one connection after another: new messages of the connection are refused with
 // UNAVAILABLE, streams end with UNAVAILABLE, and when its handlers have returned, it is closed with
 // 1012. The reason of the close frame contains a random delay after which the client
-// should reconnect; see the protocol, section 5. A call that was not answered before this close
-// frame has not been handled. The pauses between connections take at most half of the time until
+// should reconnect; see the protocol, section 5. Messages that Shutdown refused were not handled;
+// the answer to another call may be lost with its connection. The pauses between connections take at most half of the time until
 // ctx's deadline and at most a millisecond on average, so that the clients do not all reconnect
 // at once. If there is less time than that, the delays are longer instead.
 //

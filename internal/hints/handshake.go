@@ -21,7 +21,7 @@ func originRemedy(req *http.Request) string {
 	switch {
 	case len(req.Header.Values("Origin")) > 1:
 		return "the request has several Origin headers; a proxy must pass on the one of the browser"
-	case !strings.Contains(origin, "://"):
+	case !strings.Contains(origin, "://") || strings.HasSuffix(origin, "://"): // null, file://
 		return "the page has no origin of its own: load it from a server, not from a file, and not in a sandboxed frame"
 	}
 	return fmt.Sprintf("Options.Origins must contain %q", origin)

@@ -68,6 +68,10 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			func(h *hints.Hints) { h.Origin(request("Origin", "null")) },
 			line{0, "handshake refused: the page is of another origin", "origin", "null", "load it from a server"},
 		},
+		"a page from a file, in an application that embeds a browser": {
+			func(h *hints.Hints) { h.Origin(request("Origin", "file://")) },
+			line{0, "handshake refused: the page is of another origin", "origin", "file://", "load it from a server"},
+		},
 		"two origins": {
 			func(h *hints.Hints) { h.Origin(request("Origin", "http://a.test", "Origin", "http://b.test")) },
 			line{0, "handshake refused: the page is of another origin", "origin", "http://a.test", "several Origin headers"},

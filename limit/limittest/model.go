@@ -114,7 +114,7 @@ func (m *Model) Charge(at time.Duration, cost int64) {
 	}
 }
 
-// SetPolicy changes the policy at a time. The bucket lacks as many tokens as before, rounded up
+// SetPolicy changes the policy at a time. The bucket is missing as many tokens as before, rounded up
 // to the smallest part of a token that returns in whole microseconds.
 func (m *Model) SetPolicy(at time.Duration, p limit.Policy) {
 	missing := new(big.Rat).Sub(rat(m.policy.Capacity), m.tokensAt(at))

@@ -103,11 +103,11 @@ func Cases() []Case {
 		{"joint requests", "Requests with different keys are charged all or none; a denial has the longest RetryAfter.", jointRequests},
 		{"concurrent joint requests", "Joint requests in opposite orders wait for no other forever, and take exactly what they are granted.", jointCallsConcurrently},
 		{"decisions of a batch", "A batch returns for each request the Decision that its limiter would make alone.", batchDecisions},
-		{"a change creates nothing", "After a change of the policy, a bucket lacks as many tokens as before.", changeCreatesNothing},
+		{"a change creates nothing", "After a change of the policy, a bucket is missing as many tokens as before.", changeCreatesNothing},
 		{"a change keeps RetryAfter exact", "After a change of the policy, a call that is denied is allowed after exactly RetryAfter.", changeKeepsRetryAfter},
 		{"an invalid change is rejected", "A change to a policy that is not valid or has another name is an error and changes nothing.", changeIsRejected},
 		{"a change keeps blocks", "A block lasts as long as before when the policy changes.", changeKeepsBlocks},
-		{"a change keeps deficits", "A bucket that has reservations lacks as many tokens as before when the policy changes.", changeKeepsDeficits},
+		{"a change keeps deficits", "A bucket that has reservations is missing as many tokens as before when the policy changes.", changeKeepsDeficits},
 		{"concurrent changes", "Changes of the policy during calls create and lose no tokens.", changesConcurrently},
 		{"capacity bounds the bucket", "A bucket never holds more than its capacity, however long it is not used.", capacityBoundsBucket},
 	}

@@ -73,8 +73,9 @@ export type ErrorOf<C, K extends string> = Answered<C, K> extends { errors: infe
 export interface Meta {
   /** The clock of the server in milliseconds since 1970. */
   timestamp: number;
-  /** The topic and position of a publication, if its topic has a history. */
+  /** The topic of a publication. */
   topic?: string;
+  /** The position of a publication in its topic, if that has a history. */
   offset?: number;
   /** The publication is part of the state that the subscription asked for. */
   state?: boolean;
