@@ -214,7 +214,10 @@ var (
 )
 
 // documents returns the Markdown files of the project.
-func documents(t *testing.T) []string {
+func documents(t *testing.T) []string { return filesOf(t, ".md") }
+
+// filesOf returns the paths of the project's files with one of the extensions.
+func filesOf(t *testing.T, extensions ...string) []string {
 	var paths []string
 	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -223,7 +226,7 @@ func documents(t *testing.T) []string {
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") && path != "." {
 			return fs.SkipDir
 		}
-		if filepath.Ext(path) == ".md" {
+		if slices.Contains(extensions, filepath.Ext(path)) {
 			paths = append(paths, path)
 		}
 		return nil

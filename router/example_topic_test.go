@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// Clients subscribe to declared topics by themselves, if Authorize permits it.
+// Clients subscribe to declared topics without a handler, if Authorize permits it.
 func ExampleTopic() {
 	rooms := map[string][]string{"ann": {"go"}} // by user
 	r := router.New(&router.Options{

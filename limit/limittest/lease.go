@@ -60,7 +60,7 @@ func leaseEnds(h Harness) error {
 		if _, err := b.lease(0, 40*time.Second); err != nil {
 			return err
 		}
-		h.Sleep(50 * time.Second) // long after the tokens have returned by themselves
+		h.Sleep(50 * time.Second) // long after the tokens have returned with time
 		if err := b.holds(5, 50*time.Second); err != nil {
 			return fmt.Errorf("of tokens that have returned: %w", err)
 		}

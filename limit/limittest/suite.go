@@ -90,7 +90,7 @@ func Cases() []Case {
 		{"charge takes a deficit", "Charge takes tokens that the bucket does not hold, more than its capacity too; the deficit returns like all tokens.", chargeTakesDeficit},
 		{"the largest deficit", "A charge of any size leaves a deficit that is at most MaxDeficit.", chargeOfEverything},
 		{"charge of nothing", "A charge of 0 or of a blocked key does nothing; a negative one is an error.", chargeOfNothing},
-		{"a lease ends", "At the end of its lease, a Take returns its tokens that have not returned by themselves.", leaseEnds},
+		{"a lease ends", "At the end of its lease, a Take returns its tokens that have not returned with time.", leaseEnds},
 		{"leases end in order", "Leases end at their time and in its order, even without a call of the limiter.", leasesEndInOrder},
 		{"settling returns the rest", "A settlement of less than the Take returns the difference, as if the Take had been one of the lesser cost.", settleReturnsTheRest},
 		{"settling takes the excess", "A settlement of more than the Take takes the difference, as a deficit of any size.", settleTakesTheExcess},

@@ -58,7 +58,7 @@ type Options struct {
 	// Refund returns the tokens of a message that is then rejected by a concurrency limit: [Concurrency],
 	// or Limits.Concurrency of the router. If false, such a message is charged, as one that its handler
 	// rejects is. A message that the limiter has not charged, because it could not decide for example,
-	// returns nothing. Only the tokens of the message return, and none that have returned by themselves
+	// returns nothing. Only the tokens of the message return, and none that have returned with time
 	// meanwhile, or with the next period of a quota; see [limit.Undoing]. With [Tiers], those of the other
 	// tiers do not return.
 	Refund bool

@@ -9,7 +9,7 @@ import (
 
 func TestWebSocket_SubscribesToTopics(t *testing.T) { runNode(t, "topics.test.mjs", topics) }
 
-// topics declares rooms, to which clients may subscribe by themselves. Their presence is sent only
+// topics declares rooms, to which clients may subscribe without a handler. Their presence is sent only
 // to clients that ask for it.
 var topics = feature{register: func(r *router.Router) {
 	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: mayRead, Presence: true, MaxPerConn: 2})
