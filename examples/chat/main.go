@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	chat := newServer(cfg)
 	if cfg.limitsPath != "" {
 		hangups := make(chan os.Signal, 1)
-		signal.Notify(hangups, syscall.SIGHUP)
+		notifyHangup(hangups)
 		defer signal.Stop(hangups)
 		if err := chat.limits.follow(ctx, cfg.limitsPath, hangups); err != nil {
 			_ = listener.Close()

@@ -1,0 +1,12 @@
+//go:build !js
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// notifyHangup relays SIGHUP, at which the file of limits is read.
+func notifyHangup(hangups chan<- os.Signal) { signal.Notify(hangups, syscall.SIGHUP) }

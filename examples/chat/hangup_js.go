@@ -1,0 +1,6 @@
+package main
+
+import "os"
+
+// notifyHangup relays nothing: this system has no SIGHUP.
+func notifyHangup(chan<- os.Signal) {}
