@@ -36,18 +36,17 @@ func leavesAfter(t *testing.T, phase time.Duration) (after time.Duration) {
 	engine := enginetest.New()
 	fails := &mortalBroker{Broker: cluster.New(engine)}
 	var left time.Time
-	opts := func(b broker.Broker) *router.Options {
-		return &router.Options{
-			Broker:       b,
-			Authenticate: func(r *http.Request) (router.Identity, error) { return router.Identity{UserID: router.Token(r)}, nil },
-			OnPresence: func(e router.PresenceEvent) {
-				if !e.Joined && e.Member.UserID == "ann" {
-					left = time.Now()
-				}
-			},
-		}
-	}
-	one, two := router.New(opts(fails)), router.New(opts(cluster.New(engine)))
+	authenticate := func(r *http.Request) (router.Identity, error) { return router.Identity{UserID: router.Token(r)}, nil }
+	one := router.New(&router.Options{Broker: fails, Authenticate: authenticate})
+	two := router.New(&router.Options{
+		Broker:       cluster.New(engine),
+		Authenticate: authenticate,
+		OnPresence: func(e router.PresenceEvent) {
+			if !e.Joined && e.Member.UserID == "ann" {
+				left = time.Now()
+			}
+		},
+	})
 	for _, r := range []*router.Router{one, two} {
 		router.On(r, func(ctx *router.Context, _ publication) error { return ctx.Subscribe("room/go", router.Present("")) })
 	}

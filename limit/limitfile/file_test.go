@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -23,10 +25,34 @@ import (
 // A setup has a file and the limiters that it configures.
 type setup struct {
 	path   string
-	log    bytes.Buffer
+	log    lockedLog
 	chat   *memory.Limiter
 	search *memory.SlidingLog
 	export *memory.Quota
+}
+
+// A lockedLog is written by the goroutine that follows the file.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 const valid = "chat: 10/s burst 20\nsearch: sliding-log 30/m\nexport: quota 100/day Europe/Berlin\n"
@@ -171,7 +197,7 @@ func TestRun_InvalidFileKeepsLimits(t *testing.T) {
 				assert.Equal(t, loaded, file.Status().Applied)
 				assert.EqualValues(t, 20, capacity(s.chat))
 				afterPolls(100)
-				assert.Equal(t, 1, bytes.Count(s.log.Bytes(), []byte("limits file not applied; the limits in effect stay")), "an error is logged once: %s", &s.log)
+				assert.Equal(t, 1, strings.Count(s.log.String(), "limits file not applied; the limits in effect stay"), "an error is logged once: %s", &s.log)
 
 				s.write(t, valid)
 				afterPolls(1)
