@@ -20,8 +20,7 @@ type Change struct {
 // Changes returns the differences to a later file, in the order of that file. Limits that it does
 // not have come last.
 func (p *Policies) Changes(later *Policies) (all []Change) {
-	for i := range later.list {
-		now := &later.list[i]
+	for _, now := range later.list {
 		switch before := p.byName[now.name]; {
 		case before == nil:
 			all = append(all, Change{Name: now.name, New: now.text})
@@ -29,8 +28,8 @@ func (p *Policies) Changes(later *Policies) (all []Change) {
 			all = append(all, change(before, now))
 		}
 	}
-	for i := range p.list {
-		if before := &p.list[i]; later.byName[before.name] == nil {
+	for _, before := range p.list {
+		if later.byName[before.name] == nil {
 			all = append(all, Change{Name: before.name, Old: before.text})
 		}
 	}

@@ -104,7 +104,7 @@ func (f *File) poll() {
 	again := found == f.seen
 	f.seen = found
 	if again || found == f.sum {
-		_ = f.update(text, err) // the status has the error
+		_ = f.updateLocked(text, err) // the status has the error
 	}
 }
 
@@ -115,14 +115,14 @@ func (f *File) Reload() error {
 	defer f.reload.Unlock()
 	text, err := read(f.path)
 	f.seen = contentOf(text, err)
-	return f.update(text, err)
+	return f.updateLocked(text, err)
 }
 
 // Status returns whether the limits in effect are those of the file.
 func (f *File) Status() Status { return *f.status.Load() }
 
-// update applies what was read, or keeps the limits in effect. The caller holds reload.
-func (f *File) update(text []byte, err error) error {
+// updateLocked applies what was read, or keeps the limits in effect.
+func (f *File) updateLocked(text []byte, err error) error {
 	before, wrong := f.applied, f.Status().Err
 	switch {
 	case err == nil && contentOf(text, nil) == f.sum:

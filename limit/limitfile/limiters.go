@@ -12,8 +12,23 @@ import (
 
 // A named is a limiter with the name of its policy.
 type named struct {
-	name    string
-	limiter limit.Limiter
+	name  string
+	kinds []kind                // of policies that the limiter accepts
+	form  string                // how they are written
+	set   func(p *policy) error // replaces the policy of the limiter, which accepts its kind
+}
+
+// setterOf returns how the policy of a limiter is replaced. It is without kinds if that is not possible.
+func setterOf(l limit.Limiter) named {
+	switch l := l.(type) {
+	case limit.PolicySetter[limit.Policy]:
+		return named{kinds: []kind{bucket}, form: "10/s burst 20", set: func(p *policy) error { return l.SetPolicy(p.bucket) }}
+	case limit.PolicySetter[limit.WindowPolicy]:
+		return named{kinds: []kind{slidingLog, slidingCounter}, form: "sliding-log 10/m or sliding-counter 10/m", set: func(p *policy) error { return l.SetPolicy(p.window) }}
+	case limit.PolicySetter[limit.QuotaPolicy]:
+		return named{kinds: []kind{quota}, form: "quota 1000/day", set: func(p *policy) error { return l.SetPolicy(p.quota) }}
+	}
+	return named{}
 }
 
 // namedLimiters panics for limiters that no line of a file can describe.
@@ -31,27 +46,20 @@ func namedLimiters(limiters []limit.Limiter) (all []named) {
 		if len(descriptions) != 1 {
 			panic(fmt.Sprintf("limitfile: a %T has %d policies; pass the limiters of AllOf one by one", l, len(descriptions)))
 		}
-		name := descriptions[0].Name
+		one, name := setterOf(l), descriptions[0].Name
 		switch {
 		case name == "":
 			panic(fmt.Sprintf("limitfile: the policy of a %T has no name; add one with Named, such as limit.PerSecond(10).Named(\"chat\")", l))
 		case seen[name]:
 			panic(fmt.Sprintf("limitfile: two limiters have a policy with the name %q; a line can describe one", name))
-		case !isSetter(l):
+		case one.kinds == nil:
 			panic(fmt.Sprintf("limitfile: the policy of a %T cannot change; Load needs a limit.PolicySetter", l))
 		}
 		seen[name] = true
-		all = append(all, named{name, l})
+		one.name = name
+		all = append(all, one)
 	}
 	return all
-}
-
-func isSetter(l limit.Limiter) bool {
-	switch l.(type) {
-	case limit.PolicySetter[limit.Policy], limit.PolicySetter[limit.WindowPolicy], limit.PolicySetter[limit.QuotaPolicy]:
-		return true
-	}
-	return false
 }
 
 // check returns an error unless the file has one policy of the right kind for each limiter, and no
@@ -62,11 +70,11 @@ func (f *File) check(p *Policies) error {
 	for _, l := range f.limiters {
 		known[l.name] = true
 		one := p.byName[l.name]
-		switch form := l.form(); {
+		switch {
 		case one == nil:
 			mistakes = append(mistakes, fmt.Errorf("there is no line for the limit %q", l.name))
-		case !l.accepts(one.kind):
-			mistakes = append(mistakes, &InvalidLine{one.line, fmt.Errorf("the limiter of %q needs a policy such as %s; it is %s", l.name, form, one.text)})
+		case !slices.Contains(l.kinds, one.kind):
+			mistakes = append(mistakes, &InvalidLine{one.line, fmt.Errorf("the limiter of %q needs a policy such as %s; it is %s", l.name, l.form, one.text)})
 		}
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(known)), ", ")
@@ -76,39 +84,4 @@ func (f *File) check(p *Policies) error {
 		}
 	}
 	return errors.Join(mistakes...)
-}
-
-// form returns how the policy of the limiter is written.
-func (n named) form() string {
-	switch n.limiter.(type) {
-	case limit.PolicySetter[limit.WindowPolicy]:
-		return "sliding-log 10/m or sliding-counter 10/m"
-	case limit.PolicySetter[limit.QuotaPolicy]:
-		return "quota 1000/day"
-	default:
-		return "10/s burst 20"
-	}
-}
-
-func (n named) accepts(k kind) bool {
-	switch n.limiter.(type) {
-	case limit.PolicySetter[limit.WindowPolicy]:
-		return k == slidingLog || k == slidingCounter
-	case limit.PolicySetter[limit.QuotaPolicy]:
-		return k == quota
-	default:
-		return k == bucket
-	}
-}
-
-// set replaces the policy of the limiter, which accepts its kind.
-func (n named) set(p *policy) error {
-	switch l := n.limiter.(type) {
-	case limit.PolicySetter[limit.WindowPolicy]:
-		return l.SetPolicy(p.window)
-	case limit.PolicySetter[limit.QuotaPolicy]:
-		return l.SetPolicy(p.quota)
-	default:
-		return n.limiter.(limit.PolicySetter[limit.Policy]).SetPolicy(p.bucket)
-	}
 }

@@ -17,7 +17,7 @@ const MaxBytes = 1 << 20
 
 // Policies are what a file says. They do not change.
 type Policies struct {
-	list   []policy // in the order of the file
+	list   []*policy // in the order of the file
 	byName map[string]*policy
 }
 
@@ -87,9 +87,6 @@ func Parse(text []byte) (*Policies, error) {
 	case len(p.list) == 0:
 		return nil, errors.New("the file has no limit; write one per line, such as chat: 10/s burst 20")
 	}
-	for i := range p.list {
-		p.byName[p.list[i].name] = &p.list[i]
-	}
 	return p, nil
 }
 
@@ -113,25 +110,25 @@ func (p *Policies) add(number int, line string) error {
 	}
 	one.line = number
 	p.list = append(p.list, one)
-	p.byName[one.name] = &one
+	p.byName[one.name] = one
 	return nil
 }
 
-func parseLine(text string) (p policy, err error) {
+func parseLine(text string) (*policy, error) {
 	name, rest, err := policytext.CutName(text)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
 	if name == "" {
-		return p, fmt.Errorf("%q has no name; write the name of the limiter's policy before it, as in chat: 10/s", text)
+		return nil, fmt.Errorf("%q has no name; write the name of the limiter's policy before it, as in chat: 10/s", text)
 	}
 	words := strings.Fields(rest)
 	if len(words) == 0 {
-		return p, fmt.Errorf("%q has no policy; write one after the colon, as in chat: 10/s", name)
+		return nil, fmt.Errorf("%q has no policy; write one after the colon, as in chat: 10/s", name)
 	}
-	p, err = parseWords(words)
+	p, err := parseWords(words)
 	p.name, p.bucket.Name, p.window.Name, p.quota.Name = name, name, name, name
-	return p, err
+	return &p, err
 }
 
 // parseWords parses a policy without a name.
