@@ -1,5 +1,4 @@
-// Command release prepares a release of all modules that are published. docs/releasing.md has the
-// steps around it.
+// Command release prepares a release of all modules that are published.
 //
 //	go run -C internal/release . prepare v0.1.0     # edit go.mod and go.sum of the nested modules
 //	go run -C internal/release . proxy v0.1.0 DIR   # write a module proxy with the committed files
@@ -11,7 +10,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +17,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/semver"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 const usage = `usage: release prepare VERSION     edit go.mod and go.sum of the nested modules
