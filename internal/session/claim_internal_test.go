@@ -339,3 +339,38 @@ func TestClaim_HasGrantsThatAreNotStoredYet(t *testing.T) {
 		})
 	}
 }
+
+// TestClaim_HasGrantsOfClosedConnection claims a session whose connection has been closed before its
+// last grants could be stored. Nothing else makes its node wait for the client.
+func TestClaim_HasGrantsOfClosedConnection(t *testing.T) {
+	runClaimTest(t, "same node", func(t *testing.T, c *claimTest) {
+		c.node = c.first.node
+		c.node.config.WatchesEnds = false
+		c.store.setAway(true)
+		c.first.Grant("late/a", Grant{Epoch: "e", Offset: 3})
+		c.first.Disconnected(false, false)
+		c.first.ForgetIfUnused()
+		synctest.Wait()
+		c.store.setAway(false)
+		k := c.claim()
+		c.adopt(k)
+		assert.Contains(t, k.Topics, "late/a")
+		all, _ := c.node.Len()
+		assert.Equal(t, 2, all)
+		k.AnnounceMoved(nil)
+		all, waiting := c.node.Len()
+		assert.Equal(t, [2]int{1, 0}, [2]int{all, waiting}, "the node forgets the earlier connection")
+	})
+	runClaimTest(t, "after the record has been stored", func(t *testing.T, c *claimTest) {
+		c.first.node.config.WatchesEnds = false
+		c.first.Grant("late/a", Grant{Epoch: "e", Offset: 3})
+		c.first.Disconnected(false, false)
+		c.first.ForgetIfUnused()
+		synctest.Wait()
+		all, waiting := c.first.node.Len()
+		assert.Equal(t, [2]int{}, [2]int{all, waiting}, "the node forgets the session")
+		k := c.claim()
+		c.adopt(k)
+		assert.Contains(t, k.Topics, "late/a")
+	})
+}

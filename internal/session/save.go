@@ -161,6 +161,7 @@ func (s *Session) restLocked() {
 	case s.timer != nil:
 		s.timer.Stop()
 	}
+	s.forgetUnusedLocked()
 }
 
 func (s *Session) setTimerLocked(d time.Duration) {
@@ -219,6 +220,7 @@ func (s *Session) savedLocked(w write, version uint64, err error) (more bool, ac
 		s.retryLocked()
 	}
 	s.saving = false
+	s.forgetUnusedLocked()
 	return false, actions
 }
 

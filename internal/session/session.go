@@ -32,6 +32,7 @@ type Session struct {
 	until     time.Time // when the client can no longer resume; zero while the connection is open
 	waiting   bool      // for the end of the session, or for another connection
 	leaves    bool      // it is not present meanwhile
+	unused    bool      // it waits only until the record has been stored
 	present   []string  // the topics in which it is
 	waitTimer *time.Timer
 

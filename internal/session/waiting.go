@@ -67,7 +67,14 @@ func (s *Session) StayPresent(topic string) bool {
 func (s *Session) ForgetIfUnused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting && len(s.present) == 0 && !s.node.config.WatchesEnds {
+	s.unused = len(s.present) == 0 && !s.node.config.WatchesEnds
+	s.forgetUnusedLocked()
+}
+
+// forgetUnusedLocked makes the node forget a session for which nothing waits. Until its record has been
+// stored, only the node has its latest grants, which a claim needs.
+func (s *Session) forgetUnusedLocked() {
+	if s.unused && s.waiting && !s.saving && (!s.dirty || s.settled) {
 		s.forgetLocked()
 	}
 }
