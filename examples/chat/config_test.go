@@ -37,7 +37,8 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 		{"extra", `unexpected argument "extra"`},
 	} {
 		var stdout, stderr bytes.Buffer
-		assert.Equal(t, 2, run(t.Context(), strings.Fields(tt.flag), &stdout, &stderr), tt.flag)
+		flags := append([]string{"-addr=localhost:0"}, strings.Fields(tt.flag)...)
+		assert.Equal(t, 2, run(t.Context(), flags, &stdout, &stderr), tt.flag)
 		assert.Contains(t, stderr.String(), tt.want)
 		assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 		assert.Empty(t, stdout.String())
