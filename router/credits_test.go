@@ -23,7 +23,7 @@ func TestStream_SendsExactlyGrantedItems(t *testing.T) {
 			runSynctest(t, fmt.Sprintf("%d items, %d credits", items, initial), func(t *testing.T) {
 				s, _ := newStreamRouter(router.Options{}, nil)
 				conn := routertest.Dial(t, s)
-				stream := routertest.Start(conn, Count{items}, routertest.Credit(initial))
+				stream := routertest.Start(conn, Count{items}, routertest.Credit(int64(initial)))
 				granted := initial
 				for ; granted < items; granted++ {
 					synctest.Wait()

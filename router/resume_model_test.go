@@ -104,9 +104,9 @@ func (m *resumeModel) step() {
 	case n < 85:
 		m.cutOff()
 	case n < 95:
-		time.Sleep(time.Duration(m.rng.IntN(int(20 * time.Second))))
+		time.Sleep(time.Duration(m.rng.Int64N(int64(20 * time.Second))))
 	default:
-		time.Sleep(time.Duration(m.rng.IntN(int(resumeWithin * 3 / 2))))
+		time.Sleep(time.Duration(m.rng.Int64N(int64(resumeWithin * 3 / 2))))
 	}
 	synctest.Wait()
 	m.repair()

@@ -133,7 +133,7 @@ func TestLimiter_BatchHoldsBuckets(t *testing.T) {
 		s := &l.shards[hash>>l.shift]
 		if found, _ := s.table.Load().find(hash); found != nil {
 			checked = true
-			assert.EqualValues(t, held, found.bucket.Load(), "other calls must wait for the batch")
+			assert.Equal(t, int64(held), found.bucket.Load(), "other calls must wait for the batch")
 		}
 		return 0
 	}

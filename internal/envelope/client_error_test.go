@@ -29,18 +29,18 @@ func TestDecodeError_RejectsWhatIsNoError(t *testing.T) {
 func TestDecodeError_BoundsWhatClientsChoose(t *testing.T) {
 	for payload, want := range map[string]errors.Error{
 		`{"code":"A"}`: {Code: "A"},
-		`{"code":"` + strings.Repeat("A", 64) + `"}`:                       {Code: errors.Code(strings.Repeat("A", 64))},
-		`{"code":"A","message":"` + strings.Repeat("m", 1025) + `"}`:       {Code: "A", Message: strings.Repeat("m", 1024)},
-		`{"code":"A","message":"` + strings.Repeat("m", 1023) + `é"}`:      {Code: "A", Message: strings.Repeat("m", 1023)},
-		`{"code":"A","details":{"a":1}}`:                                   {Code: "A", Details: map[string]any{"a": 1.0}},
-		`{"code":"A","details":{"a":"` + strings.Repeat("d", 4096) + `"}}`: {Code: "A"},
-		`{"code":"A","retryAfterMs":1500}`:                                 {Code: "A", RetryAfter: 1500 * time.Millisecond},
-		`{"code":"A","retryAfterMs":null}`:                                 {Code: "A", RetryAfter: errors.Never},
-		`{"code":"A","retryAfterMs":-1}`:                                   {Code: "A"},
-		`{"code":"A","retryAfterMs":"1"}`:                                  {Code: "A"},
-		fmt.Sprintf(`{"code":"A","retryAfterMs":%d}`, 365*24*3600*1000):    {Code: "A", RetryAfter: 365 * 24 * time.Hour},
-		fmt.Sprintf(`{"code":"A","retryAfterMs":%d}`, 365*24*3600*1000+1):  {Code: "A"},
-		`{"code":"A","retryAfterMs":18446744073709551616}`:                 {Code: "A"},
+		`{"code":"` + strings.Repeat("A", 64) + `"}`:                             {Code: errors.Code(strings.Repeat("A", 64))},
+		`{"code":"A","message":"` + strings.Repeat("m", 1025) + `"}`:             {Code: "A", Message: strings.Repeat("m", 1024)},
+		`{"code":"A","message":"` + strings.Repeat("m", 1023) + `é"}`:            {Code: "A", Message: strings.Repeat("m", 1023)},
+		`{"code":"A","details":{"a":1}}`:                                         {Code: "A", Details: map[string]any{"a": 1.0}},
+		`{"code":"A","details":{"a":"` + strings.Repeat("d", 4096) + `"}}`:       {Code: "A"},
+		`{"code":"A","retryAfterMs":1500}`:                                       {Code: "A", RetryAfter: 1500 * time.Millisecond},
+		`{"code":"A","retryAfterMs":null}`:                                       {Code: "A", RetryAfter: errors.Never},
+		`{"code":"A","retryAfterMs":-1}`:                                         {Code: "A"},
+		`{"code":"A","retryAfterMs":"1"}`:                                        {Code: "A"},
+		fmt.Sprintf(`{"code":"A","retryAfterMs":%d}`, int64(365*24*3600*1000)):   {Code: "A", RetryAfter: 365 * 24 * time.Hour},
+		fmt.Sprintf(`{"code":"A","retryAfterMs":%d}`, int64(365*24*3600*1000+1)): {Code: "A"},
+		`{"code":"A","retryAfterMs":18446744073709551616}`:                       {Code: "A"},
 	} {
 		e, err := envelope.DecodeError([]byte(payload))
 		require.NoError(t, err, payload)

@@ -185,7 +185,7 @@ func (f *filler) step() {
 func (f *filler) append() {
 	a := broker.Append{
 		Topic:     "topic " + strconv.Itoa(f.random.IntN(8)),
-		Retention: broker.Retention{Messages: f.random.IntN(60), Age: time.Duration(1 + f.random.IntN(int(time.Hour))), Bytes: int64(f.random.IntN(3)) * 1000},
+		Retention: broker.Retention{Messages: f.random.IntN(60), Age: time.Duration(1 + f.random.Int64N(int64(time.Hour))), Bytes: int64(f.random.IntN(3)) * 1000},
 		Packet:    make([]byte, f.random.IntN(400), 400),
 	}
 	if f.random.IntN(2) == 0 {
@@ -235,7 +235,7 @@ func (f *filler) storeValue() {
 	key := "value " + strconv.Itoa(f.random.IntN(20))
 	before := f.store.LoadValue(key)
 	data := make([]byte, f.random.IntN(1000))
-	lifetime := time.Duration(f.random.IntN(int(time.Hour)))
+	lifetime := time.Duration(f.random.Int64N(int64(time.Hour)))
 	if f.random.IntN(5) == 0 {
 		lifetime = 0
 	}

@@ -154,7 +154,7 @@ type outgoingMeta struct {
 	Timestamp     int64  `json:"timestamp"`
 	CorrelationID string `json:"correlationId,omitempty"`
 	TimeoutMs     int64  `json:"timeoutMs,omitzero"`
-	Credit        *int   `json:"credit,omitempty"`
+	Credit        *int64 `json:"credit,omitempty"`
 }
 
 func envelope(t testing.TB, m router.Message, meta outgoingMeta) string {

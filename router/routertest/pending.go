@@ -28,7 +28,7 @@ type StartOption func(*outgoingMeta)
 
 // Credit grants a stream its first n items, as meta.credit does. Without it, the stream is not
 // limited by credits.
-func Credit(n int) StartOption { return func(m *outgoingMeta) { m.Credit = &n } }
+func Credit(n int64) StartOption { return func(m *outgoingMeta) { m.Credit = &n } }
 
 // Timeout asks the server for an answer within d, in whole milliseconds, as meta.timeoutMs does.
 func Timeout(d time.Duration) StartOption {
@@ -62,7 +62,7 @@ func (p *Pending) Abort() {
 }
 
 // Grant permits a stream that was started with [Credit] to send n more items.
-func (p *Pending) Grant(n int) {
+func (p *Pending) Grant(n int64) {
 	p.conn.t.Helper()
 	p.conn.SendText(fmt.Sprintf(`{"type":%q,"meta":{"correlationId":%q,"credit":%d}}`, protocol.TypeCredit, p.id, n))
 }
