@@ -140,15 +140,15 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     const token = session?.token;
     const resumes = token && (current || now() - lostAt < session!.resumeWithinMs);
     pacer?.restart();
-    ask(link, "$ws:hello", options.resume && !resumes ? { session: true } : undefined, (_, welcome) => {
+    ask(link, "$ws:hello", options.resume && !resumes ? { session: true } : undefined, (error, welcome) => {
       if (link !== opening) return;
-      if (welcome) {
-        pacer?.announce(welcome.limits);
-        link.concurrency = welcome.concurrency || Infinity;
-        silenceMs = welcome.pingIntervalMs;
-        pongMs = welcome.pongTimeoutMs;
-        link.about = { id: welcome.connId, memberId: welcome.connId, contractHash: welcome.contractHash } as Connection;
-        if (!resumes) session = welcome.session;
+      if (!error) {
+        pacer?.announce(welcome!.limits);
+        link.concurrency = welcome!.concurrency || Infinity;
+        silenceMs = welcome!.pingIntervalMs;
+        pongMs = welcome!.pongTimeoutMs;
+        link.about = { id: welcome!.connId, memberId: welcome!.connId, contractHash: welcome!.contractHash } as Connection;
+        if (!resumes) session = welcome!.session;
       }
       if (!resumes) opened(link);
     });

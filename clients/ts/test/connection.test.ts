@@ -49,6 +49,10 @@ test("a server that does not know the greeting is greeted as well", async () => 
   f.socket.reject(f.socket.last("$ws:hello"), "UNIMPLEMENTED");
   await connecting;
   assert.equal(f.client.state, "open");
+  await f.clock.advance(24_000);
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]); // no heartbeat before 25 s of silence
+  await f.clock.advance(2000);
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello", "__heartbeat"]);
 });
 
 test("rule 1: a late event of an old socket has no effect", async () => {
