@@ -161,6 +161,14 @@ func TestProcess_DriversThatAreWrong(t *testing.T) {
 	}
 }
 
+func TestProcess_DriverThatDoesNotEndIsKilled(t *testing.T) {
+	d, err := StartProcess(shell(`echo '{"name":"driver","protocol":1}'; exec sleep 60`), 20*time.Second)
+	require.NoError(t, err)
+	d.stopWait = 10 * time.Millisecond
+	assert.False(t, d.Stop())
+	assert.EqualError(t, context.Cause(d.Context()), "a timer or a connection keeps it alive 10ms after the end of its standard input")
+}
+
 // A scenario with a driver that does nothing fails at the first step that waits, and one with a broken driver says so.
 func TestRun_ReportsTheFirstDifference(t *testing.T) {
 	all, err := parse("a.txt", "scenario 1 minimal: a\n  client create\n  client call 1 as a\n  succeeds a\n  cut\n")

@@ -24,8 +24,8 @@ const (
 
 // Times that a driver has, of the runner.
 const (
-	greetingWait = 15 * time.Second // from its start to its first line
-	stopWait     = 10 * time.Second // from the end of its input to its own
+	greetingWait    = 15 * time.Second // from its start to its first line
+	defaultStopWait = 10 * time.Second // from the end of its input to its own
 )
 
 // A Greeting is the first line of a driver.
@@ -51,12 +51,14 @@ type Process struct {
 	fails   context.CancelCauseFunc
 	closing atomic.Bool // its input has ended: so may it
 	writing sync.Mutex
+
+	stopWait time.Duration // from the end of its input to its own
 }
 
 // StartProcess starts a driver, and waits for its greeting. The process is killed when the timeout has passed
 // after that.
 func StartProcess(command *exec.Cmd, timeout time.Duration) (*Process, error) {
-	p := &Process{command: command, log: NewInbox[Event](), ended: make(chan struct{})}
+	p := &Process{command: command, log: NewInbox[Event](), ended: make(chan struct{}), stopWait: defaultStopWait}
 	p.ctx, p.fails = context.WithCancelCause(context.Background())
 	var err error
 	if p.stdin, err = command.StdinPipe(); err != nil {
@@ -199,8 +201,8 @@ func (p *Process) Stop() bool {
 	select {
 	case <-p.ended:
 		return p.ctx.Err() == nil
-	case <-time.After(stopWait):
-		p.kill()
+	case <-time.After(p.stopWait):
+		p.fail(fmt.Errorf("a timer or a connection keeps it alive %v after the end of its standard input", p.stopWait))
 		<-p.ended
 		return false
 	}
