@@ -35,6 +35,9 @@ var (
 	named     = regexp.MustCompile("(?m)^```\\w+ \\S+$")
 )
 
+// modulesChange is where a step changes go.mod; other steps must not need that.
+var modulesChange = regexp.MustCompile(`go mod tidy|(?m)^go get github.com/redis`)
+
 // A project is the folder of a reader who has followed the tutorial.
 type project struct {
 	t    *testing.T
@@ -45,17 +48,12 @@ type project struct {
 // newProject returns a project as it is after a step. Its module uses the repository.
 func newProject(t *testing.T, step int) *project {
 	p := &project{t: t, dir: t.TempDir()}
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	require.NoError(t, err)
 	path, err := filepath.Abs(root)
 	require.NoError(t, err)
-	requirements := strings.Replace(string(mod), "module github.com/penstock-go/penstock\n", "module groceries\n", 1)
-	p.write("go.mod", requirements+"\nrequire github.com/penstock-go/penstock v0.0.0\n\nreplace github.com/penstock-go/penstock => "+path+"\n")
-	for name, from := range map[string]string{"go.sum": "go.sum", "penstock-client.js": "examples/chat/page/penstock-client.js"} {
-		content, err := os.ReadFile(filepath.Join(root, from))
-		require.NoError(t, err)
-		p.write(name, string(content))
-	}
+	p.write("go.mod", "module groceries\n\ngo 1.26\n\nrequire github.com/penstock-go/penstock v0.0.0\n\nreplace github.com/penstock-go/penstock => "+path+"\n")
+	content, err := os.ReadFile(filepath.Join(root, "examples/chat/page/penstock-client.js"))
+	require.NoError(t, err)
+	p.write("penstock-client.js", string(content))
 	for p.step < step {
 		p.follow()
 	}
@@ -83,13 +81,16 @@ func (p *project) follow() {
 		require.Equal(p.t, string(block[1]), string(block[2]), pages[0])
 		p.write(string(block[2]), string(block[3]))
 	}
+	if modulesChange.Match(text) {
+		p.runGo("mod", "tidy") // also for "go get", which would get other versions than the router has
+	}
 }
 
 func (p *project) runGo(arguments ...string) {
 	p.t.Helper()
 	command := exec.Command("go", arguments...)
 	command.Dir = p.dir
-	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
 	out, err := command.CombinedOutput()
 	require.NoError(p.t, err, "step %d: go %s\n%s", p.step, strings.Join(arguments, " "), out)
 }
