@@ -2,6 +2,7 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"io"
@@ -23,6 +24,9 @@ type Panel struct {
 	Start            time.Time
 	Step             time.Duration
 	Demand, Admitted []float64
+
+	names []string // of the demand, of what is visible of it, and of what is admitted; nil if they are named so
+	unit  string   // "" is tokens/s
 }
 
 // A Kind is a file format.
@@ -52,18 +56,23 @@ const (
 	legendWidth = vg.Length(84)
 )
 
+// An rgb is an opaque color, as 0xRRGGBB.
+type rgb uint32
+
+// Colors of areas. Those of SVG files are in style.
+const (
+	rejectedColor rgb = 0xe47a6c
+	admittedColor rgb = 0x5b9bc8
+	maximumColor  rgb = 0xf0c07a
+)
+
+// RGBA implements color.Color.
+func (c rgb) RGBA() (red, green, blue, alpha uint32) {
+	return uint32(c>>16&0xff) * 0x101, uint32(c>>8&0xff) * 0x101, uint32(c&0xff) * 0x101, 0xffff
+}
+
 // Write draws the panels below one another, all with the same scales.
 func Write(w io.Writer, kind Kind, panels []Panel) error {
-	height := max(minHeight, vg.Length(len(panels))*panelHeight)
-	var canvas interface {
-		vg.CanvasSizer
-		io.WriterTo
-	}
-	if kind == PNG {
-		canvas = vgimg.PngCanvas{Canvas: vgimg.New(width, height)}
-	} else {
-		canvas = vgsvg.New(width, height)
-	}
 	plots := make([][]*plot.Plot, len(panels))
 	top := 0.0
 	for i, panel := range panels {
@@ -78,6 +87,21 @@ func Write(w io.Writer, kind Kind, panels []Panel) error {
 		row[0].Y.Max = top
 	}
 	plots[len(plots)-1][0].X.Label.Text = "time (UTC)"
+	return writePlots(w, kind, panels[0].Title, plots)
+}
+
+// writePlots draws plots below one another.
+func writePlots(w io.Writer, kind Kind, title string, plots [][]*plot.Plot) error {
+	height := max(minHeight, vg.Length(len(plots))*panelHeight)
+	var canvas interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}
+	if kind == PNG {
+		canvas = vgimg.PngCanvas{Canvas: vgimg.New(width, height)}
+	} else {
+		canvas = vgsvg.New(width, height)
+	}
 	tiles := draw.Tiles{
 		Rows: len(plots), Cols: 1, PadY: margin,
 		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: legendWidth + margin,
@@ -94,17 +118,17 @@ func Write(w io.Writer, kind Kind, panels []Panel) error {
 		_, err := canvas.WriteTo(w)
 		return err
 	}
-	return writeSVG(w, canvas, panels[0].Title)
+	return writeSVG(w, canvas, title)
 }
 
 // plot draws the demand in the color of rejected tokens, and the admitted tokens over it. What stays
 // visible of the demand was rejected.
 func (p *Panel) plot(legend bool) (*plot.Plot, error) {
-	rejected, err := curve(p.points(p.Demand), color.NRGBA{R: 0xe4, G: 0x7a, B: 0x6c, A: 0xff}, nil)
+	rejected, err := curve(p.points(p.Demand), rejectedColor, nil)
 	if err != nil {
 		return nil, err
 	}
-	admitted, err := curve(p.points(p.Admitted), color.NRGBA{R: 0x5b, G: 0x9b, B: 0xc8, A: 0xff}, nil)
+	admitted, err := curve(p.points(p.Admitted), admittedColor, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +136,28 @@ func (p *Panel) plot(legend bool) (*plot.Plot, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := newPlot(p.Title, cmp.Or(p.unit, "tokens/s"))
+	out.Add(rejected, admitted, demand)
+	out.Y.Min, out.Y.Max = 0, max(out.Y.Max*1.05, 1e-9)
+	if legend {
+		addLegend(out)
+		names := p.names
+		if names == nil {
+			names = []string{"demand", "rejected", "admitted"}
+		}
+		out.Legend.Add(names[0], demand)
+		out.Legend.Add(names[1], rejected)
+		out.Legend.Add(names[2], admitted)
+	}
+	return out, nil
+}
+
+// newPlot returns an empty plot with a grid, over the time since 1970.
+func newPlot(title, unit string) *plot.Plot {
 	out := plot.New()
 	out.BackgroundColor = nil
-	out.Title.Text, out.Title.Padding = p.Title, 6
-	out.Y.Label.Text = "tokens/s"
+	out.Title.Text, out.Title.Padding = title, 6
+	out.Y.Label.Text = unit
 	out.X.Tick.Marker, out.Y.Tick.Marker = timeTicks{}, rateTicks{}
 	for _, style := range []*draw.TextStyle{
 		&out.Title.TextStyle, &out.X.Label.TextStyle, &out.Y.Label.TextStyle, &out.Legend.TextStyle,
@@ -126,16 +168,14 @@ func (p *Panel) plot(legend bool) (*plot.Plot, error) {
 	out.X.Tick.Label.Font.Size, out.Y.Tick.Label.Font.Size = 9, 9
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{Y: 0xe0}, color.Gray{Y: 0xe0}
-	out.Add(grid, rejected, admitted, demand)
+	out.Add(grid)
 	out.X.Padding, out.Y.Padding = 0, 0
-	out.Y.Min, out.Y.Max = 0, max(out.Y.Max*1.05, 1e-9)
-	if legend {
-		out.Legend.Top, out.Legend.XOffs, out.Legend.Padding = true, legendWidth, 3
-		out.Legend.Add("demand", demand)
-		out.Legend.Add("rejected", rejected)
-		out.Legend.Add("admitted", admitted)
-	}
-	return out, nil
+	return out
+}
+
+// addLegend puts the legend of a plot to its right.
+func addLegend(p *plot.Plot) {
+	p.Legend.Top, p.Legend.XOffs, p.Legend.Padding = true, legendWidth, 3
 }
 
 // curve returns a line, or the area below it if fill is not nil.

@@ -110,3 +110,19 @@ func TestKindOf(t *testing.T) {
 	_, err := chart.KindOf("plot.pdf")
 	assert.EqualError(t, err, `plot file "plot.pdf" must end in .svg or .png`)
 }
+
+func TestWriteLoad_DrawsRateAndLatency(t *testing.T) {
+	l := chart.Load{
+		Title: "10 connections", Step: time.Second, Due: []float64{100, 100, 100}, Answered: []float64{100, 40, 100},
+		P50: []time.Duration{time.Millisecond, 500 * time.Millisecond, time.Millisecond},
+		P99: []time.Duration{2 * time.Millisecond, 900 * time.Millisecond, 3 * time.Millisecond},
+		Max: []time.Duration{3 * time.Millisecond, time.Second, 4 * time.Millisecond},
+	}
+	var out bytes.Buffer
+	require.NoError(t, chart.WriteLoad(&out, chart.SVG, l))
+	for _, want := range []string{"10 connections", "messages/s", "milliseconds", "due", "not answered", "answered", "p50", "p99", "maximum", "seconds after the warm-up"} {
+		assert.Contains(t, out.String(), ">"+want+"<")
+	}
+	assert.NotContains(t, out.String(), "style=")
+	require.NoError(t, chart.WriteLoad(io.Discard, chart.PNG, chart.Load{Step: time.Second}), "nothing was measured")
+}

@@ -31,6 +31,7 @@ func writeSVG(w io.Writer, canvas io.WriterTo, title string) error {
 		"\n\tstyle=\"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;font-size:11px\"", ` class="title"`,
 		`style="fill:#E47A6C"`, `class="rejected"`,
 		`style="fill:#5B9BC8"`, `class="admitted"`,
+		`style="fill:#F0C07A"`, `fill="#F0C07A"`,
 		`style="fill:none;stroke:#303030;stroke-width:0.75"`, `class="demand"`,
 		`style="fill:none;stroke:#000000;stroke-width:0.5"`, `class="axis"`,
 		`style="fill:none;stroke:#E0E0E0;stroke-width:0.25"`, `class="grid"`,
