@@ -13,7 +13,7 @@ import (
 const usage = `usage: penstock <command> [flags]
 
   simulate     replay a trace against rate limits and print what each would have rejected
-  load         send calls to a server at a fixed rate and measure the answers
+  load         send messages to a server at a fixed rate and measure the answers
   limits       check files with limits, and compare them
   types        print TypeScript types for the messages of a running server
   asyncapi     print an AsyncAPI 3 document for the messages of a running server
@@ -44,7 +44,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case "simulate":
 		return exitStatus(args[0], simulate(args[1:], stdin, stdout, stderr), stderr)
 	case "load":
-		return exitStatus(args[0], loadCommand(args[1:], stdout), stderr)
+		return exitStatus(args[0], loadCommand(args[1:], stdin, stdout, stderr), stderr)
 	case "limits":
 		return exitStatus(args[0], limitsCommand(args[1:], stdout, stderr), stderr)
 	case "types":

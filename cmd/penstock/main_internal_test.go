@@ -324,7 +324,7 @@ func TestSimulate_PrintsProgressOncePerSecond(t *testing.T) {
 func TestMeter_ClearsTheTerminalLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stderr bytes.Buffer
-		m := newMeter(72, &stderr, true)
+		m := newMeter(72, &stderr, &statusLine{out: &stderr})
 		m.in = &slowReader{left: 8}
 		_, err := io.Copy(io.Discard, m)
 		require.NoError(t, err)

@@ -3,10 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/penstock-go/penstock/cmd/penstock/internal/replay"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
@@ -134,11 +131,11 @@ func (p *runner) meter(sources []source) *meter {
 	for _, s := range sources {
 		size += s.size
 	}
-	if file, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return newMeter(size, p.stderr, true)
+	if line := terminalLine(p.stderr); line != nil {
+		return newMeter(size, p.stderr, line)
 	}
 	if p.config.progress {
-		return newMeter(size, p.stderr, false)
+		return newMeter(size, p.stderr, nil)
 	}
-	return newMeter(size, nil, false)
+	return newMeter(size, nil, nil)
 }

@@ -17,83 +17,152 @@ import (
 // A conn is one connection. One goroutine sends, one reads.
 type conn struct {
 	*run
-	ws *websocket.Conn
+	ws      *websocket.Conn
+	number  int            // in the order in which connections are opened
+	turn    int            // in which it sends; set before the first message is sent
+	control chan *envelope // answers to calls of the load itself
+	closed  chan struct{}  // closed when nothing more is read
 
 	mu      sync.Mutex
-	pending map[string]time.Time // when the calls without an answer were due, by their correlation ID
-	empty   chan struct{}        // closed when there are no such calls; nil unless the sender waits for it
+	open    bool
+	err     error              // why reading has ended
+	pending map[string]message // those without an answer, by their correlation ID
+	empty   chan struct{}      // closed when there are none; nil unless the load waits for it
+	seen    bitset             // numbers of the marked messages that the connection has received
+	offsets offsets            // of the publications that the connection has received
 }
 
-// A statusError is a handshake that the server has refused.
-type statusError struct {
-	code int
-	error
+// A message is one that was sent.
+type message struct {
+	number int64
+	due    time.Time
 }
 
-// Unwrap returns the error of the handshake.
-func (e statusError) Unwrap() error { return e.error }
+// A closedError is the end of a connection that was not open yet.
+type closedError struct{ code int }
 
-// maxReadBytes bounds a message from the server.
-const maxReadBytes = 16 << 20
+func (e closedError) Error() string {
+	return fmt.Sprintf("the server has closed the connection with code %d before it was open", e.code)
+}
 
-func (r *run) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+func newConn(r *run, ws *websocket.Conn, number int) *conn {
+	return &conn{run: r, ws: ws, number: number, control: make(chan *envelope, 8), closed: make(chan struct{}), pending: map[string]message{}}
+}
+
+// markOpen returns an error if the connection has ended already. If it ends later, it is lost.
+func (c *conn) markOpen() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = true
+	return c.err
+}
+
+// controlID begins the correlation IDs of calls of the load itself.
+const controlID = "load"
+
+// ask makes a call that is not part of the measurement. Only one may be in progress.
+func (c *conn) ask(ctx context.Context, typ, payload string) (*envelope, error) {
+	id := controlID + strconv.FormatInt(time.Now().UnixNano(), 10)
+	text := fmt.Appendf(nil, `{"type":%q,"meta":{"correlationId":%q},"payload":%s}`, typ, id, payload)
+	writing, cancel := context.WithTimeout(context.Background(), c.Timeout) // the end of ctx would close the connection
 	defer cancel()
-	ws, resp, err := websocket.Dial(ctx, r.URL, &websocket.DialOptions{HTTPHeader: r.Header})
-	if err != nil {
-		if resp != nil {
-			return nil, statusError{resp.StatusCode, err}
-		}
-		return nil, err
+	if err := c.ws.Write(writing, websocket.MessageText, text); err != nil {
+		return nil, c.causeOf(err)
 	}
-	ws.SetReadLimit(maxReadBytes)
-	return &conn{run: r, ws: ws, pending: map[string]time.Time{}}, nil
+	for {
+		select {
+		case e := <-c.control:
+			if e.Meta.CorrelationID != id {
+				continue // the answer to a call whose context has ended
+			}
+			if e.Type == "RPC_ERROR" {
+				rejection := e.rejection()
+				return nil, rejectedError{typ, string(rejection.Code), rejection.Message}
+			}
+			return e, nil
+		case <-c.closed:
+			return nil, c.causeOf(nil)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: no answer: %w", typ, ctx.Err())
+		}
+	}
 }
 
-// load sends the calls of a connection until ctx is done, and then waits for answers.
-func (c *conn) load(ctx context.Context, index, conns int) {
-	closed := make(chan struct{})
-	go func() { defer close(closed); c.read() }()
-	sending, cancel := context.WithCancel(ctx)
+// causeOf returns why the connection has ended, or err if it has not.
+func (c *conn) causeOf(err error) error {
+	select {
+	case <-c.closed:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.err
+	default:
+		return err
+	}
+}
+
+// A position is a place among the publications of a topic.
+type position struct {
+	Epoch  string
+	Offset int64
+}
+
+// subscribe subscribes the connection, or asks for the present position if it is subscribed.
+func (c *conn) subscribe(ctx context.Context, topic string) (p position, err error) {
+	payload, err := json.Marshal(map[string]any{"topic": topic, "positions": c.needsPositions()})
+	if err != nil {
+		return p, err
+	}
+	e, err := c.ask(ctx, "$ws:subscribe", string(payload))
+	if err != nil {
+		return p, err
+	}
+	return p, json.Unmarshal(e.Payload, &p)
+}
+
+// load sends the messages of a connection that are due before the end, until sending is done or the
+// connection is lost. It counts the others when ctx is done, which is at the end at the latest.
+func (c *conn) load(ctx, sending context.Context) {
+	if c.Type == "" {
+		return
+	}
+	sending, cancel := context.WithCancel(sending)
 	defer cancel()
-	go func() { <-closed; cancel() }()
+	go func() {
+		select {
+		case <-c.closed:
+			cancel()
+		case <-sending.Done():
+		}
+	}()
 	n := 0
-	for ; c.send(sending, index, n, conns); n++ {
+	for ; c.send(sending, n); n++ {
 		continue
 	}
-	for ; ; n++ { // calls that were due, but whose connection was lost or blocked
-		_, due := c.due(index, n, conns)
+	for ; ; n++ { // messages whose connection was lost or blocked when they were due
+		_, due := c.due(n)
 		if <-ctx.Done(); due.After(time.Now()) || !due.Before(c.end) {
-			break
+			return
 		}
-		c.count(due, func(r *Report) { r.NotSent++ })
-	}
-	timeout := time.NewTimer(c.Timeout)
-	defer timeout.Stop()
-	select {
-	case <-c.answered():
-	case <-closed:
-	case <-timeout.C:
-	}
-	_ = c.ws.CloseNow()
-	<-closed
-	for _, due := range c.pending {
-		c.count(due, func(r *Report) { r.Unanswered++ })
+		c.count(due, func(r *Report, s *step) { r.NotSent++; s.due++ })
 	}
 }
 
-// send sends call number n of the connection when it is due. It returns false if it has sent nothing.
-func (c *conn) send(ctx context.Context, index, n, conns int) bool {
-	number, due := c.due(index, n, conns)
+// send sends message n of the connection when it is due. It returns false if it has sent nothing.
+func (c *conn) send(ctx context.Context, n int) bool {
+	number, due := c.due(n)
 	if !due.Before(c.end) || !sleepUntil(ctx, due) {
 		return false
 	}
-	id := strconv.Itoa(n)
-	payload := strings.NewReplacer("{{n}}", strconv.FormatInt(number, 10), "{{conn}}", strconv.Itoa(index)).Replace(c.Payload)
+	id := strconv.FormatInt(number, 10)
+	payload := c.payload.fill(number, c.number, markOf(c.reach, number))
 	c.mu.Lock()
-	c.pending[id] = due
+	c.pending[id] = message{number, due}
 	c.mu.Unlock()
-	text := fmt.Appendf(nil, `{"type":%q,"meta":{"correlationId":%q},"payload":%s}`, c.Type, id, payload)
+	ack := ""
+	if c.Event {
+		ack = `,"ack":true`
+	}
+	text := fmt.Appendf(nil, `{"type":%q,"meta":{"correlationId":%q%s},"payload":%s}`, c.Type, id, ack, payload)
 	writing, cancel := context.WithTimeout(context.Background(), c.Timeout) // the end of ctx would close the connection, and lose answers
 	defer cancel()
 	if err := c.ws.Write(writing, websocket.MessageText, text); err != nil {
@@ -102,76 +171,99 @@ func (c *conn) send(ctx context.Context, index, n, conns int) bool {
 		c.mu.Unlock()
 		return false
 	}
-	c.count(due, func(r *Report) { r.Sent++ })
+	c.count(due, func(r *Report, s *step) { r.Sent++; s.due++ })
 	return true
 }
 
-// answered returns a channel that is closed when no call waits for an answer. No call may be sent
-// after it.
-func (c *conn) answered() <-chan struct{} {
+// awaitAnswers waits until no message waits for an answer. No message may be sent after it.
+func (c *conn) awaitAnswers(ctx context.Context) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.empty = make(chan struct{})
 	if len(c.pending) == 0 {
 		close(c.empty)
 	}
-	return c.empty
+	empty := c.empty
+	c.mu.Unlock()
+	select {
+	case <-empty:
+	case <-c.closed:
+	case <-ctx.Done():
+	}
+}
+
+// countUnanswered counts the messages without an answer. Nothing more may be read.
+func (c *conn) countUnanswered() {
+	for _, m := range c.pending {
+		c.count(m.due, func(r *Report, _ *step) { r.Unanswered++ })
+	}
 }
 
 // An envelope is a message of the server, as far as the load reads it.
 type envelope struct {
-	Type    string
-	Meta    struct{ CorrelationID string }
+	Type string
+	Meta struct {
+		CorrelationID string
+		Topic         string
+		Offset        int64
+	}
 	Payload json.RawMessage
+}
+
+// A rejection is the payload of an error.
+type rejection struct {
+	Code         errors.Code
+	Message      string
+	RetryAfterMs int64
+}
+
+// rejection returns the payload. An error that cannot be read counts as one without a code.
+func (e *envelope) rejection() (r rejection) {
+	_ = json.Unmarshal(e.Payload, &r)
+	return r
 }
 
 // read reads until the connection ends.
 func (c *conn) read() {
+	defer close(c.closed)
 	for {
 		_, text, err := c.ws.Read(context.Background())
 		now := time.Now()
 		if err != nil {
-			if now.Before(c.end) {
-				c.lost(err)
-			}
+			c.ended(err)
 			return
 		}
 		var e envelope
-		if json.Unmarshal(text, &e) == nil && e.Meta.CorrelationID != "" && !strings.HasPrefix(e.Type, "$ws:") {
+		if json.Unmarshal(text, &e) != nil {
+			continue
+		}
+		switch id := e.Meta.CorrelationID; {
+		case id == "":
+			if c.reach != nil {
+				c.reach.receive(c, &e, text, now)
+			}
+		case strings.HasPrefix(id, controlID):
+			select {
+			case c.control <- &e:
+			default: // late answers that nothing waits for
+			}
+		case e.Type != "$ws:rpc-progress":
 			c.answer(&e, now)
 		}
 	}
 }
 
-func (c *conn) lost(err error) {
+func (c *conn) ended(err error) {
 	code := int(websocket.CloseStatus(err))
 	if code < 0 {
 		code = 1006
 	}
-	c.count(time.Now(), func(r *Report) { r.Lost[code]++ })
-}
-
-func (c *conn) answer(e *envelope, now time.Time) {
 	c.mu.Lock()
-	due, ok := c.pending[e.Meta.CorrelationID]
-	delete(c.pending, e.Meta.CorrelationID)
-	if c.empty != nil && ok && len(c.pending) == 0 {
-		close(c.empty)
-	}
+	c.err = closedError{code}
+	lost := c.open && !c.closing.Load()
 	c.mu.Unlock()
-	switch {
-	case !ok:
-	case e.Type == "RPC_ERROR":
-		var rejection struct {
-			Code         errors.Code
-			RetryAfterMs int64
-		}
-		_ = json.Unmarshal(e.Payload, &rejection) // an error without a code counts as one
-		c.count(due, func(r *Report) {
-			r.Rejected[string(rejection.Code)]++
-			r.RetryAfter = max(r.RetryAfter, time.Duration(rejection.RetryAfterMs)*time.Millisecond)
-		})
-	default:
-		c.count(due, func(r *Report) { r.Answered++; c.latencies.add(now.Sub(due)) })
+	if lost {
+		c.run.mu.Lock()
+		defer c.run.mu.Unlock()
+		c.report.Lost[code]++
 	}
 }

@@ -57,3 +57,10 @@ func (h *histogram) percentile(p float64) time.Duration {
 	}
 	return h.max
 }
+
+// Percentiles describe durations.
+type Percentiles struct{ P50, P90, P99, P999, Max time.Duration }
+
+func (h *histogram) percentiles() Percentiles {
+	return Percentiles{h.percentile(50), h.percentile(90), h.percentile(99), h.percentile(99.9), h.max}
+}

@@ -1,52 +1,63 @@
-// Package load sends calls to a server at a fixed rate and measures the answers.
+// Package load sends messages to a server at a fixed rate, and measures the answers and which
+// connections receive the publications that result.
 //
-// Arrivals are an open loop: call number n is due n/rate after the start, whether or not earlier
-// calls have been answered, and its latency begins when it is due. A server that stops for a second
-// therefore delays all calls of that second, and not only the one that was in progress.
+// Arrivals are an open loop: message number n is due n/rate seconds after the start, whether or not
+// earlier ones have been answered, and its latency begins when it is due. A server that stops for a
+// second therefore delays all messages of that second, and not only the one that was in progress.
 package load
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"runtime"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/penstock-go/penstock/errors"
 )
+
+// A Message is a type and a payload in JSON, in which {{n}} is the number of the message, {{conn}}
+// that of its connection, and {{mark}} a text by which publications are recognized.
+type Message struct{ Type, Payload string }
 
 // Options describe a load.
 type Options struct {
-	URL         string // of the WebSocket endpoint
-	Header      http.Header
-	Type        string // of the calls
-	Payload     string // JSON; {{n}} is the number of the call, and {{conn}} that of the connection
+	URL     string                     // of the WebSocket endpoint
+	Header  func(conn int) http.Header // of the handshake of a connection; may be nil
+	Setup   []Message                  // calls that each connection makes when it has been opened
+	Topic   string                     // to which all connections subscribe; "" is none
+	Message                            // to send; without a type, nothing is sent
+	Event   bool                       // the messages have no reply, so their acknowledgments are measured
+
 	Connections int
 	Ramp        float64 // connections opened per second
-	Rate        float64 // calls per second, over all connections
+	Rate        float64 // messages per second, over all connections
 	Warmup      time.Duration
 	Duration    time.Duration // after the warm-up
-	Timeout     time.Duration // of a handshake, and of an answer
+	Timeout     time.Duration // of a handshake with its setup, and at the end of what has not arrived
+
+	Progress func(Progress) // called every second; may be nil
 }
 
-// A Report is what a load has measured. Calls of the warm-up are in no number of it.
+// A Report is what a load has measured. Messages of the warm-up are in no number of it.
 type Report struct {
 	Connections int           // that were open at the start
 	Elapsed     time.Duration // after the warm-up
-	Sent        int64         // calls that were written
-	Answered    int64         // calls with a reply
-	Unanswered  int64         // calls without an answer before the timeout or the end of their connection
-	NotSent     int64         // calls that were due while their connection was lost or blocked
+	Sent        int64         // messages that were written
+	Answered    int64         // calls with a reply, and events with an acknowledgment
+	Unanswered  int64         // messages without an answer before the timeout or the end of their connection
+	NotSent     int64         // messages that were due while their connection was lost or blocked
 
-	Rejected map[string]int64 // calls with an error, by its code
-	Refused  map[string]int64 // handshakes that failed, by the reason
-	Lost     map[int]int64    // connections that the server has closed, by the close code; 1006 without a close frame
+	Rejected map[string]int64 // messages with an error, by its code
+	Refused  map[string]int64 // connections that could not be opened, by the reason
+	Lost     map[int]int64    // connections that have ended, by the close code; 1006 without a close frame
 
 	RetryAfter time.Duration // the longest of the rejections
 
-	P50, P90, P99, P999, Max time.Duration // latency of the replies
+	Latency Percentiles // of the answers, except rejections
+	Reach   *Reach      // nil if nothing is expected to be received
+
+	Step  time.Duration // of Steps
+	Steps []Step        // of the time after the warm-up
 
 	CPU float64 // of this process, as a part of all its processors; negative if the system does not report it
 }
@@ -54,86 +65,125 @@ type Report struct {
 // run collects the results of all connections.
 type run struct {
 	*Options
-	start, measured, end time.Time
+	payload template
+	reach   reach // nil if nothing is expected to be received
+
+	conns                int       // open at the start; set with the times below
+	start, measured, end time.Time // set when all connections are open
+
+	closing atomic.Bool // the load closes its connections
 
 	mu        sync.Mutex
 	report    Report
 	latencies histogram
+	series    series
+	recent    recent
 }
 
 // Run runs the load. If ctx ends, the report describes the part until then. An error means that no
 // connection could be opened.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{Options: &o, report: Report{Rejected: map[string]int64{}, Refused: map[string]int64{}, Lost: map[int]int64{}}}
+	if err := checkDescriptors(o.Connections); err != nil {
+		return nil, err
+	}
+	r := &run{Options: &o, payload: parse(o.Payload)}
+	r.report = Report{Rejected: map[string]int64{}, Refused: map[string]int64{}, Lost: map[int]int64{}}
+	r.reach = newReach(r)
 	conns, err := r.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.report.Connections = len(conns)
-	r.start = time.Now()
-	r.measured = r.start.Add(o.Warmup)
-	r.end = r.measured.Add(o.Duration)
-	cpu := cpuTime()
-	ctx, cancel := context.WithDeadline(ctx, r.end)
-	defer cancel()
-	var running sync.WaitGroup
-	for i, c := range conns {
-		running.Go(func() { c.load(ctx, i, len(conns)) })
+	if r.reach != nil && r.Warmup == 0 {
+		r.reach.begin(ctx, conns) // before the first message is sent
 	}
-	<-ctx.Done()
-	ended := time.Now()
-	if used := cpuTime() - cpu; cpu >= 0 {
-		r.report.CPU = used.Seconds() / (ended.Sub(r.start).Seconds() * float64(runtime.GOMAXPROCS(0)))
-	} else {
-		r.report.CPU = -1
+	r.begin(conns)
+	r.load(ctx, conns)
+	r.closing.Store(true)
+	for _, c := range conns {
+		_ = c.ws.CloseNow()
 	}
-	running.Wait()
-	r.report.Elapsed = max(ended.Sub(r.measured), 0)
-	h := &r.latencies
-	r.report.P50, r.report.P90, r.report.P99, r.report.P999, r.report.Max =
-		h.percentile(50), h.percentile(90), h.percentile(99), h.percentile(99.9), h.max
+	for _, c := range conns {
+		<-c.closed
+		c.countUnanswered()
+	}
+	r.finish()
 	return &r.report, nil
 }
 
-// open opens the connections at the rate of the ramp.
-func (r *run) open(ctx context.Context) ([]*conn, error) {
-	var all []*conn
-	var first error
-	var opening sync.WaitGroup
-	start := time.Now()
-	for n := range r.Connections {
-		if !sleepUntil(ctx, start.Add(time.Duration(float64(n)/r.Ramp*float64(time.Second)))) {
-			break
-		}
-		opening.Go(func() {
-			c, err := r.dial(ctx)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if err == nil {
-				all = append(all, c)
-				return
-			}
-			r.report.Refused[refusal(err)]++
-			if first == nil {
-				first = err
-			}
-		})
+func (r *run) begin(conns []*conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, c := range conns {
+		c.turn = i
 	}
-	opening.Wait()
-	switch {
-	case len(all) > 0:
-		return all, nil
-	case first == nil:
-		return nil, errors.New("interrupted before a connection was open")
-	default:
-		return nil, fmt.Errorf("no connection could be opened: %w", first)
+	r.conns, r.report.Connections = len(conns), len(conns)
+	r.start = time.Now()
+	r.measured = r.start.Add(r.Warmup)
+	r.end = r.measured.Add(r.Duration)
+	r.series.begin(r.Duration)
+}
+
+// load sends until the end, and then waits for what has not arrived.
+func (r *run) load(ctx context.Context, conns []*conn) {
+	cpu := cpuTime()
+	sending, stopSending := context.WithDeadline(ctx, r.end.Add(r.Timeout)) // what is due may be late
+	defer stopSending()
+	ctx, cancel := context.WithDeadline(ctx, r.end)
+	defer cancel()
+	var running sync.WaitGroup
+	for _, c := range conns {
+		running.Go(func() { c.load(ctx, sending) })
+	}
+	running.Go(func() { r.reportProgress(ctx, conns) })
+	if r.reach != nil && r.Warmup > 0 && sleepUntil(ctx, r.measured) {
+		r.reach.begin(ctx, conns)
+	}
+	<-ctx.Done()
+	ended := time.Now()
+	r.report.CPU = -1
+	if used := cpuTime() - cpu; cpu >= 0 {
+		r.report.CPU = used.Seconds() / (max(ended.Sub(r.start).Seconds(), 1e-9) * float64(runtime.GOMAXPROCS(0)))
+	}
+	running.Wait()
+	r.report.Elapsed = max(ended.Sub(r.measured), 0)
+	waiting, stop := context.WithTimeout(context.Background(), r.Timeout)
+	defer stop()
+	for _, c := range conns {
+		c.awaitAnswers(waiting)
+	}
+	if r.reach != nil {
+		r.report.Reach = r.reach.end(waiting, conns)
 	}
 }
 
-// due returns when the call number n of a connection is due: the connections take turns.
-func (r *run) due(index, n, conns int) (number int64, at time.Time) {
-	number = int64(n)*int64(conns) + int64(index)
-	return number, r.start.Add(time.Duration(float64(number) / r.Rate * float64(time.Second)))
+func (r *run) finish() {
+	r.report.Latency = r.latencies.percentiles()
+	r.report.Step, r.report.Steps = r.series.step, r.series.report(min(r.report.Elapsed, r.Duration))
+}
+
+// due returns the number and the time of message n of a connection: the connections take turns.
+func (c *conn) due(n int) (number int64, at time.Time) {
+	number = int64(n)*int64(c.conns) + int64(c.turn)
+	return number, c.dueOf(number)
+}
+
+// dueOf returns when a message is due.
+func (r *run) dueOf(number int64) time.Time {
+	return r.start.Add(time.Duration(float64(number) / r.Rate * float64(time.Second)))
+}
+
+// counts reports whether a message that was due at a time is one of the report.
+func (r *run) counts(due time.Time) bool { return !due.Before(r.measured) && due.Before(r.end) }
+
+// count calls f, with the lock held, for a message that was due at a time, unless it belongs to the
+// warm-up.
+func (r *run) count(due time.Time, f func(*Report, *step)) {
+	if !r.counts(due) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.report, r.series.at(due.Sub(r.measured)))
 }
 
 // sleepUntil reports whether t has come before ctx is done.
@@ -146,25 +196,4 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// count calls f, with the lock held, for a call that was due at a time, unless it belongs to the warm-up.
-func (r *run) count(due time.Time, f func(*Report)) {
-	if due.Before(r.measured) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f(&r.report)
-}
-
-// refusal returns the status of a failed handshake, or the kind of its error.
-func refusal(err error) string {
-	if status, ok := errors.AsType[statusError](err); ok {
-		return "status " + strconv.Itoa(status.code)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "timeout"
-	}
-	return "no connection"
 }
