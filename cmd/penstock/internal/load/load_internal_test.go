@@ -146,11 +146,24 @@ func TestRun_LostConnectionsAreCountedByCloseCode(t *testing.T) {
 	assert.EqualValues(t, 50, report.Sent+report.NotSent)
 }
 
+// A server can refuse a connection after the upgrade, so that pages see the reason.
+func TestRun_ConnectionsAreRefusedAfterTheUpgrade(t *testing.T) {
+	t.Parallel()
+	o := options(serve(t, router.New(&router.Options{RefuseAfterUpgrade: true, Limits: router.Limits{ConnsPerIP: 3}})))
+	report, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, 3, report.Connections)
+	assert.Equal(t, map[string]int64{"close code 4429": 1}, report.Refused)
+	assert.Empty(t, report.Lost)
+}
+
 func TestRun_FailsWithoutAConnection(t *testing.T) {
 	_, err := Run(t.Context(), options("ws://127.0.0.1:1"))
 	require.ErrorContains(t, err, "no connection could be opened")
 	_, err = Run(t.Context(), options(serve(t, http.NotFoundHandler())))
 	require.ErrorContains(t, err, "404")
+	_, err = Run(t.Context(), Options{Connections: 1 << 40})
+	require.ErrorContains(t, err, "1099511627776 connections need 1099511627808 file descriptors, and the limit of this process is ")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = Run(ctx, options("ws://127.0.0.1:1"))

@@ -112,7 +112,13 @@ func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 	return newConn(r, ws, n), nil
 }
 
+// setUp greets, as clients do. A connection that the server has refused after the upgrade ends before
+// the answer. A rejection is an answer, too.
 func (r *run) setUp(ctx context.Context, c *conn, n int) error {
+	_, err := c.ask(ctx, "$ws:hello", "{}")
+	if _, rejected := errors.AsType[rejectedError](err); err != nil && !rejected {
+		return err
+	}
 	for _, m := range r.Setup {
 		if _, err := c.ask(ctx, m.Type, parse(m.Payload).fill(int64(n), n, "")); err != nil {
 			return err
