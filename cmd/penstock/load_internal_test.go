@@ -212,6 +212,11 @@ func TestLoadText_WarnsOfASaturatedClient(t *testing.T) {
 	} {
 		assert.Contains(t, text, want)
 	}
+	const warning = "warning: the load generator itself was short of CPU"
+	late := load.Report{Sent: 1, CPU: 0.3, Late: load.Percentiles{P99: 300 * time.Millisecond}, Latency: load.Percentiles{P99: 500 * time.Millisecond}}
+	assert.Contains(t, loadText(&late, true), warning)
+	late.Latency.P99 = time.Second
+	assert.NotContains(t, loadText(&late, true), warning)
 	assert.Equal(t, "2 connections, 1s\nreach       unknown: it was reset\n",
 		loadText(&load.Report{Connections: 2, Elapsed: time.Second, CPU: -1, Reach: &load.Reach{Unknown: "it was reset"}}, false))
 }

@@ -16,8 +16,12 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// maxOwnCPU is the part of its processors above which the load generator may be what is slow.
-const maxOwnCPU = 0.8
+// The load generator may be what is slow above this part of its processors, and if it sends this
+// late, unless answers take more than twice as long.
+const (
+	maxOwnCPU = 0.8
+	maxLate   = 10 * time.Millisecond
+)
 
 // write prints the report, and writes it to the files of the flags.
 func (f *loadFlags) write(stdout io.Writer, r *load.Report) error {
@@ -62,13 +66,21 @@ func loadText(r *load.Report, messages bool) string {
 	if r.Reach != nil {
 		writeReach(&b, r.Reach)
 	}
-	if r.CPU >= 0 {
-		fmt.Fprintf(&b, "own CPU     %.0f %% of its processors\n", r.CPU*100)
+	writeOwn(&b, r)
+	return b.String()
+}
+
+// writeOwn describes the load generator itself.
+func writeOwn(b *strings.Builder, r *load.Report) {
+	if r.Sent > 0 {
+		fmt.Fprintf(b, "sent late   %s\n", percentilesText(r.Late))
 	}
-	if r.CPU > maxOwnCPU {
+	if r.CPU >= 0 {
+		fmt.Fprintf(b, "own CPU     %.0f %% of its processors\n", r.CPU*100)
+	}
+	if r.CPU > maxOwnCPU || r.Late.P99 > maxLate && r.Late.P99 > r.Latency.P99/2 {
 		b.WriteString("warning: the load generator itself was short of CPU, so latencies may be its own; use another machine, or a lower rate\n")
 	}
-	return b.String()
 }
 
 func writeAnswers(b *strings.Builder, r *load.Report) {
@@ -118,7 +130,7 @@ func loadJSON(r *load.Report) ([]byte, error) {
 	report := map[string]any{
 		"connections": r.Connections, "elapsed": r.Elapsed.Microseconds(), "sent": r.Sent, "answered": r.Answered,
 		"unanswered": r.Unanswered, "notSent": r.NotSent, "rejected": r.Rejected, "refused": r.Refused, "lost": r.Lost,
-		"retryAfter": r.RetryAfter.Microseconds(), "cpu": r.CPU, "latency": percentilesJSON(r.Latency), "step": r.Step.Microseconds(),
+		"retryAfter": r.RetryAfter.Microseconds(), "cpu": r.CPU, "latency": percentilesJSON(r.Latency), "sentLate": percentilesJSON(r.Late), "step": r.Step.Microseconds(),
 	}
 	steps := []map[string]any{}
 	for _, s := range r.Steps {

@@ -20,6 +20,7 @@ type conn struct {
 	ws      *websocket.Conn
 	number  int            // in the order in which connections are opened
 	turn    int            // in which it sends; set before the first message is sent
+	written time.Time      // when the latest message had been written; only the sender uses it
 	control chan *envelope // answers to calls of the load itself
 	closed  chan struct{}  // closed when nothing more is read
 
@@ -153,6 +154,7 @@ func (c *conn) send(ctx context.Context, n int) bool {
 	if !due.Before(c.end) || !sleepUntil(ctx, due) {
 		return false
 	}
+	late := time.Since(later(due, c.written)) // a connection that the server blocks does not make the load late
 	id := strconv.FormatInt(number, 10)
 	payload := c.payload.fill(number, c.number, markOf(c.reach, number))
 	c.mu.Lock()
@@ -171,8 +173,16 @@ func (c *conn) send(ctx context.Context, n int) bool {
 		c.mu.Unlock()
 		return false
 	}
-	c.count(due, func(r *Report, s *step) { r.Sent++; s.due++ })
+	c.written = time.Now()
+	c.count(due, func(r *Report, s *step) { r.Sent++; s.due++; c.lateness.add(late) })
 	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // awaitAnswers waits until no message waits for an answer. No message may be sent after it.

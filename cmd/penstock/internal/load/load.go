@@ -54,6 +54,7 @@ type Report struct {
 	RetryAfter time.Duration // the longest of the rejections
 
 	Latency Percentiles // of the answers, except rejections
+	Late    Percentiles // from the time at which a message was due to its sending, unless its connection was blocked
 	Reach   *Reach      // nil if nothing is expected to be received
 
 	Step  time.Duration // of Steps
@@ -76,6 +77,7 @@ type run struct {
 	mu        sync.Mutex
 	report    Report
 	latencies histogram
+	lateness  histogram
 	series    series
 	recent    recent
 }
@@ -157,7 +159,7 @@ func (r *run) load(ctx context.Context, conns []*conn) {
 }
 
 func (r *run) finish() {
-	r.report.Latency = r.latencies.percentiles()
+	r.report.Latency, r.report.Late = r.latencies.percentiles(), r.lateness.percentiles()
 	r.report.Step, r.report.Steps = r.series.step, r.series.report(min(r.report.Elapsed, r.Duration))
 }
 

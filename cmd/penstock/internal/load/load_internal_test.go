@@ -120,6 +120,7 @@ func TestRun_LatenciesContainAStallOfTheServer(t *testing.T) {
 	assert.Greater(t, report.Latency.P50, stall/5, "two thirds of the calls are due during the stall")
 	assert.Greater(t, report.Latency.P90, stall*4/5)
 	assert.Greater(t, report.Latency.P99, stall*19/20)
+	assert.Less(t, report.Late.P50, report.Latency.P50/2, "the load is not late, whatever the server does")
 	assert.Greater(t, report.Steps[3].Latency.P50, stall*4/5, "calls at the beginning of the stall are the slowest")
 }
 
