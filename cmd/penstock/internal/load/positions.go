@@ -9,7 +9,7 @@ import (
 
 // positions recognizes publications by their offsets on a topic with a history. The server says at
 // which position the topic is at the end of the warm-up, and at the end. Each publication in between
-// is expected on each connection, whoever has published it.
+// is expected on each connection, even if another client has published it.
 type positions struct {
 	*run
 
