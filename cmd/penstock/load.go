@@ -111,6 +111,7 @@ func (f *loadFlags) flagSet() *flag.FlagSet {
 	flags.StringVar(&f.Topic, "subscribe", "", "`topic` to which each connection subscribes")
 	flags.IntVar(&f.Connections, "connections", 10, "`number` of connections")
 	flags.Float64Var(&f.Ramp, "ramp", 100, "`connections` to open per second")
+	flags.BoolVar(&f.Reconnect, "reconnect", false, "open lost connections again, after the backoff of clients")
 	flags.Float64Var(&f.Rate, "rate", 10, "`messages` per second, over all connections")
 	flags.DurationVar(&f.Warmup, "warmup", 0, "`time` at the beginning that is not measured")
 	flags.DurationVar(&f.Duration, "duration", 10*time.Second, "`time` to measure")

@@ -203,11 +203,13 @@ func TestLoadText_WarnsOfASaturatedClient(t *testing.T) {
 	text := loadText(&load.Report{
 		Connections: 1, Sent: 9, Elapsed: time.Second, CPU: 0.9, RetryAfter: time.Second,
 		Rejected: map[string]int64{"RESOURCE_EXHAUSTED": 9}, Lost: map[int]int64{1013: 2}, Refused: map[string]int64{"status 401": 3},
+		Reopened: 2, Outages: load.Percentiles{P50: time.Second, Max: 2 * time.Second},
 		Reach: &load.Reach{Expected: 1_000_000, Received: 999_999, Duplicates: 1},
 	}, true)
 	for _, want := range []string{
 		"warning: the load generator itself was short of CPU", "rejected    9 RESOURCE_EXHAUSTED\n", "lost        2 connections: close code 1013\n",
 		"refused     3 connections: status 401\n", "retry after at most 1s\n", "own CPU     90 %",
+		"reopened    2 connections: p50 1s ",
 		"reach       999,999 of 1,000,000 received, 99.99 %; 1 duplicate\n",
 	} {
 		assert.Contains(t, text, want)

@@ -60,6 +60,9 @@ func loadText(r *load.Report, messages bool) string {
 	for _, code := range slices.Sorted(maps.Keys(r.Lost)) {
 		fmt.Fprintf(&b, "lost        %s: close code %d\n", counted(r.Lost[code], "connection"), code)
 	}
+	if r.Reopened > 0 {
+		fmt.Fprintf(&b, "reopened    %s: %s\n", counted(r.Reopened, "connection"), percentilesText(r.Outages))
+	}
 	if r.Answered > 0 {
 		fmt.Fprintf(&b, "latency     %s\n", percentilesText(r.Latency))
 	}
@@ -130,6 +133,7 @@ func loadJSON(r *load.Report) ([]byte, error) {
 	report := map[string]any{
 		"connections": r.Connections, "elapsed": r.Elapsed.Microseconds(), "sent": r.Sent, "answered": r.Answered,
 		"unanswered": r.Unanswered, "notSent": r.NotSent, "rejected": r.Rejected, "refused": r.Refused, "lost": r.Lost,
+		"reopened": r.Reopened, "outages": percentilesJSON(r.Outages),
 		"retryAfter": r.RetryAfter.Microseconds(), "cpu": r.CPU, "latency": percentilesJSON(r.Latency), "sentLate": percentilesJSON(r.Late), "step": r.Step.Microseconds(),
 	}
 	steps := []map[string]any{}

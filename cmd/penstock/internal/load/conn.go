@@ -18,8 +18,6 @@ import (
 type conn struct {
 	*run
 	ws      *websocket.Conn
-	number  int            // in the order in which connections are opened
-	turn    int            // in which it sends; set before the first message is sent
 	written time.Time      // when the latest message had been written; only the sender uses it
 	control chan *envelope // answers to calls of the load itself
 	closed  chan struct{}  // closed when nothing more is read
@@ -29,8 +27,19 @@ type conn struct {
 	err     error              // why reading has ended
 	pending map[string]message // those without an answer, by their correlation ID
 	empty   chan struct{}      // closed when there are none; nil unless the load waits for it
-	seen    bitset             // numbers of the marked messages that the connection has received
-	offsets offsets            // of the publications that the connection has received
+	lost    time.Time          // when the open connection has ended
+
+	*slot
+}
+
+// A slot is what a connection has in common with those that replace it.
+type slot struct {
+	number int // in the order in which connections are opened
+	turn   int // in which it sends; set before the first message is sent
+
+	receiving sync.Mutex
+	seen      bitset // numbers of the marked messages that were received
+	offsets   offsets
 }
 
 // A message is one that was sent.
@@ -46,44 +55,38 @@ func (e closedError) Error() string {
 	return fmt.Sprintf("the server has closed the connection with code %d before it was open", e.code)
 }
 
-func newConn(r *run, ws *websocket.Conn, number int) *conn {
-	return &conn{run: r, ws: ws, number: number, control: make(chan *envelope, 8), closed: make(chan struct{}), pending: map[string]message{}}
+func newConn(r *run, ws *websocket.Conn, s *slot) *conn {
+	return &conn{run: r, ws: ws, slot: s, control: make(chan *envelope, 8), closed: make(chan struct{}), pending: map[string]message{}}
 }
 
 // markOpen returns an error if the connection has ended already. If it ends later, it is lost.
 func (c *conn) markOpen() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
 	c.open = true
-	return c.err
+	c.live.Add(1)
+	return nil
 }
 
-// load sends the messages of a connection that are due before the end, until sending is done or the
-// connection is lost. It counts the others when ctx is done, which is at the end at the latest.
-func (c *conn) load(ctx, sending context.Context) {
-	if c.Type == "" {
-		return
-	}
-	sending, cancel := context.WithCancel(sending)
+// sendFrom sends the messages of a connection from number n on that are due before the end, until ctx
+// is done or the connection is lost. It returns the number of the first one that it has not sent.
+func (c *conn) sendFrom(ctx context.Context, n int) int {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
 		case <-c.closed:
 			cancel()
-		case <-sending.Done():
+		case <-ctx.Done():
 		}
 	}()
-	n := 0
-	for ; c.send(sending, n); n++ {
-		continue
+	for c.send(ctx, n) {
+		n++
 	}
-	for ; ; n++ { // messages whose connection was lost or blocked when they were due
-		_, due := c.due(n)
-		if <-ctx.Done(); due.After(time.Now()) || !due.Before(c.end) {
-			return
-		}
-		c.count(due, func(r *Report, s *step) { r.NotSent++; s.due++ })
-	}
+	return n
 }
 
 // send sends message n of the connection when it is due. It returns false if it has sent nothing.
@@ -139,8 +142,9 @@ func (c *conn) awaitAnswers(ctx context.Context) {
 	}
 }
 
-// countUnanswered counts the messages without an answer. Nothing more may be read.
+// countUnanswered counts the messages without an answer, once. Nothing more may be read.
 func (c *conn) countUnanswered() {
+	defer clear(c.pending)
 	for _, m := range c.pending {
 		c.count(m.due, func(r *Report, _ *step) { r.Unanswered++ })
 	}
@@ -208,6 +212,10 @@ func (c *conn) ended(err error) {
 	c.mu.Lock()
 	c.err = closedError{code}
 	lost := c.open && !c.closing.Load()
+	if c.open {
+		c.lost = time.Now()
+		c.live.Add(-1)
+	}
 	c.mu.Unlock()
 	if lost {
 		c.run.mu.Lock()

@@ -28,6 +28,7 @@ type Options struct {
 	Message                            // to send; without a type, nothing is sent
 	Event   bool                       // the messages have no reply, so their acknowledgments are measured
 
+	Reconnect   bool // opens lost connections again
 	Connections int
 	Ramp        float64 // connections opened per second
 	Rate        float64 // messages per second, over all connections
@@ -51,6 +52,9 @@ type Report struct {
 	Refused  map[string]int64 // connections that could not be opened, by the reason
 	Lost     map[int]int64    // connections that have ended, by the close code; 1006 without a close frame
 
+	Reopened int64       // connections in place of those that were lost
+	Outages  Percentiles // from the loss of a connection until another one was open
+
 	RetryAfter time.Duration // the longest of the rejections
 
 	Latency Percentiles // of the answers, except rejections
@@ -72,12 +76,14 @@ type run struct {
 	conns                int       // open at the start; set with the times below
 	start, measured, end time.Time // set when all connections are open
 
-	closing atomic.Bool // the load closes its connections
+	live    atomic.Int64 // connections that are open
+	closing atomic.Bool  // the load closes its connections
 
 	mu        sync.Mutex
 	report    Report
 	latencies histogram
 	lateness  histogram
+	outages   histogram
 	series    series
 	recent    recent
 }
@@ -99,7 +105,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.reach.begin(ctx, conns) // before the first message is sent
 	}
 	r.begin(conns)
-	r.load(ctx, conns)
+	conns = r.load(ctx, conns)
 	r.closing.Store(true)
 	for _, c := range conns {
 		_ = c.ws.CloseNow()
@@ -125,18 +131,20 @@ func (r *run) begin(conns []*conn) {
 	r.series.begin(r.Duration)
 }
 
-// load sends until the end, and then waits for what has not arrived.
-func (r *run) load(ctx context.Context, conns []*conn) {
+// load sends until the end, and then waits for what has not arrived. It returns the connections that
+// are left, or were lost and not replaced.
+func (r *run) load(ctx context.Context, conns []*conn) []*conn {
 	cpu := cpuTime()
 	sending, stopSending := context.WithDeadline(ctx, r.end.Add(r.Timeout)) // what is due may be late
 	defer stopSending()
 	ctx, cancel := context.WithDeadline(ctx, r.end)
 	defer cancel()
 	var running sync.WaitGroup
-	for _, c := range conns {
-		running.Go(func() { c.load(ctx, sending) })
+	last := make([]*conn, len(conns))
+	for i, c := range conns {
+		running.Go(func() { last[i] = r.keep(ctx, sending, c) })
 	}
-	running.Go(func() { r.reportProgress(ctx, conns) })
+	running.Go(func() { r.reportProgress(ctx) })
 	if r.reach != nil && r.Warmup > 0 && sleepUntil(ctx, r.measured) {
 		r.reach.begin(ctx, conns)
 	}
@@ -150,16 +158,18 @@ func (r *run) load(ctx context.Context, conns []*conn) {
 	r.report.Elapsed = max(ended.Sub(r.measured), 0)
 	waiting, stop := context.WithTimeout(context.Background(), r.Timeout)
 	defer stop()
-	for _, c := range conns {
+	for _, c := range last {
 		c.awaitAnswers(waiting)
 	}
 	if r.reach != nil {
-		r.report.Reach = r.reach.end(waiting, conns)
+		r.report.Reach = r.reach.end(waiting, last)
 	}
+	return last
 }
 
 func (r *run) finish() {
 	r.report.Latency, r.report.Late = r.latencies.percentiles(), r.lateness.percentiles()
+	r.report.Outages = r.outages.percentiles()
 	r.report.Step, r.report.Steps = r.series.step, r.series.report(min(r.report.Elapsed, r.Duration))
 }
 

@@ -86,7 +86,7 @@ func TestDue_IsTheSameScheduleForAnyNumberOfConnections(t *testing.T) {
 		seen := map[int64]time.Time{}
 		for turn := range r.conns {
 			for n := range 30 / r.conns {
-				number, at := (&conn{run: r, turn: turn}).due(n)
+				number, at := (&conn{run: r, slot: &slot{turn: turn}}).due(n)
 				seen[number] = at
 			}
 		}
@@ -145,6 +145,30 @@ func TestRun_LostConnectionsAreCountedByCloseCode(t *testing.T) {
 	assert.Equal(t, map[int]int64{4000: 4}, report.Lost)
 	assert.Positive(t, report.NotSent)
 	assert.EqualValues(t, 50, report.Sent+report.NotSent)
+}
+
+func TestRun_LostConnectionsAreOpenedAgain(t *testing.T) {
+	t.Parallel()
+	r := room(&router.TopicOptions{History: withHistory}, ignore)
+	router.RPC(r, func(ctx *router.Context, m Ask) (Ask, error) {
+		if m.N == 20 {
+			ctx.Conn().Close(4000, "enough")
+		}
+		return m, ctx.Publish("room", Said{})
+	})
+	o := options(serve(t, r))
+	o.Topic, o.Reconnect, o.Duration = "room", true, 2*time.Second
+	report, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, map[int]int64{4000: 1}, report.Lost)
+	assert.EqualValues(t, 1, report.Reopened)
+	assert.Greater(t, report.Outages.Max, minBackoff)
+	assert.Positive(t, report.NotSent)
+	assert.EqualValues(t, 200, report.Sent+report.NotSent)
+	assert.Equal(t, report.Sent, report.Answered+report.Unanswered)
+	assert.Equal(t, 4*report.Sent, report.Reach.Expected)
+	assert.Less(t, report.Reach.Received, 4*report.Sent, "a connection is missing what was published while it was lost")
+	assert.Greater(t, report.Reach.Received, 3*report.Sent, "and has received the rest")
 }
 
 // A server can refuse a connection after the upgrade, so that pages see the reason.

@@ -71,11 +71,11 @@ func (m *marks) receiveOne(c *conn, number int64, now time.Time) {
 	if !m.counts(due) {
 		return
 	}
-	c.mu.Lock()
+	c.receiving.Lock()
 	again := c.seen.has(number)
 	c.seen.put(number, true)
+	c.receiving.Unlock()
 	own := number%int64(c.conns) == int64(c.turn)
-	c.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.latest = now

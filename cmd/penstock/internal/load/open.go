@@ -23,16 +23,15 @@ func (r *run) open(ctx context.Context) ([]*conn, error) {
 	var first error
 	var opening sync.WaitGroup
 	progressing, stop := context.WithCancel(ctx)
-	opened := func() int { r.mu.Lock(); defer r.mu.Unlock(); return len(all) }
 	var reporting sync.WaitGroup
-	reporting.Go(func() { r.reportOpening(progressing, opened) })
+	reporting.Go(func() { r.reportOpening(progressing) })
 	start := time.Now()
 	for n := range r.Connections {
 		if !sleepUntil(ctx, start.Add(time.Duration(float64(n)/r.Ramp*float64(time.Second)))) {
 			break
 		}
 		opening.Go(func() {
-			c, err := r.openOne(ctx, n)
+			c, err := r.openOne(ctx, &slot{number: n})
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if err == nil {
@@ -76,16 +75,16 @@ func (e rejectedError) Error() string { return e.call + ": " + e.code + ": " + e
 var errNoPositions = errors.New("the topic has no history, so its publications have no positions by which to count those that are received; " +
 	"put {{mark}} into the payload, in a field that the server copies into the publication")
 
-// openOne opens connection number n, makes the calls of its setup, and subscribes it.
-func (r *run) openOne(ctx context.Context, n int) (*conn, error) {
+// openOne opens a connection, makes the calls of its setup, and subscribes it.
+func (r *run) openOne(ctx context.Context, s *slot) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	c, err := r.dial(ctx, n)
+	c, err := r.dial(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	go c.read()
-	if err = r.setUp(ctx, c, n); err == nil {
+	if err = r.setUp(ctx, c); err == nil {
 		err = c.markOpen()
 	}
 	if err != nil {
@@ -96,10 +95,10 @@ func (r *run) openOne(ctx context.Context, n int) (*conn, error) {
 	return c, nil
 }
 
-func (r *run) dial(ctx context.Context, n int) (*conn, error) {
+func (r *run) dial(ctx context.Context, s *slot) (*conn, error) {
 	opts := &websocket.DialOptions{}
 	if r.Header != nil {
-		opts.HTTPHeader = r.Header(n)
+		opts.HTTPHeader = r.Header(s.number)
 	}
 	ws, resp, err := websocket.Dial(ctx, r.URL, opts) //nolint:bodyclose // websocket.Dial says that the body need not be closed
 	if err != nil {
@@ -109,18 +108,18 @@ func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 		return nil, err
 	}
 	ws.SetReadLimit(maxReadBytes)
-	return newConn(r, ws, n), nil
+	return newConn(r, ws, s), nil
 }
 
 // setUp greets, as clients do. A connection that the server has refused after the upgrade ends before
 // the answer. A rejection is an answer, too.
-func (r *run) setUp(ctx context.Context, c *conn, n int) error {
+func (r *run) setUp(ctx context.Context, c *conn) error {
 	_, err := c.ask(ctx, "$ws:hello", "{}")
 	if _, rejected := errors.AsType[rejectedError](err); err != nil && !rejected {
 		return err
 	}
 	for _, m := range r.Setup {
-		if _, err := c.ask(ctx, m.Type, parse(m.Payload).fill(int64(n), n, "")); err != nil {
+		if _, err := c.ask(ctx, m.Type, parse(m.Payload).fill(0, c.number, "")); err != nil {
 			return err
 		}
 	}
@@ -132,9 +131,9 @@ func (r *run) setUp(ctx context.Context, c *conn, n int) error {
 		if p.Epoch == "" {
 			return errNoPositions
 		}
-		c.mu.Lock()
+		c.receiving.Lock()
 		c.offsets.last = max(c.offsets.last, p.Offset)
-		c.mu.Unlock()
+		c.receiving.Unlock()
 	}
 	return err
 }

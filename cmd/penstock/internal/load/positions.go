@@ -50,8 +50,8 @@ func (p *positions) receive(c *conn, e *envelope, _ []byte, _ time.Time) {
 	case e.Type == "$ws:position":
 		p.move(c, e.Payload)
 	case e.Meta.Topic == p.Topic && e.Meta.Offset > 0:
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		c.receiving.Lock()
+		defer c.receiving.Unlock()
 		c.offsets.receive(e.Meta.Offset)
 	}
 }
@@ -73,8 +73,8 @@ func (p *positions) move(c *conn, payload []byte) {
 		p.unknown = "the history of the topic was reset during the load"
 		p.mu.Unlock()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.receiving.Lock()
+	defer c.receiving.Unlock()
 	c.offsets.move(moved.Offset, moved.Lost != nil)
 }
 
@@ -112,8 +112,8 @@ func (c *conn) hasReached(offset int64) bool {
 		return true
 	default:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.receiving.Lock()
+	defer c.receiving.Unlock()
 	return c.offsets.last >= offset
 }
 
@@ -122,11 +122,11 @@ func (p *positions) report(conns []*conn) *Reach {
 	defer p.mu.Unlock()
 	out := &Reach{Rule: "positions", Unknown: p.unknown}
 	for _, c := range conns {
-		c.mu.Lock()
+		c.receiving.Lock()
 		out.Expected += p.to.Offset - p.from.Offset - c.offsets.own.within(p.from.Offset, p.to.Offset)
 		out.Received += c.offsets.received.within(p.from.Offset, p.to.Offset)
 		out.Duplicates += c.offsets.duplicates
-		c.mu.Unlock()
+		c.receiving.Unlock()
 	}
 	return out
 }

@@ -69,29 +69,22 @@ type recent struct{ histogram }
 const progressInterval = time.Second
 
 // reportOpening calls Progress every second until ctx is done.
-func (r *run) reportOpening(ctx context.Context, opened func() int) {
+func (r *run) reportOpening(ctx context.Context) {
 	if r.Progress == nil {
 		return
 	}
 	for at := time.Now().Add(progressInterval); sleepUntil(ctx, at); at = at.Add(progressInterval) {
-		r.Progress(Progress{Opening: true, Connections: opened()})
+		r.Progress(Progress{Opening: true, Connections: int(r.live.Load())})
 	}
 }
 
 // reportProgress calls Progress every second until ctx is done.
-func (r *run) reportProgress(ctx context.Context, conns []*conn) {
+func (r *run) reportProgress(ctx context.Context) {
 	if r.Progress == nil {
 		return
 	}
 	for at := r.start.Add(progressInterval); sleepUntil(ctx, at); at = at.Add(progressInterval) {
-		p := Progress{Elapsed: at.Sub(r.start), Total: r.Warmup + r.Duration}
-		for _, c := range conns {
-			select {
-			case <-c.closed:
-			default:
-				p.Connections++
-			}
-		}
+		p := Progress{Connections: int(r.live.Load()), Elapsed: at.Sub(r.start), Total: r.Warmup + r.Duration}
 		r.mu.Lock()
 		p.Answered, p.Latency = r.recent.total, r.recent.percentiles()
 		r.recent = recent{}
