@@ -85,7 +85,7 @@ func (f *loadFlags) read(stdin io.Reader) error {
 		return nil
 	}
 	if f.contract != "" {
-		return f.readContract()
+		return f.readContract(tokens[0])
 	}
 	return f.readPayload(stdin)
 }
@@ -140,8 +140,8 @@ func (f *loadFlags) headerOf(conn int, token string) http.Header {
 }
 
 // readContract makes the payload from the schema of the type.
-func (f *loadFlags) readContract() error {
-	text, err := f.contractText()
+func (f *loadFlags) readContract(token string) error {
+	text, err := f.contractText(token)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,8 @@ func (f *loadFlags) readContract() error {
 	return nil
 }
 
-func (f *loadFlags) contractText() ([]byte, error) {
+// contractText reads the contract as the first connection, whose token is given.
+func (f *loadFlags) contractText(token string) ([]byte, error) {
 	if !strings.Contains(f.contract, "://") {
 		return os.ReadFile(f.contract)
 	}
@@ -168,5 +169,5 @@ func (f *loadFlags) contractText() ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.Timeout)
 	defer cancel()
-	return fetch(ctx, address, strings.ReplaceAll(f.token, "{{conn}}", "0"))
+	return fetch(ctx, address, strings.ReplaceAll(token, "{{conn}}", "0"))
 }

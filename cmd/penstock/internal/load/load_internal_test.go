@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -113,6 +114,8 @@ func TestRun_LatenciesContainAStallOfTheServer(t *testing.T) {
 	}).Serial()
 	o := options(serve(t, r))
 	o.Duration = stall * 3 / 2
+	var progress []Progress
+	o.Progress = func(p Progress) { progress = append(progress, p) }
 	report, err := Run(t.Context(), o)
 	require.NoError(t, err)
 	assert.EqualValues(t, 150, report.Sent+report.NotSent)
@@ -120,6 +123,8 @@ func TestRun_LatenciesContainAStallOfTheServer(t *testing.T) {
 	assert.Greater(t, report.Latency.P50, stall/5, "two thirds of the calls are due during the stall")
 	assert.Greater(t, report.Latency.P90, stall*4/5)
 	assert.Greater(t, report.Latency.P99, stall*19/20)
+	require.Len(t, progress, 1)
+	assert.Equal(t, []any{4, time.Second, o.Duration}, []any{progress[0].Connections, progress[0].Elapsed, progress[0].Total})
 	assert.Less(t, report.Late.P50, report.Latency.P50/2, "the load is not late, whatever the server does")
 	assert.Greater(t, report.Steps[3].Latency.P50, stall*4/5, "calls at the beginning of the stall are the slowest")
 }
@@ -169,6 +174,19 @@ func TestRun_LostConnectionsAreOpenedAgain(t *testing.T) {
 	assert.Equal(t, 4*report.Sent, report.Reach.Expected)
 	assert.Less(t, report.Reach.Received, 4*report.Sent, "a connection is missing what was published while it was lost")
 	assert.Greater(t, report.Reach.Received, 3*report.Sent, "and has received the rest")
+}
+
+func TestRun_ManyConnections(t *testing.T) {
+	r := room(&router.TopicOptions{}, func(ctx *router.Context, m Say) error { return ctx.Publish("room", Said{Text: m.Text}) })
+	o := reachOptions(serve(t, r))
+	o.Connections, o.Ramp, o.Rate = testscale.Pick(100, 900), 1000, 20 // a router permits 1,000 connections of an address
+	o.Timeout = time.Minute
+	report, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, o.Connections, report.Connections)
+	assert.Empty(t, report.Refused)
+	assert.EqualValues(t, 10*o.Connections, report.Reach.Expected)
+	assert.Equal(t, report.Reach.Expected, report.Reach.Received)
 }
 
 // A server can refuse a connection after the upgrade, so that pages see the reason.
