@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coder/websocket"
 )
 
 // A Message is a type and a payload in JSON, in which {{n}} is the number of the message, {{conn}}
@@ -106,16 +108,23 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r.begin(conns)
 	conns = r.load(ctx, conns)
-	r.closing.Store(true)
-	for _, c := range conns {
-		_ = c.ws.CloseNow()
-	}
-	for _, c := range conns {
-		<-c.closed
-		c.countUnanswered()
-	}
+	r.close(conns)
 	r.finish()
 	return &r.report, nil
+}
+
+// close closes the connections with a close frame, so that the server does not count them as lost.
+func (r *run) close(conns []*conn) {
+	r.closing.Store(true)
+	var closing sync.WaitGroup
+	for _, c := range conns {
+		closing.Go(func() {
+			_ = c.ws.Close(websocket.StatusNormalClosure, "") // gives up after a few seconds
+			<-c.closed
+			c.countUnanswered()
+		})
+	}
+	closing.Wait()
 }
 
 func (r *run) begin(conns []*conn) {

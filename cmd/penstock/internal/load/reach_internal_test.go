@@ -142,10 +142,18 @@ func TestReach_LostConnectionsHaveNotReceivedTheRest(t *testing.T) {
 	o.Topic = "room"
 	report, err := Run(t.Context(), o)
 	require.NoError(t, err)
-	published := report.Sent
-	assert.Equal(t, 4*published, report.Reach.Expected)
-	assert.Less(t, report.Reach.Received, 4*published)
-	assert.GreaterOrEqual(t, report.Reach.Received, 3*published)
+	assertMissing(t, report)
+}
+
+// assertMissing checks the reach of four connections of which one was lost for a while. A call that
+// has crossed its close frame may have been published.
+func assertMissing(t *testing.T, report *Report) {
+	expected := report.Reach.Expected
+	assert.Zero(t, expected%4)
+	assert.GreaterOrEqual(t, expected, 4*report.Answered)
+	assert.LessOrEqual(t, expected, 4*report.Sent)
+	assert.Less(t, report.Reach.Received, expected, "a connection is missing what was published while it was lost")
+	assert.GreaterOrEqual(t, report.Reach.Received, expected/4*3)
 }
 
 func TestReach_NeedsMarksOrPositions(t *testing.T) {
