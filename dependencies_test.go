@@ -87,7 +87,7 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
 	for _, path := range linkedPackages(t, "client") {
 		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
-			assert.Contains(t, []string{"client", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/sleep", "internal/wire"}, pkg)
+			assert.Contains(t, []string{"client", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/sleep", "internal/wire", "tracing"}, pkg)
 		}
 	}
 }

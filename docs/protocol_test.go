@@ -49,7 +49,7 @@ func TestProtocol_SamplesAreValidEnvelopes(t *testing.T) {
 		decoder.DisallowUnknownFields()
 		require.NoError(t, decoder.Decode(&message), "%s", text)
 		for key := range message.Meta {
-			assert.Contains(t, []string{"timestamp", "correlationId", "ts", "timeoutMs", "ack", "credit", "topic", "offset"}, key, "%s", text)
+			assert.Contains(t, []string{"timestamp", "correlationId", "ts", "timeoutMs", "ack", "credit", "traceparent", "tracestate", "topic", "offset"}, key, "%s", text)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+
 	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
@@ -55,5 +57,5 @@ func (r *Router) reportPresence() {
 		return
 	}
 	defer r.events.Add(r.reportPresence) // even if the hook calls runtime.Goexit
-	r.hook("OnPresence", func() { r.opts.OnPresence(PresenceEvent{event.Topic, Member(event.Member), event.Joined}) })
+	r.hook(context.Background(), "OnPresence", func() { r.opts.OnPresence(PresenceEvent{event.Topic, Member(event.Member), event.Joined}) })
 }

@@ -140,7 +140,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	c.active.Store(1)
 	defer c.start() // even if the Logger panics, which net/http recovers
 	r.observe(Event{Kind: EventOpened})
-	r.reportOpened(c)
+	r.log.Opened(c.ctx, c.id, c.ip)
 	return nil
 }
 

@@ -3,7 +3,7 @@ package router
 import (
 	"time"
 
-	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/announced"
 )
 
 // An AnnouncedLimit describes for a client what a message of one type takes from a token bucket.
@@ -37,85 +37,9 @@ const (
 	ScopeServer     LimitScope = "server"     // connections that the client cannot identify
 )
 
-// limitGroups collects the AnnouncedLimits of all types. The keys of its maps are AnnouncedLimits
-// without the fields that the values of one key do not share.
-type limitGroups struct {
-	limits  []*protocol.Limit // in the order of add
-	byLimit map[AnnouncedLimit]*protocol.Limit
-	buckets map[AnnouncedLimit]*protocol.Bucket
-}
-
-func newLimitGroups() *limitGroups {
-	return &limitGroups{
-		limits:  []*protocol.Limit{}, // without limits, a client learns that there are none
-		byLimit: map[AnnouncedLimit]*protocol.Limit{},
-		buckets: map[AnnouncedLimit]*protocol.Bucket{},
+// addLimits adds the limits of a type.
+func addLimits(to *announced.Limits, typ string, limits []AnnouncedLimit) {
+	for _, l := range limits {
+		to.Add(typ, announced.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: l.Per, Scope: string(l.Scope), Bucket: l.Bucket}, l.Cost, l.Keep)
 	}
-}
-
-// add adds the limits of a type.
-func (g *limitGroups) add(typ string, announced []AnnouncedLimit) {
-	for _, l := range announced {
-		if l.Name != "" && l.Refill > 0 && l.Per >= time.Microsecond {
-			charge(g.bucket(l), typ, l.Cost, l.Keep)
-		}
-	}
-}
-
-// bucket returns the bucket of an AnnouncedLimit.
-func (g *limitGroups) bucket(l AnnouncedLimit) *protocol.Bucket {
-	l.Cost, l.Keep = 0, 0
-	bucket := g.buckets[l]
-	if bucket == nil {
-		bucket = &protocol.Bucket{Costs: map[string]*int64{}}
-		g.buckets[l] = bucket
-		limit := g.limit(l)
-		limit.Buckets = append(limit.Buckets, bucket)
-	}
-	return bucket
-}
-
-// limit returns the limit of an AnnouncedLimit.
-func (g *limitGroups) limit(l AnnouncedLimit) *protocol.Limit {
-	l.Bucket = [4]string{}
-	limit := g.byLimit[l]
-	if limit == nil {
-		limit = &protocol.Limit{Name: l.Name, Capacity: l.Capacity, Scope: string(l.Scope)}
-		limit.Refill, limit.RefillMs = perMillisecond(l.Refill, l.Per)
-		g.byLimit[l] = limit
-		g.limits = append(g.limits, limit)
-	}
-	return limit
-}
-
-// charge adds what a message of a type takes and leaves. A limit may be listed twice for a type.
-func charge(b *protocol.Bucket, typ string, cost, keep int64) {
-	sum, listed := b.Costs[typ]
-	switch {
-	case cost < 0, listed && sum == nil:
-		b.Costs[typ] = nil
-	case listed:
-		*sum += cost
-	default:
-		b.Costs[typ] = &cost
-	}
-	if keep > 0 {
-		set(&b.Keep, typ, max(keep, b.Keep[typ]))
-	}
-}
-
-// perMillisecond returns the same refill in lowest terms, with a time in whole milliseconds.
-func perMillisecond(refill int64, per time.Duration) (tokens, ms int64) {
-	micros := per.Microseconds()
-	g := gcd(refill, micros)
-	tokens, ms = refill/g, micros/g
-	g = gcd(1000, ms)
-	return tokens * (1000 / g), ms / g
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }

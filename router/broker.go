@@ -93,5 +93,5 @@ func (r *Router) mustHaveHistories(option, lacks string) {
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
 	r.topics.NodeLeft(node)
-	r.events.Add(func() { r.reportNodeLeft(node) })
+	r.events.Add(func() { r.log.NodeLeft(node) })
 }

@@ -43,7 +43,7 @@ func (c *Conn) cancelCall(ctx *Context, failure *failure.Failure, why *calls.End
 	}
 	ctx.call.End(why)
 	defer c.sub.WS.Wake()
-	c.refuse(ctx.route.name, ctx.route.action, ctx.call.ID, failure)
+	c.refuse(ctx.base(), ctx.route.name, ctx.route.action, ctx.call.ID, failure)
 }
 
 // takeWaiting removes a call that has its answer from the serial queue. It is called after Index.Settle,

@@ -10,8 +10,10 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // This file makes calls to clients. A caller waits on its own goroutine, which also decodes the
@@ -47,26 +49,30 @@ import (
 // starts may. During Shutdown, answers are received until the connection is closed.
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
 	var none Reply
-	start := time.Now()
 	if c.router.hints != nil {
 		c.router.hints.Call(m, reflect.TypeFor[Reply]())
 	}
-	rt, err := replyRoute(c.router, receivedTypeOf[Reply]())
-	if err != nil {
-		c.router.reportClientCall(m, start, err)
-		return none, err
-	}
-	in, err := c.call(ctx, m, start)
-	if err != nil {
-		c.router.reportClientCall(m, start, err)
-		return none, err
-	}
-	reply, err := c.router.decodeAnswer(rt, in)
-	c.router.reportClientCall(m, start, err)
+	call := c.router.startClientCall(ctx, m)
+	reply, err := c.callAndDecode(&call, receivedTypeOf[Reply]())
+	call.report(err)
+	call.end(err)
 	if err != nil {
 		return none, err
 	}
 	return *reply.(*Reply), nil
+}
+
+// callAndDecode calls the client. It returns a pointer to the reply.
+func (c *Conn) callAndDecode(call *clientCall, typ receivedType) (reply any, err error) {
+	rt, err := replyRoute(c.router, typ)
+	if err != nil {
+		return nil, err
+	}
+	in, err := c.call(call.ctx, call.m, call.start)
+	if err != nil {
+		return nil, err
+	}
+	return c.router.decodeAnswer(rt, in)
 }
 
 // errNoAnswer ends a call to a client after Timeouts.Call.
@@ -129,6 +135,9 @@ func (c *Conn) sendCall(ctx context.Context, id string, m Message, start time.Ti
 		timeoutMs = max(1, failure.Ceil(deadline.Sub(start), time.Millisecond))
 	}
 	head := wire.OutgoingHead{CorrelationID: id, TimeoutMs: timeoutMs, At: start}
+	if c.extra().traced.Load() {
+		head.Trace = c.traceOf(ctx, m)
+	}
 	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return c.encodeCall(m, head) }, nil)
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return context.Cause(ctx)
@@ -153,16 +162,38 @@ func (c *Conn) abortClientCall(id string) {
 	_ = c.send(frame)
 }
 
-// reportClientCall reports the outcome of a call to a client to observers.
-func (r *Router) reportClientCall(m Message, start time.Time, err error) {
-	if r.observer == nil {
-		return
+// A clientCall is a call to one client, or to those of a user, for observers and the Tracer.
+type clientCall struct {
+	router *Router
+	m      Message
+	typ    string // "" if nothing needs it, or the message has none
+	start  time.Time
+	ctx    context.Context //nolint:containedctx // of one call
+	traced bool
+}
+
+// startClientCall starts the span of a call. The caller must end it.
+func (r *Router) startClientCall(ctx context.Context, m Message) clientCall {
+	call := clientCall{router: r, m: m, start: time.Now(), ctx: ctx}
+	if r.observer != nil || r.spans.IsOn() {
+		call.typ, _ = envelope.MessageType(m) // with an error, it is not sent
 	}
-	typ, bad := envelope.MessageType(m)
-	if bad != nil {
-		typ = "" // the call was not sent
+	if r.spans.IsOn() {
+		call.ctx, call.traced = r.spans.Start(ctx, tracing.Operation{Kind: tracing.ClientCall, Type: call.typ, At: call.start})
 	}
-	r.observe(Event{Kind: EventClientCall, Type: typ, Code: clientCallCode(err), Duration: time.Since(start)})
+	return call
+}
+
+// report reports the outcome of the call to observers.
+func (call *clientCall) report(err error) {
+	call.router.observe(Event{Kind: EventClientCall, Type: call.typ, Code: clientCallCode(err), Duration: time.Since(call.start)})
+}
+
+// end ends the span of the call.
+func (call *clientCall) end(err error) {
+	if call.traced {
+		call.router.spans.End(call.ctx, tracing.Result{Code: clientCallCode(err)})
+	}
 }
 
 // clientCallCode returns the code of the error that ends a call to a client. Codes that clients
@@ -186,4 +217,4 @@ func clientCallCode(err error) errors.Code {
 }
 
 // otherCode is the Code of an EventClientCall for codes that package errors does not define.
-const otherCode errors.Code = "other"
+const otherCode = sampledlog.OtherCode

@@ -58,6 +58,7 @@ type connExtras struct {
 	congested   atomic.Pointer[topic.Topic]               // to which the connection has published too much; see publisher.go
 	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
 	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
+	traced      atomic.Bool                               // the client has asked for the trace contexts of calls
 }
 
 // noExtras is that of all connections that have none. It is only read.
@@ -83,6 +84,14 @@ func (c *Conn) ownExtra() *connExtras {
 
 // ID returns the connection's identifier. It is unique across nodes, and cannot be guessed.
 func (c *Conn) ID() string { return c.id }
+
+// idOrEmpty returns the identifier, or "" for a nil connection.
+func (c *Conn) idOrEmpty() string {
+	if c == nil {
+		return ""
+	}
+	return c.id
+}
 
 // IP returns the client's address, unmapped and without a zone. It is the zero netip.Addr if
 // the address is unknown.

@@ -70,7 +70,7 @@ func (c *Conn) refuseAfterOpen(refused *failure.Failure, closeErr *CloseError) {
 // reportRefusedOpen reports a connection that OnOpen has refused.
 func (c *Conn) reportRefusedOpen(refusal Refusal, refused *failure.Failure) {
 	refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, string(reasonOnOpen)
-	c.router.reportRefusedConn(&refusal, refused, "")
+	c.router.reportRefusedConn(c.ctx, &refusal, refused, "")
 }
 
 // endRefused reads a refused connection until it is closed, and ends it.
@@ -214,7 +214,7 @@ func (c *Conn) callOnClose() {
 		return
 	}
 	code, reason := c.sub.WS.Status()
-	c.router.hook("OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
+	c.router.hook(c.ctx, "OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
 // acquire adds a reference, and reports false if the last one has been released: a sender may
@@ -252,5 +252,5 @@ func (c *Conn) releaseSlot() {
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.sub.WS.Status()
 	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
-	c.router.reportClosed(c, StatusCode(code))
+	c.router.log.Closed(c.ctx, c.id, code)
 }

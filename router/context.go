@@ -47,7 +47,7 @@ func (c *Context) Done() <-chan struct{} { return c.context().Done() }
 func (c *Context) Err() error { return c.context().Err() }
 
 // Value returns the value that SetValue last stored for key, or else that of the context of
-// [Context.WithContext] or Options.ConnContext, or nil.
+// [Context.WithContext], Options.Tracer or Options.ConnContext, or nil.
 func (c *Context) Value(key any) any {
 	for v := c.values; v != nil; v = v.before {
 		if v.key == key {
@@ -105,6 +105,15 @@ func (c *Context) context() context.Context {
 	}
 	if c.route.rpc {
 		return c.call.Context(c.conn.ctx, endedByDeadline)
+	}
+	return c.base()
+}
+
+// base returns the context from which that of the message is derived: that of the connection, with the
+// span of the message if it has one.
+func (c *Context) base() context.Context {
+	if ctx := c.call.Parent(); ctx != nil {
+		return ctx
 	}
 	return c.conn.ctx
 }

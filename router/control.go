@@ -54,7 +54,7 @@ func (c *Conn) handleControl(in *incoming) *failure.Failure {
 	case protocol.TypeAck:
 		c.acknowledgeResume(string(in.head.CorrelationID))
 	}
-	c.reportCompleted(in.control, "")
+	c.reportCompleted(in.ctx, in.control, "")
 	if in.control != protocol.TypeAnswer || !c.extra().clientCalls.Load().Deliver(string(in.head.CorrelationID), in) {
 		in.release()
 	}

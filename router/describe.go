@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/announced"
 	"github.com/penstock-go/penstock/internal/closecodes"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -229,18 +231,18 @@ func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*protocol.L
 	if announce == nil {
 		return nil
 	}
-	r.hook("AnnounceLimits", func() {
-		groups := newLimitGroups()
+	r.hook(context.Background(), "AnnounceLimits", func() {
+		var groups announced.Limits
 		sizes := r.sizesByType()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
 			if protocol.IsReserved(typ) {
 				continue
 			}
-			groups.add(typ, announce(IngressContext{
+			addLimits(&groups, typ, announce(IngressContext{
 				Type: typ, IP: ip, Identity: Identity{TenantID: "tenant" + client, UserID: "user" + client}, Size: sizes[typ], ReceivedAt: time.Now(),
 			}))
 		}
-		limits = groups.limits
+		limits = groups.All()
 	})
 	return limits
 }

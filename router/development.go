@@ -1,9 +1,7 @@
 package router
 
 import (
-	"bytes"
 	"net/http"
-	"runtime"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/topic"
@@ -37,18 +35,4 @@ func (r *Router) hintSubscription(p *topic.Pattern, topic string) {
 		return
 	}
 	r.hints.NoAuthorize(p.Text, p.Position)
-}
-
-// endLockedGoroutine ends the goroutine, and with it the OS thread, if a handler has left it locked
-// to that thread: later messages would run on a thread whose state the handler may have changed.
-// Only the text of a stack says so, which takes too long to look at after every message of a server
-// in production.
-func (r *Router) endLockedGoroutine(route *Route) {
-	stack := make([]byte, 128)
-	head, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte("\n"))
-	if !bytes.Contains(head, []byte("locked to thread")) {
-		return
-	}
-	r.hints.LockedGoroutine(route.name)
-	runtime.Goexit()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // fillQueue fills the send queue of a connection until messages are dropped and the hooks are
@@ -63,6 +64,20 @@ func (c *faultyCodec) Unmarshal(payload []byte, v any) error {
 		c.harness.fault()
 	}
 	return json.Unmarshal(payload, v)
+}
+
+// A faultyTracer fails for the faulty user.
+type faultyTracer struct {
+	recordingTracer
+
+	harness *harness
+}
+
+func (f *faultyTracer) Start(ctx context.Context, op tracing.Operation) context.Context {
+	if op.UserID == faultyUser {
+		f.harness.fault()
+	}
+	return f.recordingTracer.Start(ctx, op)
 }
 
 // A hookedHandler is a slog.Handler that passes each record to a function.

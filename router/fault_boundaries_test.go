@@ -212,6 +212,15 @@ func boundaries() map[string]boundary {
 		},
 		"Options.Logger": {}, // see TestFault_LoggerPanicIsNotRecovered
 		"Options.Broker": {}, // see Node
+		"Options.Tracer": {
+			prepare: func(h *harness) { h.opts.Tracer = &faultyTracer{harness: h} },
+			setUp:   respondWith(nil),
+			trigger: func(h *harness) {
+				h.conn = h.dial()
+				routertest.Call[Echoed](h.conn, Faulty{})
+			},
+			reason: "Tracer",
+		},
 		"Broker.Connect": {}, // see TestFault_BrokerConnectFailurePanicsAtStartUp
 		"Observe.f": {
 			setUp: func(h *harness) {

@@ -1,12 +1,14 @@
 package router
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/announced"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -22,6 +24,9 @@ func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 	c, opts := ctx.conn, &ctx.conn.router.opts
 	c.sub.Greet()
 	c.checkExpiry() // the client may be due for a warning
+	if m.Trace {
+		c.ownExtra().traced.Store(true)
+	}
 	w := protocol.Welcome{
 		Version:         min(m.Version, protocol.Version), // absent if the client has sent none
 		ConnID:          c.id,
@@ -31,7 +36,7 @@ func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 		CallTimeoutMs:   opts.Timeouts.Call.Milliseconds(),
 		Concurrency:     opts.Limits.Concurrency,
 		ContractHash:    strings.TrimSpace(opts.ContractHash),
-		Limits:          c.announcedLimits(),
+		Limits:          c.announcedLimits(ctx),
 	}
 	for name, route := range c.router.routes {
 		if route.maxBytes != w.MaxMessageBytes {
@@ -57,18 +62,18 @@ func set(m *map[string]int64, name string, value int64) {
 
 // announcedLimits returns the limits of the connection as Options.AnnounceLimits describes them,
 // or nil if it is nil or panics: a part of them would mislead the client.
-func (c *Conn) announcedLimits() (limits []*protocol.Limit) {
+func (c *Conn) announcedLimits(ctx context.Context) (limits []*protocol.Limit) {
 	announce := c.router.opts.AnnounceLimits
 	if announce == nil {
 		return nil
 	}
-	c.router.hook("AnnounceLimits", func() {
-		groups := newLimitGroups()
+	c.router.hook(ctx, "AnnounceLimits", func() {
+		var groups announced.Limits
 		now, sizes, identity := time.Now(), c.router.sizesByType(), c.identity.Load()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {
-			groups.add(typ, announce(c.ingressContext(typ, identity, sizes[typ], now)))
+			addLimits(&groups, typ, announce(c.ingressContext(typ, identity, sizes[typ], now)))
 		}
-		limits = groups.limits
+		limits = groups.All()
 	})
 	return limits
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"runtime/debug"
 
 	"github.com/penstock-go/penstock/internal/failure"
@@ -23,12 +24,13 @@ func (r *Router) guard(where string, route *Route, f func() error) *failure.Fail
 	return failure
 }
 
-// hook calls a function of [Options] that returns nothing, and reports its panic.
-func (r *Router) hook(name string, f func()) {
+// hook calls a function of [Options] that returns nothing, and reports its panic. ctx is that of the message, if
+// there is one.
+func (r *Router) hook(ctx context.Context, name string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.observe(Event{Kind: EventPanicked, Reason: name})
-			r.reportPanics(1, name, v, debug.Stack())
+			r.log.Panicked(ctx, 1, name, v, debug.Stack())
 		}
 	}()
 	f()
@@ -61,6 +63,6 @@ func (r *Router) reportPanicLater(name string, v any) {
 	stack := debug.Stack()
 	r.events.Add(func() {
 		defer r.pendingLogs.Add(-1)
-		r.reportPanics(1+r.unloggedPanics.Swap(0), name, v, stack)
+		r.log.Panicked(context.Background(), 1+r.unloggedPanics.Swap(0), name, v, stack)
 	})
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // This file runs stages 6 and 7 of the pipeline: decoding and validation, then middleware and
@@ -24,7 +26,7 @@ func (c *Conn) handle(in *incoming) {
 	}
 	c.endHandling(in)
 	if c.router.hints != nil {
-		c.router.endLockedGoroutine(route)
+		c.router.hints.EndLockedGoroutine(route.name)
 	}
 	in.release()
 }
@@ -58,7 +60,7 @@ func (c *Conn) mayStart(in *incoming) bool {
 	switch {
 	case c.ctx.Err() != nil:
 		if c.calls.Settle(&ctx.call) {
-			c.reportCompleted(ctx.route.name, errors.Canceled)
+			c.reportCompleted(in.ctx, ctx.route.name, errors.Canceled)
 		}
 		return false
 	case in.waits && timeout > 0 && time.Since(ctx.call.ReceivedAt) >= timeout: // reads only the monotonic clock
@@ -109,8 +111,15 @@ func (c *Conn) finishCall(route *Route) {
 	c.router.observe(Event{Kind: EventFinished, Type: route.name})
 }
 
-// reportCompleted reports the outcome of a message to observers.
-func (c *Conn) reportCompleted(typ string, code errors.Code) {
+// reportCompleted reports the outcome of a message to observers, and ends its span. ctx is the Context of
+// the message, or the one from which that is derived.
+func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code) {
+	if message, ok := ctx.(*Context); ok {
+		ctx = message.base()
+	}
+	if ctx != c.ctx {
+		c.router.spans.End(ctx, tracing.Result{Code: code})
+	}
 	c.router.observe(Event{Kind: EventCompleted, Type: typ, Code: code})
 }
 
@@ -251,7 +260,7 @@ func (c *Conn) handleEvent(in *incoming) {
 	if refused := c.run(in); refused != nil {
 		c.refuseMessage(in, refused)
 	} else {
-		c.reportCompleted(in.route.name, "")
+		c.reportCompleted(in.ctx, in.route.name, "")
 	}
 }
 
@@ -313,6 +322,6 @@ func (c *Conn) answerReply(in *incoming) {
 	if refused != nil {
 		c.refuseSettled(in, refused)
 	} else {
-		c.reportCompleted(ctx.route.name, "")
+		c.reportCompleted(in.ctx, ctx.route.name, "")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // History is what a topic retains of its publications; see TopicOptions.History. The zero History
@@ -55,7 +56,7 @@ func (r *Router) publishStored(ctx context.Context, name string, m Message, opts
 		message.Free()
 		return broker.Position{}, err
 	}
-	packet := r.formats.Packet(&message)
+	packet := r.formats.Packet(&message, tracing.TraceContext{}) // readers must not join the trace
 	message.Free()
 	if opts.except != nil {
 		packet = topic.Except(opts.except.id, packet)

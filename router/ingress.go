@@ -38,8 +38,8 @@ type undo struct {
 // are being handled: by Limits.Concurrency, or by a handler or a middleware that returns a
 // [*LimitExceeded] of the kind LimitConcurrency. So an ingress function can return what it has
 // taken; package middleware/ratelimit does. The client is answered after f has returned. The
-// context of f has the values of the connection, and does not end with it. An ingress function must
-// call it before it returns. On an IngressContext that no ingress function has received, it does
+// context of f has the values of that of the ingress function, and does not end. An ingress function
+// must call it before it returns. On an IngressContext that no ingress function has received, it does
 // nothing.
 func (in *IngressContext) OnConcurrencyExceeded(f func(context.Context)) {
 	if in.undo != nil {
@@ -55,12 +55,12 @@ func exceedsConcurrency(failure *failure.Failure) bool {
 
 // undo calls the functions of OnConcurrencyExceeded, the latest one first, even if one of them calls
 // runtime.Goexit.
-func (c *Conn) undo(functions *undo) {
+func (c *Conn) undo(ctx context.Context, functions *undo) {
 	if functions == nil {
 		return
 	}
-	defer c.undo(functions.before)
-	c.router.hook("OnConcurrencyExceeded", func() { functions.f(context.WithoutCancel(c.ctx)) })
+	defer c.undo(ctx, functions.before)
+	c.router.hook(ctx, "OnConcurrencyExceeded", func() { functions.f(context.WithoutCancel(ctx)) })
 }
 
 // An IngressFunc admits a message by returning nil, or refuses it by returning an error,

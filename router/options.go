@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/internal/httptoken"
 	"github.com/penstock-go/penstock/internal/netpoll"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // Options configure a [Router]. The zero value is a working configuration.
@@ -198,6 +199,10 @@ type Options struct {
 
 	Limits   Limits
 	Timeouts Timeouts
+
+	// Tracer makes spans of messages, calls to clients and publications: that of module
+	// github.com/penstock-go/penstock/otel, for example. If nil, nothing is traced, and that costs nothing.
+	Tracer tracing.Tracer
 
 	// Development makes the Logger receive what an application most often gets wrong, at level WARN,
 	// once per cause and with the remedy: refused requests, subscriptions that no

@@ -15,28 +15,38 @@ import (
 
 // publish queues a message for every subscriber, and passes it to the broker unless it is local.
 func (r *Router) publish(ctx context.Context, name string, m Message, opts PublishOption) error {
+	if r.spans.IsOn() {
+		return r.publishTraced(ctx, name, m, opts)
+	}
+	_, err := r.publishNow(ctx, name, m, opts)
+	return err
+}
+
+// publishNow is publish without a span. It returns how many connections of this node receive the message,
+// or 0 on a topic with a History.
+func (r *Router) publishNow(ctx context.Context, name string, m Message, opts PublishOption) (receivers int, err error) {
 	if err := topicname.Check(name); err != nil {
-		return err
+		return 0, err
 	}
 	switch retains := r.topics.Retains(name); {
 	case opts.local && opts.needsHistory():
-		return errors.Errorf(errors.InvalidArgument, "a Local publication is not stored; Stored, IdempotencyKey and Removed cannot be combined with it")
+		return 0, errors.Errorf(errors.InvalidArgument, "a Local publication is not stored; Stored, IdempotencyKey and Removed cannot be combined with it")
 	case retains && !opts.local:
-		return r.publishOnHistory(ctx, name, m, &opts)
+		return 0, r.publishOnHistory(ctx, name, m, &opts)
 	case opts.needsHistory():
-		return r.mustHaveHistory(name)
+		return 0, r.mustHaveHistory(name)
 	}
 	p, err := r.encodeAll(m, r.formatsToPublishOn(name, !opts.local))
 	if p.IsEmpty() {
-		return err
+		return 0, err
 	}
 	defer p.Free()
-	receivers := r.topics.Deliver(name, &p, opts.except.asSubscriber())
+	receivers = r.topics.Deliver(name, &p, opts.except.asSubscriber())
 	r.observe(Event{Kind: EventPublished, Count: receivers})
 	if !opts.local && r.opts.Broker != nil {
-		return failure.Join(err, r.node.Publish(name, r.formats.Packet(&p)))
+		return receivers, failure.Join(err, r.node.Publish(name, r.formats.Packet(&p, r.spans.Inject(ctx))))
 	}
-	return err
+	return receivers, err
 }
 
 // publishOnHistory stores a message. It waits for as long as the context of Stored permits, and
@@ -75,7 +85,7 @@ func (r *Router) receivePacket(name, from string, packet []byte) {
 	case name == usersTopic:
 		r.receiveUserPacket(packet)
 	default:
-		r.topics.ReceiveMessage(name, packet)
+		r.receiveMessage(name, packet)
 	}
 }
 
@@ -94,7 +104,7 @@ func (r *Router) messagesLost(name string, packets int) {
 		return
 	}
 	r.events.Add(func() {
-		r.hook("OnMessagesLost", func() { r.opts.OnMessagesLost(name, packets) })
+		r.hook(context.Background(), "OnMessagesLost", func() { r.opts.OnMessagesLost(name, packets) })
 	})
 }
 

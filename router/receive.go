@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -26,9 +27,10 @@ type incoming struct {
 	call    *Context // nil if the message is not a call
 	codec   Codec    // nil if the message is a JSON envelope
 
-	identity *connIdentity // that ingress functions receive
-	undo     *undo         // of ingress functions; nil if there is none
-	waits    bool          // in the serial queue, instead of being handled at once
+	ctx      context.Context // of the connection, with the span of the message if it has one
+	identity *connIdentity   // that ingress functions receive
+	undo     *undo           // of ingress functions; nil if there is none
+	waits    bool            // in the serial queue, instead of being handled at once
 
 	// What application code that calls runtime.Goexit leaves behind; see endExited.
 	stage   string           // that may do so, and then the message has no answer; "" after that
@@ -87,15 +89,18 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 	}
 	c.active.Add(1) // before admit reads draining; see Conn.drain
 	headErr := in.readHead(c.router.routes)
+	r.in, in.stage, in.ctx = in, "ingress", c.ctx
+	if c.router.spans.IsOn() && in.control == "" {
+		c.startMessage(in)
+	}
 	c.beginCall(in, headErr)
 	var refused *failure.Failure
 	if limit := c.chargeMessage(in.At); limit != nil {
 		refused = limitFailure(*limit).At("ingress")
 	} else {
-		r.in, in.stage = in, "ingress"
 		refused = c.runIngress(in)
-		r.in, in.stage = nil, ""
 	}
+	r.in, in.stage = nil, ""
 	c.claimed = false
 	if refused = c.admit(in, headErr, refused); c.claimed {
 		return in
@@ -171,6 +176,9 @@ func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
 	ctx := in.route.newContext()
 	ctx.conn, ctx.route, ctx.size, ctx.identity = c, in.route, in.Size, in.identity
 	ctx.call.ID, ctx.call.ReceivedAt = string(correlationID), in.At
+	if in.ctx != c.ctx {
+		ctx.call.Begin(in.ctx)
+	}
 	return ctx
 }
 
@@ -218,6 +226,14 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 	return nil
 }
 
+// reportContext returns the context for reports about the message.
+func (in *incoming) reportContext() context.Context {
+	if in.context != nil {
+		return in.context
+	}
+	return in.ctx
+}
+
 // memory returns how many bytes a waiting message holds.
 func (in *incoming) memory() int64 { return int64(len(in.Bytes)) }
 
@@ -256,7 +272,7 @@ func (c *Conn) runIngress(in *incoming) *failure.Failure {
 		}
 		ctx.undo = &in.undo
 		for _, fn := range fns {
-			if err := fn(c.ctx, ctx); err != nil {
+			if err := fn(in.ctx, ctx); err != nil {
 				return err
 			}
 		}

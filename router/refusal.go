@@ -1,15 +1,14 @@
 package router
 
 import (
+	"context"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/ipprefix"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/sampling"
 )
 
 // A Refusal describes a refused request, connection or message, for Options.OnRefused.
@@ -53,28 +52,22 @@ func refusalOf(refused *failure.Failure, c *Conn, typ string) Refusal {
 
 // reportRefusal calls Options.OnRefused, unless the client has been refused before in the same
 // interval.
-func (r *Router) reportRefusal(refusal *Refusal) {
-	if r.opts.OnRefused == nil || !r.refusals.sample(refusal) {
+func (r *Router) reportRefusal(ctx context.Context, refusal *Refusal) {
+	if r.opts.OnRefused == nil {
+		return
+	}
+	var passes bool
+	if refusal.Unreported, passes = r.refusals.Passes(clientOf(refusal)); !passes {
 		return
 	}
 	if refusal.Conn != nil {
 		refusal.Conn.sub.WS.Wake() // the hook must not delay the answer
 	}
-	r.hook("OnRefused", func() { r.opts.OnRefused(*refusal) })
+	r.hook(ctx, "OnRefused", func() { r.opts.OnRefused(*refusal) })
 }
 
-// A refusalSampler selects the refusals that are reported: at most one per client and
-// sampleInterval.
-type refusalSampler struct {
-	clients sampling.Sampler[refusedClient]
-
-	mu         sync.Mutex
-	unreported int64
-}
-
-const sampleInterval = time.Second
-
-func (s *refusalSampler) init() { s.clients.Init(1, sampleInterval) }
+// refusalInterval is that in which one refusal of each client is reported.
+const refusalInterval = time.Second
 
 // A refusedClient is what is sampled together: a user, else the addresses of one customer of a
 // provider, else a connection, else all requests.
@@ -94,16 +87,4 @@ func clientOf(refusal *Refusal) (client refusedClient) {
 		client.connID = refusal.Conn.id
 	}
 	return client
-}
-
-// sample reports whether the application receives a refusal, and sets Unreported if so.
-func (s *refusalSampler) sample(refusal *Refusal) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.clients.Passes(clientOf(refusal)) {
-		s.unreported++
-		return false
-	}
-	refusal.Unreported, s.unreported = s.unreported, 0
-	return true
 }

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -54,7 +55,7 @@ func TestAuthenticate_ExpectedErrorsAreNoErrorsOfTheServer(t *testing.T) {
 					return
 				}
 				require.Len(t, failures, 1)
-				assert.Equal(t, router.ErrorReport{IP: netip.MustParseAddr("192.0.2.7"), Err: tt.err}, failures[0])
+				assert.Equal(t, router.ErrorReport{IP: netip.MustParseAddr("192.0.2.7"), Err: tt.err, Context: context.Background()}, failures[0])
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/penstock-go/penstock/errors"
@@ -90,16 +91,16 @@ func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal
 	}
 	refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, string(refused.reason)
 	if refused.expected() {
-		r.reportRefusedConn(&refusal, nil, refused.failure.Text)
+		r.reportRefusedConn(req.Context(), &refusal, nil, refused.failure.Text)
 	} else {
-		r.reportRefusedConn(&refusal, refused.failure, "")
+		r.reportRefusedConn(req.Context(), &refusal, refused.failure, "")
 	}
 }
 
 // reportRefusedConn reports a refused request or connection to observers, the log and hooks, which may
 // call runtime.Goexit. The failure is nil if its cause is not one of the server; the text of such a
 // cause is for the log, or "".
-func (r *Router) reportRefusedConn(refusal *Refusal, failure *failure.Failure, text string) {
+func (r *Router) reportRefusedConn(ctx context.Context, refusal *Refusal, failure *failure.Failure, text string) {
 	event := Event{Kind: EventRefused, Reason: refusal.Reason, Code: refusal.Code}
 	var limit *LimitExceeded
 	if failure != nil {
@@ -108,12 +109,12 @@ func (r *Router) reportRefusedConn(refusal *Refusal, failure *failure.Failure, t
 		}
 	}
 	r.observe(event)
-	r.reportRefusedDebug(refusal, text)
+	r.log.Refused(ctx, refusal.Reason, refusal.Code, refusal.Conn.idOrEmpty(), refusal.IP, text)
 	switch {
 	case limit != nil:
-		r.callOnLimitExceeded(*limit)
+		r.callOnLimitExceeded(ctx, *limit)
 	case failure != nil:
-		r.reportPrivate(ErrorReport{Conn: refusal.Conn, IP: refusal.IP, Err: failure.Cause}, failure)
+		r.reportPrivate(ErrorReport{Conn: refusal.Conn, IP: refusal.IP, Err: failure.Cause, Context: ctx}, failure)
 	}
-	r.reportRefusal(refusal)
+	r.reportRefusal(ctx, refusal)
 }

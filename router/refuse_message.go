@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
@@ -12,7 +14,7 @@ import (
 func (c *Conn) refuseMessage(in *incoming, refused *failure.Failure) {
 	if in.call != nil && !c.calls.Settle(&in.call.call) { // the deadline has passed meanwhile
 		in.stage = ""
-		c.reportLate(in.route.name, refused)
+		c.reportLate(in.reportContext(), in.route.name, refused)
 		return
 	}
 	c.refuseSettled(in, refused)
@@ -26,10 +28,10 @@ func (c *Conn) refuseSettled(in *incoming, refused *failure.Failure) {
 	}
 	if in.refusal == nil && exceedsConcurrency(refused) {
 		in.refusal = refused
-		c.undo(in.undo)
+		c.undo(in.ctx, in.undo)
 	}
 	in.refusal, in.stage = nil, ""
-	c.refuse(in.typ(), action, in.correlationID(), refused)
+	c.refuse(in.reportContext(), in.typ(), action, in.correlationID(), refused)
 }
 
 // errExited reports application code that calls runtime.Goexit.
@@ -52,27 +54,28 @@ func (c *Conn) refuseExited(in *incoming) {
 }
 
 // refuse answers a message with an error or according to the LimitAction, and then reports that to
-// hooks, which may call runtime.Goexit.
-func (c *Conn) refuse(typ string, action LimitAction, correlationID string, refused *failure.Failure) {
+// hooks, which may call runtime.Goexit. ctx is the Context of the message, or the one from which that is
+// derived.
+func (c *Conn) refuse(ctx context.Context, typ string, action LimitAction, correlationID string, refused *failure.Failure) {
 	limit := limitOf(refused)
-	c.reportCompleted(typ, refused.Payload.Code)
+	c.reportCompleted(ctx, typ, refused.Payload.Code)
 	c.observeRefused(typ, refused)
 	switch {
 	case limit == nil || action == ActionSend:
 		c.answerError(refused, correlationID)
 	case action == ActionClose:
-		c.closeForLimit(typ, *limit)
+		c.closeForLimit(ctx, typ, *limit)
 	}
 	if limit != nil {
 		c.sub.WS.Wake() // before the report, which may have to wait
-		c.reportLimit(typ, *limit)
+		c.reportLimit(ctx, typ, *limit)
 	} else {
-		c.router.reportError(c, typ, refused)
+		c.router.reportError(ctx, c, typ, refused)
 	}
 	if c.router.opts.OnRefused != nil && isReported(refused) {
 		refusal := refusalOf(refused, c, typ)
 		refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, refused.Stage
-		c.router.reportRefusal(&refusal)
+		c.router.reportRefusal(ctx, &refusal)
 	}
 }
 
@@ -93,21 +96,21 @@ func (c *Conn) observeRefused(typ string, refused *failure.Failure) {
 }
 
 // reportLate reports the error of a call that has been answered already.
-func (c *Conn) reportLate(typ string, late *failure.Failure) {
+func (c *Conn) reportLate(ctx context.Context, typ string, late *failure.Failure) {
 	if limit := limitOf(late); limit != nil {
-		c.reportLimit(typ, *limit)
+		c.reportLimit(ctx, typ, *limit)
 	} else {
-		c.router.reportError(c, typ, late)
+		c.router.reportError(ctx, c, typ, late)
 	}
 }
 
 // closeForLimit closes the connection because of an exceeded limit, with the default code if
 // CloseCode panics or calls runtime.Goexit.
-func (c *Conn) closeForLimit(typ string, limit LimitExceeded) {
+func (c *Conn) closeForLimit(ctx context.Context, typ string, limit LimitExceeded) {
 	limit.Conn, limit.Type = c, typ
 	code := defaultCloseCode(limit)
 	defer func() { c.Close(code, limit.closeReason()) }()
-	c.router.hook("CloseCode", func() { code = c.router.opts.CloseCode(limit) })
+	c.router.hook(ctx, "CloseCode", func() { code = c.router.opts.CloseCode(limit) })
 }
 
 // answerError queues an error as the answer to a message.

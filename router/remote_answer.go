@@ -98,8 +98,8 @@ func fromAskError(err error) error {
 // encodeForNodes encodes a message in all formats in which that is possible, or returns the error.
 // The message must be shorter than Limits.QueueBytes, which are assumed to be those of other nodes,
 // too.
-func (r *Router) encodeForNodes(m Message) (*ask.Message, error) {
-	encoded := new(ask.Message)
+func (r *Router) encodeForNodes(ctx context.Context, m Message) (*ask.Message, error) {
+	encoded := &ask.Message{Trace: r.spans.Inject(ctx)}
 	var failed error
 	for f := range r.formats.End() {
 		head := wire.OutgoingHead{At: r.created}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/registry"
@@ -91,14 +90,19 @@ func (r *Router) remoteRoute(ctx context.Context, m Message, typ receivedType) (
 
 // callConn calls a client of another node. It returns a pointer to the reply.
 func (r *Router) callConn(ctx context.Context, connID string, m Message, typ receivedType) (reply any, err error) {
-	defer func(start time.Time) { r.reportClientCall(m, start, err) }(time.Now())
+	call := r.startClientCall(ctx, m)
+	ctx = call.ctx
+	defer func() {
+		call.report(err)
+		call.end(err)
+	}()
 	rt, err := r.remoteRoute(ctx, m, typ)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeouts.Call, errNoAnswer)
 	defer cancel()
-	encoded, err := r.encodeForNodes(m)
+	encoded, err := r.encodeForNodes(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -120,20 +124,23 @@ func (r *Router) callUser(ctx context.Context, user registry.User, m Message, ty
 		if user.UserID == "" {
 			return
 		}
-		start := time.Now()
+		call := r.startClientCall(ctx, m)
+		ctx := call.ctx
 		rt, err := r.remoteRoute(ctx, m, typ)
+		defer func() { call.end(err) }()
 		if err != nil {
-			r.reportClientCall(m, start, err)
+			call.report(err)
 			yield(decoded{Outcome: new(ask.Outcome), err: err})
 			return
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, r.opts.Timeouts.Call, errNoAnswer)
 		defer cancel()
 		own := askedClients(r.conns.OfUser(user), m)
-		for o := range r.asks.CallUser(ctx, user.TenantID, user.UserID, own, func() (*ask.Message, error) { return r.encodeForNodes(m) }) {
+		for o := range r.asks.CallUser(ctx, user.TenantID, user.UserID, own, func() (*ask.Message, error) { return r.encodeForNodes(ctx, m) }) {
 			d := decoded{Outcome: o}
 			d.reply, d.err = r.decodeOutcome(rt, o)
-			if r.reportClientCall(m, start, d.err); !yield(d) {
+			call.report(d.err)
+			if err = d.err; !yield(d) {
 				return
 			}
 		}

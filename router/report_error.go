@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"net/netip"
 
 	"github.com/penstock-go/penstock/internal/failure"
@@ -13,6 +14,10 @@ type ErrorReport struct {
 	Type string // message type as in IngressContext; "" if no message is involved
 	Err  error
 	IP   netip.Addr // of the client; the zero netip.Addr if it is unknown
+
+	// Context is that of the message, or else of the connection or the request. A record of the log that
+	// is written with it can have the ID of the trace.
+	Context context.Context
 }
 
 // A PanicError is a recovered panic of application code. Its field Value is the argument of panic,
@@ -23,12 +28,12 @@ type PanicError = failure.PanicError
 
 // reportError passes the private part of an error, if there is one, to Options.OnError or to
 // the log. Invalid credentials of a refresh are expected, as those of a request are.
-func (r *Router) reportError(c *Conn, typ string, failure *failure.Failure) {
+func (r *Router) reportError(ctx context.Context, c *Conn, typ string, failure *failure.Failure) {
 	if typ == protocol.TypeAuth && failure.BlamesClient() {
-		r.reportRefusedRefresh(c, failure)
+		r.log.RefreshRefused(ctx, c.id, c.ip, failure)
 		return
 	}
-	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failure.Cause}, failure)
+	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failure.Cause, Context: ctx}, failure)
 }
 
 // reportPrivate is reportError with a report that has been filled in.
@@ -36,8 +41,8 @@ func (r *Router) reportPrivate(report ErrorReport, failure *failure.Failure) {
 	switch {
 	case failure.Cause == nil:
 	case r.opts.OnError != nil:
-		r.hook("OnError", func() { r.opts.OnError(report) })
+		r.hook(report.Context, "OnError", func() { r.opts.OnError(report) })
 	default:
-		r.reportFailure(report, failure)
+		r.log.Failed(report.Context, report.Conn.idOrEmpty(), report.Type, report.IP, failure)
 	}
 }

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"sync"
 
 	"github.com/penstock-go/penstock/internal/executor"
@@ -9,7 +10,7 @@ import (
 // reports is the queue of a connection's calls of OnLimitExceeded and OnBackpressure. Most
 // connections never have one.
 type reports struct {
-	executor.SerialQueue[reportFunc]
+	executor.SerialQueue[func()]
 
 	mu    sync.Mutex
 	drops LimitExceeded // not reported yet, unless Messages is 0
@@ -21,34 +22,16 @@ func (c *Conn) reports() *reports {
 		return r
 	}
 	config := &executor.Config{MaxWaiting: maxWaitingJobs, Pool: c.messages.Config.Pool}
-	r := &reports{SerialQueue: executor.SerialQueue[reportFunc]{Owner: reportOwner{}, Config: config}}
+	r := &reports{SerialQueue: executor.SerialQueue[func()]{Owner: executor.Funcs{}, Config: config}}
 	if c.reportQueue.CompareAndSwap(nil, r) {
 		return r
 	}
 	return c.reportQueue.Load()
 }
 
-// A reportFunc calls a hook.
-type reportFunc func()
-
-// A reportOwner runs reports.
-type reportOwner struct{}
-
-// RunJob calls a report.
-func (reportOwner) RunJob(report reportFunc) { report() }
-
-// AfterJob does nothing.
-func (reportOwner) AfterJob(bool) {}
-
-// JobBytes returns 0.
-func (reportOwner) JobBytes(reportFunc) int64 { return 0 }
-
-// Ended returns nil.
-func (reportOwner) Ended() <-chan struct{} { return nil }
-
 // reportLimit queues a call of Options.OnLimitExceeded. While the queue is full, it waits, and with
 // it the goroutine that reads the connection or handles its message.
-func (c *Conn) reportLimit(typ string, l LimitExceeded) {
+func (c *Conn) reportLimit(ctx context.Context, typ string, l LimitExceeded) {
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
@@ -56,17 +39,17 @@ func (c *Conn) reportLimit(typ string, l LimitExceeded) {
 	c.active.Add(1)
 	c.reports().EnqueueWait(func() {
 		defer c.release()
-		c.router.callOnLimitExceeded(l)
+		c.router.callOnLimitExceeded(ctx, l)
 	})
 }
 
 // callOnLimitExceeded calls the hook, if there is one.
-func (r *Router) callOnLimitExceeded(l LimitExceeded) {
+func (r *Router) callOnLimitExceeded(ctx context.Context, l LimitExceeded) {
 	if r.opts.OnLimitExceeded == nil {
 		return
 	}
 	l.Messages = max(l.Messages, 1)
-	r.hook("OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
+	r.hook(ctx, "OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
 }
 
 // reportDrops reports the messages that have been dropped since the previous report.
@@ -77,5 +60,5 @@ func (c *Conn) reportDrops() {
 	drops := r.drops
 	r.drops = LimitExceeded{}
 	r.mu.Unlock()
-	c.router.callOnLimitExceeded(drops)
+	c.router.callOnLimitExceeded(c.ctx, drops)
 }

@@ -158,7 +158,7 @@ func (s *connSession) refuseTopic(ctx *Context, t *topicToResume, refused *failu
 	if !topicname.IsUserLog(t.Topic) { // which the connection has by itself
 		s.conn.unsubscribeClient(t.Topic)
 	}
-	s.conn.reportLate(ctx.route.name, refused)
+	s.conn.reportLate(ctx, ctx.route.name, refused)
 }
 
 // joinAll subscribes to the topics that have no error, all at the same time, so that they are read

@@ -21,7 +21,9 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/sampledlog"
+	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/session"
+	"github.com/penstock-go/penstock/internal/spans"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -58,13 +60,14 @@ type Router struct {
 	observer  func(Event)         // nil without observers
 	inbound   executor.ByteBudget // received messages that wait, of all connections
 
+	spans          spans.Tracer
 	log            sampledlog.Log
 	pendingLogs    atomic.Int32 // functions of reportPanicLater in events
 	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
 
 	unhealthy        atomic.Bool  // Shutdown has begun
 	upgradedRefusals atomic.Int64 // connections of refuseAfterUpgrade
-	refusals         refusalSampler
+	refusals         sampling.Counter[refusedClient]
 	hints            *hints.Hints // nil without Options.Development
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
@@ -103,8 +106,12 @@ func New(opts *Options) *Router {
 		}
 	}
 	r.topics.Init(r.topicConfig())
-	r.refusals.init()
+	r.refusals.Init(1, refusalInterval)
 	r.initLog()
+	r.spans = spans.Tracer{Tracer: r.opts.Tracer, Panicked: func(v any) {
+		r.observe(Event{Kind: EventPanicked, Reason: "Tracer"})
+		r.reportPanicLater("Tracer", v)
+	}}
 	r.registerProtocolRoutes()
 	r.initSessions()
 	r.connectBroker()

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -99,7 +100,7 @@ func (r *Router) reportSessionEnd(c *Conn, reason session.EndReason) {
 		return
 	}
 	end := SessionEnd{c.id, c.Identity(), sessionEndReason(reason)}
-	r.events.Add(func() { r.hook("OnSessionEnd", func() { r.opts.Resume.OnSessionEnd(end) }) })
+	r.events.Add(func() { r.hook(context.Background(), "OnSessionEnd", func() { r.opts.Resume.OnSessionEnd(end) }) })
 }
 
 func sessionEndReason(reason session.EndReason) SessionEndReason {

@@ -129,7 +129,7 @@ func (c *Conn) sendState(s *topic.StateSender) {
 		err = errUnread
 	}
 	if failure := inspector.Inspect(err, "state"); c.endState(s, failure) {
-		c.reportLate(protocol.TypeSubscribe, failure)
+		c.reportLate(c.ctx, protocol.TypeSubscribe, failure)
 	}
 }
 

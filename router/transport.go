@@ -76,7 +76,7 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 	}
 	c.reports().EnqueueNow(func() {
 		defer c.release()
-		c.router.hook("OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
+		c.router.hook(c.ctx, "OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
 	})
 }
 

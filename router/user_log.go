@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // This file keeps the messages of SendToUser in a history for each user, if Options.UserHistory is
@@ -52,7 +53,7 @@ func (r *Router) storeForUser(user registry.User, m Message) (connsOnThisNode in
 	ctx, cancel := context.WithTimeout(context.Background(), r.opts.Timeouts.Call)
 	defer cancel()
 	h := r.opts.UserHistory
-	a := broker.Append{Topic: userLogName(user), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p)}
+	a := broker.Append{Topic: userLogName(user), Retention: h.retention(), Durability: h.Durability, Packet: r.formats.Packet(&p, tracing.TraceContext{})}
 	if _, err := r.topics.Store(ctx, a); err != nil {
 		return 0, err
 	}

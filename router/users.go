@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/userpacket"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // usersTopic carries packets about the connections of users, and every node subscribes to it. It
@@ -40,7 +41,7 @@ func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode
 	}
 	sendAll(&p, conns)
 	return len(conns), failure.Join(err, r.publishToNodes(func() []byte {
-		return userpacket.NewMessage(session.User(user), r.formats.Packet(&p))
+		return userpacket.NewMessage(session.User(user), r.formats.Packet(&p, tracing.TraceContext{}))
 	}))
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // This file encodes what nodes ask each other, and what they answer.
@@ -23,6 +24,7 @@ const (
 type Message struct {
 	Type     string
 	Payloads []Payload
+	Trace    tracing.TraceContext // for clients that ask for it
 }
 
 // A Payload is that of a message in one format.
@@ -33,7 +35,8 @@ type Payload struct {
 
 // appendAsk appends an ask: its number, the milliseconds until its deadline, and, if the
 // connections are to be called, the type of the message, and for each format its subprotocol and
-// the payload.
+// the payload. The members of a trace context have names that no subprotocol has, so nodes that do not
+// know them ignore them.
 func appendAsk(packet []byte, number uint64, timeout time.Duration, m *Message) []byte {
 	packet = binary.AppendUvarint(packet, number)
 	packet = binary.AppendUvarint(packet, uint64(max(0, (timeout+time.Millisecond-1)/time.Millisecond)))
@@ -44,8 +47,18 @@ func appendAsk(packet []byte, number uint64, timeout time.Duration, m *Message) 
 	for _, p := range m.Payloads {
 		packet = appendString(appendString(packet, p.Subprotocol), p.Bytes)
 	}
+	if m.Trace.Parent != "" {
+		packet = appendString(appendString(packet, traceParent), m.Trace.Parent)
+		packet = appendString(appendString(packet, traceState), m.Trace.State)
+	}
 	return packet
 }
+
+// The names of the members of a trace context.
+const (
+	traceParent = "\x00traceparent"
+	traceState  = "\x00tracestate"
+)
 
 // appendString appends the length of s and s.
 func appendString[S string | []byte](b []byte, s S) []byte {
@@ -70,7 +83,14 @@ func (in *packetReader) readAsk(from string) (a receivedAsk) {
 	}
 	a.message = &Message{Type: in.text()}
 	for len(in.rest) > 0 && !in.malformed {
-		a.message.Payloads = append(a.message.Payloads, Payload{in.text(), bytes.Clone(in.bytes())})
+		switch name, value := in.text(), in.bytes(); name {
+		case traceParent:
+			a.message.Trace.Parent = string(value)
+		case traceState:
+			a.message.Trace.State = string(value)
+		default:
+			a.message.Payloads = append(a.message.Payloads, Payload{name, bytes.Clone(value)})
+		}
 	}
 	return a
 }

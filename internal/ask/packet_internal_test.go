@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // A lonelyNode knows one other node, and publishes nothing.
@@ -120,7 +121,7 @@ func TestAsk_MalformedOnesAreIgnored(t *testing.T) {
 	n.config.ByID = func(string) Clients {
 		return Clients{Total: 1, First: []Client{{Call: func(context.Context, *Message) Outcome { called++; return Outcome{} }}}}
 	}
-	m := &Message{Type: "ASK", Payloads: []Payload{{"", []byte(`{"a":1}`)}, {"a.v1", []byte{}}}}
+	m := &Message{Type: "ASK", Trace: tracing.TraceContext{Parent: "p", State: "s"}, Payloads: []Payload{{"", []byte(`{"a":1}`)}, {"a.v1", []byte{}}}}
 	user := appendAsk(appendString(appendString([]byte{UserAsk}, "acme"), "ann"), 7, time.Second, m)
 	conn := appendAsk(appendString([]byte{connAsk}, "one"), 8, time.Second, m)
 	for end := 1; end < len(user); end++ {

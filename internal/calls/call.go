@@ -20,7 +20,7 @@ type Call[C any] struct {
 	Reply    uint8       // belongs to the C, as what it has for a reply: here it needs no space
 
 	Credits *Credits                    // of a stream that the client has given credits; otherwise nil
-	context atomic.Pointer[callContext] // nil until it is used or the call has ended
+	context atomic.Pointer[callContext] // nil until it is used or the call has ended, or Begin is called
 
 	previous, next *Call[C]
 }
@@ -48,7 +48,9 @@ func newEnd(cause error, expired bool) *End {
 
 // A callContext is the context of a call with its cancel functions.
 type callContext struct {
-	context.Context // nil if the call has ended before its context was used
+	context.Context // nil if it has not been used, and if the call has ended before
+
+	parent context.Context // that Begin has received, or nil
 
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // stops the timer of the deadline; nil if there is none
@@ -61,6 +63,16 @@ func (c *callContext) end(why *End) {
 	c.ended.CompareAndSwap(nil, why)
 	if c.Context != nil && !why.expired {
 		c.free(why.cause)
+	}
+}
+
+// endLike ends the context if another one, which may be nil, has ended.
+func (c *callContext) endLike(before *callContext) {
+	if before == nil {
+		return
+	}
+	if why := before.ended.Load(); why != nil {
+		c.end(why)
 	}
 }
 
@@ -80,8 +92,19 @@ func (k *Call[C]) Deadline() (deadline time.Time, ok bool) {
 	return k.ReceivedAt.Add(k.Timeout), true
 }
 
-// Context returns the context of the call, and creates it on the first use, below parent. expiry is the
-// End at the deadline.
+// Begin sets the parent of the context, before the call is watched or used.
+func (k *Call[C]) Begin(parent context.Context) { k.context.Store(&callContext{parent: parent}) }
+
+// Parent returns what Begin has received, or nil.
+func (k *Call[C]) Parent() context.Context {
+	if c := k.context.Load(); c != nil {
+		return c.parent
+	}
+	return nil
+}
+
+// Context returns the context of the call, and creates it on the first use, below that of Begin or else
+// below parent. expiry is the End at the deadline.
 func (k *Call[C]) Context(parent context.Context, expiry *End) context.Context {
 	if c := k.context.Load(); c != nil && c.Context != nil {
 		return c.Context
@@ -96,17 +119,19 @@ func (k *Call[C]) newContext(parent context.Context, expiry *End) context.Contex
 		return before.Context // another goroutine was first
 	}
 	created := new(callContext)
+	if before != nil && before.parent != nil {
+		parent, created.parent = before.parent, before.parent
+	}
 	created.Context, created.cancel = context.WithCancelCause(parent)
 	if deadline, ok := k.Deadline(); ok {
 		created.Context, created.stop = context.WithDeadlineCause(created.Context, deadline, expiry.cause)
 	}
-	if before != nil {
-		created.end(before.ended.Load())
-	}
+	created.endLike(before)
 	if !k.context.CompareAndSwap(before, created) {
 		created.free(nil)
 		return k.newContext(parent, expiry)
 	}
+	created.endLike(before) // which may have been ended meanwhile
 	return created.Context
 }
 
@@ -115,8 +140,14 @@ func (k *Call[C]) IsAnswered() bool { return k.Answered.Load() }
 
 // End cancels the call's context. A context that is used later is canceled at once.
 func (k *Call[C]) End(why *End) {
-	if !k.context.CompareAndSwap(nil, &why.unused) {
-		k.context.Load().end(why)
+	if k.context.CompareAndSwap(nil, &why.unused) {
+		return
+	}
+	for {
+		c := k.context.Load()
+		if c.end(why); k.context.Load() == c { // the first use may have replaced it meanwhile
+			return
+		}
 	}
 }
 

@@ -22,6 +22,27 @@ var (
 	expired  = calls.NewExpiry(errExpired)
 )
 
+type key struct{}
+
+// TestCall_BeginSetsParent ends calls while their context is used for the first time.
+func TestCall_BeginSetsParent(t *testing.T) {
+	parent := context.WithValue(t.Context(), key{}, "of the parent")
+	for range 1000 {
+		k := calls.Call[message]{ReceivedAt: time.Now()}
+		k.Begin(parent)
+		assert.Equal(t, parent, k.Parent())
+		var wg sync.WaitGroup
+		wg.Go(func() { k.End(aborted) })
+		ctx := k.Context(t.Context(), expired)
+		wg.Wait()
+		assert.ErrorIs(t, ctx.Err(), context.Canceled)
+		assert.Equal(t, errAborted, context.Cause(ctx))
+		assert.Equal(t, "of the parent", ctx.Value(key{}))
+		assert.Equal(t, parent, k.Parent())
+		assert.Equal(t, errAborted, k.Cause())
+	}
+}
+
 // TestCall_ContextEndsAsItsCall uses the context of a call before or after its end.
 func TestCall_ContextEndsAsItsCall(t *testing.T) {
 	for name, tt := range map[string]struct {

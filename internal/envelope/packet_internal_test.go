@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-go/penstock/tracing"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -48,7 +49,7 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 			from, to := formatsWith(tt.from...), formatsWith(tt.to...)
 			sent, err := from.Encode(keyedMessage{7}, from.All())
 			require.NoError(t, err)
-			packet := from.Packet(&sent)
+			packet := from.Packet(&sent, tracing.TraceContext{})
 			now := time.Now()
 			got, published, ok := to.ParsePacket(packet, tt.formats, now)
 			require.True(t, ok)
@@ -71,6 +72,26 @@ func TestPacket_CarriesEveryFormat(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestPacket_CarriesTraceContext(t *testing.T) {
+	for _, codecs := range [][]string{nil, {"a"}} {
+		for _, trace := range []tracing.TraceContext{{}, {Parent: "p"}, {Parent: "p", State: "s"}} {
+			fs := formatsWith(codecs...)
+			sent, err := fs.Encode(keyedMessage{7}, fs.All())
+			require.NoError(t, err)
+			packet := fs.Packet(&sent, trace)
+			assert.Equal(t, trace, PacketTrace(packet))
+			for _, other := range []Formats{formatsWith(), formatsWith("b")} { // as nodes that do not trace
+				got, _, ok := other.ParsePacket(packet, OnlyJSON, time.Now())
+				require.True(t, ok)
+				assert.Contains(t, string(got.json.Text()), `{"N":7}`)
+			}
+			for n := range packet {
+				PacketTrace(packet[:n]) // does not panic
+			}
+		}
 	}
 }
 
@@ -103,11 +124,12 @@ func FuzzPacket(f *testing.F) {
 	fs := formatsWith("a", "b")
 	sent, err := fs.Encode(keyedMessage{7}, fs.All())
 	require.NoError(f, err)
-	f.Add(fs.Packet(&sent))
+	f.Add(fs.Packet(&sent, tracing.TraceContext{}))
 	var plain Formats
-	f.Add(plain.Packet(&sent))
+	f.Add(plain.Packet(&sent, tracing.TraceContext{}))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		p, _, _ := fs.ParsePacket(packet, 7, time.Now())
 		p.Free()
+		PacketTrace(packet)
 	})
 }

@@ -50,3 +50,18 @@ func (q *FuncQueue) take() []func() {
 	q.running = len(fs) > 0
 	return fs
 }
+
+// Funcs is the owner of a [SerialQueue] of functions, which nothing ends.
+type Funcs struct{}
+
+// RunJob calls f.
+func (Funcs) RunJob(f func()) { f() }
+
+// AfterJob does nothing.
+func (Funcs) AfterJob(bool) {}
+
+// JobBytes returns 0.
+func (Funcs) JobBytes(func()) int64 { return 0 }
+
+// Ended returns nil.
+func (Funcs) Ended() <-chan struct{} { return nil }

@@ -5,7 +5,9 @@
 package hints
 
 import (
+	"bytes"
 	"log/slog"
+	"runtime"
 	"sync"
 
 	"github.com/penstock-go/penstock/internal/declared"
@@ -33,6 +35,19 @@ type cause struct{ text, subject string }
 // New returns Hints that compare what is sent with declarations.
 func New(d *declared.Messages, write Write) *Hints {
 	return &Hints{declared: d, write: write, seen: map[cause]bool{}}
+}
+
+// EndLockedGoroutine ends the goroutine, and with it the OS thread, if the handler of a route has left it locked
+// to that thread: later messages would run on a thread whose state the handler may have changed. Only the text of a
+// stack says so, which takes too long to look at after every message of a server in production.
+func (h *Hints) EndLockedGoroutine(route string) {
+	stack := make([]byte, 128)
+	head, _, _ := bytes.Cut(stack[:runtime.Stack(stack, false)], []byte("\n"))
+	if !bytes.Contains(head, []byte("locked to thread")) {
+		return
+	}
+	h.LockedGoroutine(route)
+	runtime.Goexit()
 }
 
 // LockedGoroutine reports that the handler of a route has left its goroutine locked to an OS thread.

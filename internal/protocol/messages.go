@@ -41,6 +41,9 @@ type Hello struct {
 	Version int64 `json:"version,omitzero"`
 	// true: the client asks for a session (section 12)
 	Session bool `json:"session,omitzero"`
+	// true: the client asks for traceparent and tracestate in the meta of calls of the server
+	// (section 9)
+	Trace bool `json:"trace,omitzero"`
 }
 
 // MessageType returns the type of the message.

@@ -30,8 +30,9 @@ type Kind struct {
 	Code   errors.Code
 }
 
-// A line is a line of the log.
+// A line is a line of the log, with the context of what has caused it.
 type line struct {
+	ctx   context.Context
 	level slog.Level
 	text  string
 	attrs []slog.Attr
@@ -52,15 +53,16 @@ func (l *Log) Init(logger *slog.Logger) {
 	l.debug.Init(debugLinesPerInterval, debugLineInterval, l.write)
 }
 
-// Errors logs n errors of a kind as one. It bounds the attributes in place, as Bound does.
-func (l *Log) Errors(n int64, kind Kind, attrs ...slog.Attr) {
-	l.errors.Add(kind, line{slog.LevelError, kind.Text, Bound(attrs...)}, n)
+// Errors logs n errors of a kind as one. The handler of the logger receives ctx, perhaps after an interval. Errors
+// bounds the attributes in place, as Bound does.
+func (l *Log) Errors(ctx context.Context, n int64, kind Kind, attrs ...slog.Attr) {
+	l.errors.Add(kind, line{ctx, slog.LevelError, kind.Text, Bound(attrs...)}, n)
 }
 
-// Debug logs an event of a kind. It bounds the attributes in place, as Bound does.
-func (l *Log) Debug(kind Kind, attrs ...slog.Attr) {
-	if l.logger.Enabled(context.Background(), slog.LevelDebug) { // otherwise, the lines need not be counted
-		l.debug.Add(kind, line{slog.LevelDebug, kind.Text, Bound(attrs...)}, 1)
+// Debug logs an event of a kind, like Errors.
+func (l *Log) Debug(ctx context.Context, kind Kind, attrs ...slog.Attr) {
+	if l.logger.Enabled(ctx, slog.LevelDebug) { // otherwise, the lines need not be counted
+		l.debug.Add(kind, line{ctx, slog.LevelDebug, kind.Text, Bound(attrs...)}, 1)
 	}
 }
 
@@ -75,5 +77,5 @@ func (l *Log) write(line line, suppressed int64) {
 	if suppressed > 0 {
 		line.attrs = append(line.attrs, slog.Int64("suppressed", suppressed))
 	}
-	l.logger.LogAttrs(context.Background(), line.level, line.text, line.attrs...)
+	l.logger.LogAttrs(line.ctx, line.level, line.text, line.attrs...)
 }

@@ -50,15 +50,15 @@ func newLog(level slog.Level) (*sampledlog.Log, *lockedText) {
 func TestLog_CountsWhatItSuppresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, text := newLog(slog.LevelDebug)
-		l.Errors(3, sampledlog.Kind{Text: "failed"}, slog.String("error", "a"))
-		l.Errors(1, sampledlog.Kind{Text: "failed"}, slog.String("error", "b"))
-		l.Errors(4, sampledlog.Kind{Text: "failed"}, slog.String("error", "c"))
-		l.Errors(1, sampledlog.Kind{Text: "failed", Origin: "other"}, slog.String("error", "d"))
+		l.Errors(t.Context(), 3, sampledlog.Kind{Text: "failed"}, slog.String("error", "a"))
+		l.Errors(t.Context(), 1, sampledlog.Kind{Text: "failed"}, slog.String("error", "b"))
+		l.Errors(t.Context(), 4, sampledlog.Kind{Text: "failed"}, slog.String("error", "c"))
+		l.Errors(t.Context(), 1, sampledlog.Kind{Text: "failed", Origin: "other"}, slog.String("error", "d"))
 		assert.Equal(t, "level=ERROR msg=failed error=a suppressed=2\nlevel=ERROR msg=failed error=d\n", text.take())
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, "level=ERROR msg=failed error=b suppressed=4\n", text.take())
-		l.Errors(1, sampledlog.Kind{Text: "failed"}, slog.String("error", "e"))
+		l.Errors(t.Context(), 1, sampledlog.Kind{Text: "failed"}, slog.String("error", "e"))
 		l.Flush()
 		l.Flush()
 		assert.Equal(t, "level=ERROR msg=failed error=e\n", text.take())
@@ -69,7 +69,7 @@ func TestLog_DebugLinesAreMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, text := newLog(slog.LevelDebug)
 		for range 12 {
-			l.Debug(sampledlog.Kind{Text: "opened"})
+			l.Debug(t.Context(), sampledlog.Kind{Text: "opened"})
 		}
 		assert.Equal(t, strings.Repeat("level=DEBUG msg=opened\n", 10), text.take())
 		l.Flush()
@@ -80,7 +80,7 @@ func TestLog_DebugLinesAreMore(t *testing.T) {
 func TestLog_DisabledDebugLinesAreNotCounted(t *testing.T) {
 	l, text := newLog(slog.LevelInfo)
 	for range 12 {
-		l.Debug(sampledlog.Kind{Text: "opened"})
+		l.Debug(t.Context(), sampledlog.Kind{Text: "opened"})
 	}
 	l.Flush()
 	assert.Empty(t, text.take())

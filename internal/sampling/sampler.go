@@ -24,6 +24,27 @@ func (s *Sampler[K]) Passes(key K) bool {
 	return s.waitLocked(maphash.Comparable(s.seed, key), time.Now()) == 0
 }
 
+// A Counter is a [Sampler] that counts what does not pass.
+type Counter[K comparable] struct {
+	Sampler[K]
+
+	counting sync.Mutex // before the lock of the Sampler
+	missed   int64
+}
+
+// Passes reports whether something with this key is reported now, and if so, how often nothing was since the last time,
+// for all keys.
+func (c *Counter[K]) Passes(key K) (missed int64, ok bool) {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	if !c.Sampler.Passes(key) {
+		c.missed++
+		return 0, false
+	}
+	missed, c.missed = c.missed, 0
+	return missed, true
+}
+
 // A sampler is what a Sampler and Lines have in common. The fields below mu are guarded by it, as
 // those of Lines.
 type sampler struct {

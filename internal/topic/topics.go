@@ -296,25 +296,28 @@ func (t *Topic) IsCongested() bool {
 	return 2*high > all
 }
 
-// ReceiveMessage delivers a message from another node.
-func (ts *Topics) ReceiveMessage(name string, packet []byte) {
+// ReceiveMessage delivers a message from another node, and returns to how many connections.
+func (ts *Topics) ReceiveMessage(name string, packet []byte) (receivers int) {
 	if t := ts.Find(name); t != nil {
-		ts.deliverPacket(t, packet, nil, broker.Position{})
+		return ts.deliverPacket(t, packet, nil, broker.Position{})
 	}
+	return 0
 }
 
-// deliverPacket delivers a message to the subscribers except one, which may be nil.
-func (ts *Topics) deliverPacket(t *Topic, packet []byte, except *Subscriber, at broker.Position) {
+// deliverPacket delivers a message to the subscribers except one, which may be nil, and returns to how
+// many.
+func (ts *Topics) deliverPacket(t *Topic, packet []byte, except *Subscriber, at broker.Position) (receivers int) {
 	used := ts.formatsOf(t)
 	now := time.Now()
 	p, published, ok := ts.config.Formats.ParsePacket(packet, used, now)
 	if !ok {
-		return
+		return 0
 	}
 	defer p.Free()
-	receivers := ts.deliverTo(t, &p, except, at)
+	receivers = ts.deliverTo(t, &p, except, at)
 	ts.config.Delivered(receivers, max(now.Sub(published), 0))
 	if p.Lacks(used) {
 		ts.config.Lost(t.Name, 1)
 	}
+	return receivers
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // An OutgoingHead is the part of an envelope that precedes the payload.
@@ -14,6 +15,7 @@ type OutgoingHead struct {
 	CorrelationID string // "" is not sent
 	TimeoutMs     int64  // 0 is not sent
 	At            time.Time
+	Trace         *tracing.TraceContext // nil is not sent
 }
 
 // AppendHead appends an envelope up to the end of meta. The caller appends further members and "}".
@@ -30,6 +32,7 @@ func AppendHead(b []byte, head *OutgoingHead) []byte {
 		b = append(b, `,"timeoutMs":`...)
 		b = strconv.AppendInt(b, head.TimeoutMs, 10)
 	}
+	b = appendTrace(b, head.Trace)
 	return append(b, '}')
 }
 

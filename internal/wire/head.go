@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/penstock-go/penstock/tracing"
+
 // A Head is the part of an envelope that is known before the payload is read.
 type Head struct {
 	Meta
@@ -54,6 +56,7 @@ type headParser struct {
 	strict      bool // all members so far are valid, and none of them occurs twice
 	tailScanned bool // scanTail has run
 
+	trace    *tracing.TraceContext // to be read; nil if it is not needed
 	head     Head
 	typeDone bool  // Type is known, or invalid
 	metaDone bool  // Meta is known, absent or invalid
@@ -205,6 +208,9 @@ func (p *headParser) skipStrict(i int) (int, error) {
 // readMetaMember reads a member of meta. It reads the first of duplicates, which Parse rejects.
 func (p *headParser) readMetaMember(key []byte, i int) (int, error) {
 	field := metaFieldOf(key)
+	if p.trace != nil {
+		p.readTrace(key, i)
+	}
 	switch {
 	case field == 0 && p.strict:
 		return p.skipStrict(i)

@@ -19,6 +19,7 @@ export interface LimitDetails {
 export interface Hello {
     version?: number;
     session?: boolean;
+    trace?: boolean;
 }
 
 export interface Welcome {
