@@ -7,10 +7,10 @@ check: fmt vet lint test tidy ## everything that must hold before a commit
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-# The generator of JSON code, the command, the benchmarks, the tests with frameworks and the
-# preparation of releases are modules of their own, so that what they parse and draw with, measure
-# against and run behind does not become a dependency.
-MODULES := . codec/jsoncode cmd/penstock internal/benchmarks internal/interop internal/release
+# The generator of JSON code, the command, OpenTelemetry, the benchmarks, the tests with frameworks, the
+# collector and the preparation of releases are modules of their own, so that what they parse and draw
+# with, export to, measure against and run behind does not become a dependency.
+MODULES := . codec/jsoncode cmd/penstock otel internal/benchmarks internal/interop internal/otelcol internal/release
 
 # Each stands for systems on which other files are built. They are compiled without optimizations,
 # which would take longer and find nothing.
@@ -25,7 +25,7 @@ lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
 
 test: ## the full tier; CONTRIBUTING.md explains the tiers
-	@set -e; for m in . codec/jsoncode cmd/penstock internal/interop internal/release; do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done
+	@set -e; for m in . codec/jsoncode cmd/penstock otel internal/interop internal/release; do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done
 
 tidy: ## fails if a go.mod is not tidy
 	@set -e; for m in $(MODULES); do echo "go mod tidy -C $$m"; (cd $$m && go mod tidy -diff); done

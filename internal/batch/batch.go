@@ -23,7 +23,8 @@ type Call[Req, Resp any] struct {
 	Response Resp  // set by the exec function
 	Err      error // set by the exec function
 
-	done chan struct{} // closed when the call is over; nil if its own caller executes it
+	done chan struct{}   // closed when the call is over; nil if its own caller executes it
+	ctx  context.Context //nolint:containedctx // of Do, for its values
 }
 
 // Wait returns when the call is over, even if Do has returned earlier. It must be called after
@@ -72,7 +73,7 @@ func (b *Batcher[Req, Resp]) Do(ctx context.Context, c *Call[Req, Resp]) error {
 		}
 		return b.wrap(c.Err)
 	}
-	c.done = make(chan struct{})
+	c.done, c.ctx = make(chan struct{}), ctx
 	b.waiting = append(b.waiting, c)
 	b.mu.Unlock()
 	if rt != nil {
@@ -130,14 +131,15 @@ func (b *Batcher[Req, Resp]) finish(rt *roundTrip) {
 	}
 }
 
-// run executes batches until no call waits. It owns rt.
+// run executes batches until no call waits. It owns rt. The context of a batch has the values of that of its
+// first call: the round trip is in the trace of this call.
 func (b *Batcher[Req, Resp]) run(rt *roundTrip) {
 	for {
 		calls := b.nextBatch(rt)
 		if len(calls) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), RoundTripTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), RoundTripTimeout)
 		b.exec(ctx, calls)
 		cancel()
 		for _, c := range calls {
