@@ -118,7 +118,7 @@ func (c *Client) startCall(ctx context.Context, cl *call, m Message, credit int6
 		return err
 	}
 	deadline, _ := ctx.Deadline()
-	out := &outgoing{typ: cl.typ, payload: payload, deadline: deadline, credit: credit, call: cl}
+	out := &outgoing{typ: cl.typ, payload: payload, deadline: deadline, credit: credit, call: cl, trace: c.injectTrace(ctx)}
 	cl.queue = out
 	return c.enqueue(out)
 }
@@ -215,7 +215,9 @@ func Send(ctx context.Context, c *Client, m Message) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Queue.MaxWait, errWaitedTooLong)
 	defer cancel()
-	out := &outgoing{typ: m.MessageType(), payload: payload, credit: -1, result: make(chan error, 1), deadline: time.Now().Add(c.opts.Queue.MaxWait)}
+	out := &outgoing{
+		typ: m.MessageType(), payload: payload, credit: -1, result: make(chan error, 1), deadline: time.Now().Add(c.opts.Queue.MaxWait), trace: c.injectTrace(ctx),
+	}
 	if err := c.enqueue(out); err != nil {
 		return err
 	}

@@ -157,11 +157,12 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 		c.handlers.serving = map[servedCall]context.CancelFunc{}
 	}
 	c.handlers.serving[servedCall{cn, id}] = cancel
-	go c.serveCall(ctx, cn, id, serve, e.content())
+	go c.serveCall(ctx, cn, e, serve)
 }
 
 // serveCall calls a handler and sends the answer, unless the server no longer waits for it.
-func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve server, p payload) {
+func (c *Client) serveCall(ctx context.Context, cn *conn, e *envelope, serve server) {
+	id := e.Meta.CorrelationID
 	typ, answer := protocol.TypeRPCError, errorPayload(errors.Errorf(errors.Internal, "the client has failed"))
 	defer func() { // even if the handler calls runtime.Goexit
 		c.mu.Lock()
@@ -172,7 +173,7 @@ func (c *Client) serveCall(ctx context.Context, cn *conn, id string, serve serve
 		c.handlers.serving[servedCall{cn, id}]()
 		delete(c.handlers.serving, servedCall{cn, id})
 	}()
-	c.guard("handler of a call", func() { typ, answer = c.encodeAnswer(serve(ctx, p)) })
+	c.guard("handler of a call", func() { typ, answer = c.encodeAnswer(serve(c.extractTrace(ctx, &e.Meta), e.content())) })
 }
 
 // encodeAnswer returns the answer to a call of the server. It calls functions of the application.

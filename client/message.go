@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 //nolint:gochecknoglobals // never changed
@@ -57,6 +58,8 @@ type meta struct {
 	TimeoutMs     int64  `json:"timeoutMs"`
 	Topic         string `json:"topic"`
 	Offset        uint64 `json:"offset"`
+	TraceParent   string `json:"traceparent"`
+	TraceState    string `json:"tracestate"`
 }
 
 func (e *envelope) content() payload { return payload{e.Payload, e.codec} }
@@ -93,6 +96,7 @@ type head struct {
 	timeoutMs int64
 	ack       bool
 	credit    int64 // -1: none
+	trace     *tracing.TraceContext
 }
 
 // encode returns an envelope. type and meta come first, so that the server can answer with the ID
@@ -107,7 +111,7 @@ func (h *head) encode(payload []byte) []byte {
 
 // appendTo appends an envelope up to the end of meta.
 func (h *head) appendTo(b []byte) []byte {
-	b = wire.AppendHead(b, &wire.OutgoingHead{Type: h.typ, CorrelationID: h.id, TimeoutMs: h.timeoutMs, At: time.Now()})
+	b = wire.AppendHead(b, &wire.OutgoingHead{Type: h.typ, CorrelationID: h.id, TimeoutMs: h.timeoutMs, At: time.Now(), Trace: h.trace})
 	b = b[:len(b)-len(`}`)]
 	if h.ack {
 		b = append(b, `,"ack":true`...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/tracing"
 )
 
 // An outgoing is a message that waits to be sent, or for the confirmation that the server has admitted
@@ -20,6 +21,7 @@ type outgoing struct {
 	credit   int64      // of a stream; -1 for other messages
 	call     *call      // nil for an event
 	result   chan error // of an event: whether it was handed over to a connection
+	trace    *tracing.TraceContext
 
 	id        string    // of the last attempt
 	charge    charge    // what the pacer has taken for it

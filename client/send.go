@@ -29,7 +29,7 @@ func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) 
 	}
 	c.queue.remove(m)
 	m.id = c.ids.next()
-	h := head{typ: m.typ, id: m.id, credit: m.credit}
+	h := head{typ: m.typ, id: m.id, credit: m.credit, trace: m.trace}
 	if cl := m.call; cl != nil {
 		cl.id, cl.conn = m.id, cn
 		c.calls[m.id] = cl

@@ -24,7 +24,7 @@ func (cn *conn) greet(ctx context.Context) (*protocol.Welcome, error) {
 	fresh := c.opts.Resume && c.session.token == ""
 	c.mu.Unlock()
 	var w protocol.Welcome
-	err := cn.request(ctx, protocol.Hello{Session: fresh}, &w)
+	err := cn.request(ctx, protocol.Hello{Session: fresh, Trace: c.opts.ExtractTrace != nil}, &w)
 	switch {
 	case err == nil:
 	case errors.CodeOf(err) == errors.Unimplemented:
