@@ -46,7 +46,18 @@ func newEnd(cause error, expired bool) *End {
 	return why
 }
 
-// A callContext is the context of a call with its cancel functions.
+// unusedBelow returns the callContext of a call that ends in place of before, which may be nil.
+func (e *End) unusedBelow(before *callContext) *callContext {
+	if before == nil {
+		return &e.unused
+	}
+	c := &callContext{parent: before.parent}
+	c.ended.Store(e)
+	return c
+}
+
+// A callContext is the context of a call with its cancel functions. One without a context does not
+// change: the first use and the end of the call replace it.
 type callContext struct {
 	context.Context // nil if it has not been used, and if the call has ended before
 
@@ -58,21 +69,11 @@ type callContext struct {
 	ended atomic.Pointer[End] // nil while the call is open
 }
 
-// end cancels the context. The first End has the cause.
+// end cancels the context, which must not be nil. The first End has the cause.
 func (c *callContext) end(why *End) {
 	c.ended.CompareAndSwap(nil, why)
-	if c.Context != nil && !why.expired {
+	if !why.expired {
 		c.free(why.cause)
-	}
-}
-
-// endLike ends the context if another one, which may be nil, has ended.
-func (c *callContext) endLike(before *callContext) {
-	if before == nil {
-		return
-	}
-	if why := before.ended.Load(); why != nil {
-		c.end(why)
 	}
 }
 
@@ -126,12 +127,13 @@ func (k *Call[C]) newContext(parent context.Context, expiry *End) context.Contex
 	if deadline, ok := k.Deadline(); ok {
 		created.Context, created.stop = context.WithDeadlineCause(created.Context, deadline, expiry.cause)
 	}
-	created.endLike(before)
+	if before != nil && before.ended.Load() != nil {
+		created.end(before.ended.Load())
+	}
 	if !k.context.CompareAndSwap(before, created) {
 		created.free(nil)
 		return k.newContext(parent, expiry)
 	}
-	created.endLike(before) // which may have been ended meanwhile
 	return created.Context
 }
 
@@ -140,12 +142,16 @@ func (k *Call[C]) IsAnswered() bool { return k.Answered.Load() }
 
 // End cancels the call's context. A context that is used later is canceled at once.
 func (k *Call[C]) End(why *End) {
-	if k.context.CompareAndSwap(nil, &why.unused) {
-		return
-	}
 	for {
-		c := k.context.Load()
-		if c.end(why); k.context.Load() == c { // the first use may have replaced it meanwhile
+		before := k.context.Load()
+		if before != nil && before.Context != nil {
+			before.end(why)
+			return
+		}
+		if before != nil && before.ended.Load() != nil {
+			return
+		}
+		if k.context.CompareAndSwap(before, why.unusedBelow(before)) {
 			return
 		}
 	}

@@ -2,7 +2,9 @@ package calls_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,12 +29,24 @@ type key struct{}
 // TestCall_BeginSetsParent ends calls while their context is used for the first time.
 func TestCall_BeginSetsParent(t *testing.T) {
 	parent := context.WithValue(t.Context(), key{}, "of the parent")
-	for range 1000 {
+	for i := range 5000 {
 		k := calls.Call[message]{ReceivedAt: time.Now()}
 		k.Begin(parent)
 		assert.Equal(t, parent, k.Parent())
 		var wg sync.WaitGroup
-		wg.Go(func() { k.End(aborted) })
+		var ready atomic.Int32
+		meet := func() {
+			for ready.Add(1); ready.Load() < 2; {
+				runtime.Gosched()
+			}
+		}
+		wg.Go(func() {
+			meet()
+			for range i { // so that the end meets each step of the first use
+			}
+			k.End(aborted)
+		})
+		meet()
 		ctx := k.Context(t.Context(), expired)
 		wg.Wait()
 		assert.ErrorIs(t, ctx.Err(), context.Canceled)
