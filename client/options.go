@@ -73,13 +73,13 @@ type Options struct {
 	// it is closed, and opened again when the handlers have caught up to half of it. The default is 64 MiB.
 	MaxQueuedBytes int64
 
-	// InjectTrace returns the trace context of calls, streams and events, from the context that Call, Stream or Send
-	// has received: otel.Inject of module github.com/penstock-go/penstock/otel, for example. A server that does not
-	// trace ignores it.
+	// InjectTrace returns the trace context of calls, streams and events, from the context that Call,
+	// Stream or Send has received: otel.Inject of module github.com/penstock-go/penstock/otel, for
+	// example. A server that does not trace ignores it.
 	InjectTrace func(context.Context) tracing.TraceContext
 
-	// ExtractTrace returns ctx with the trace context of a call of the server, for the function that answers it
-	// ([Handle]): otel.Extract, for example. If nil, the server sends none.
+	// ExtractTrace returns ctx with the trace context of a call of the server, for the function that
+	// answers it ([Handle]): otel.Extract, for example. If nil, the server sends none.
 	ExtractTrace func(ctx context.Context, t tracing.TraceContext) context.Context
 
 	// OnState is called after every change of the state, in order. err is the reason of Waiting and

@@ -39,7 +39,7 @@ func brokers() map[string]func(t *testing.T) broker.Broker {
 	}
 }
 
-// awaitSpans returns n spans once there are so many.
+// awaitSpans returns n spans once they have ended.
 func awaitSpans(t *testing.T, spans *tracetest.InMemoryExporter, n int) tracetest.SpanStubs {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(spans.GetSpans()) >= n }, 20*time.Second, 5*time.Millisecond)
@@ -53,7 +53,7 @@ func TestTracer_PublicationOnTwoNodes(t *testing.T) {
 	for name, newBroker := range brokers() {
 		for sampled, sampler := range map[string]sdktrace.Sampler{"sampled": sdktrace.AlwaysSample(), "not sampled": sdktrace.NeverSample()} {
 			t.Run(name+", "+sampled, func(t *testing.T) {
-				// The second node would sample nothing itself: it does as the first one.
+				// The second node, which would sample nothing, samples as the first.
 				var clients [2]*routertest.Conn
 				var exporters [2]*tracetest.InMemoryExporter
 				for i, root := range []sdktrace.Sampler{sampler, sdktrace.NeverSample()} {
@@ -116,7 +116,8 @@ type Say struct{}
 
 func (Say) MessageType() string { return "SAY" }
 
-// TestTracer_CallsToClientsOnTwoNodes calls a client of the other node, which has asked for trace contexts.
+// TestTracer_CallsToClientsOnTwoNodes calls a client of the other node, which has asked for trace
+// contexts.
 func TestTracer_CallsToClientsOnTwoNodes(t *testing.T) {
 	for name, newBroker := range brokers() {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/tracing"
 )
 
-// Inject returns the trace context of the span in ctx, for InjectTrace of package client's Options. It has no baggage. A
-// state that is longer than tracing.MaxStateBytes is left out.
+// Inject returns the trace context of the span in ctx, for InjectTrace of package client's Options.
+// It has no baggage. A state that is longer than tracing.MaxStateBytes is left out.
 func Inject(ctx context.Context) tracing.TraceContext {
 	var c carrier
 	propagation.TraceContext{}.Inject(ctx, &c)
@@ -20,13 +20,14 @@ func Inject(ctx context.Context) tracing.TraceContext {
 	return tracing.TraceContext(c)
 }
 
-// Extract returns ctx with the span of a trace context as the remote parent, for ExtractTrace of package client's
-// Options. If it is invalid, Extract returns ctx.
+// Extract returns ctx with the span of a trace context as the remote parent, for ExtractTrace of
+// package client's Options. If it is invalid, Extract returns ctx.
 func Extract(ctx context.Context, t tracing.TraceContext) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, (*carrier)(&t))
 }
 
-// spanContext returns the span of a trace context, which is not valid if that is not, or is to be ignored.
+// spanContext returns the span of a trace context, which is not valid if that is not, or is to be
+// ignored.
 func spanContext(t tracing.TraceContext, ignore bool) trace.SpanContext {
 	if t.Parent == "" || ignore {
 		return trace.SpanContext{}

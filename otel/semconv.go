@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-go/penstock/tracing"
 )
 
-// The names of the semantic conventions are in this file alone, because those for RPC and messaging are not stable yet.
+// The names of the semantic conventions are in this file alone, because those for RPC and messaging
+// are not stable yet.
 const (
 	rpcSystem   = attribute.Key("rpc.system.name")
 	rpcMethod   = attribute.Key("rpc.method")
@@ -35,8 +36,8 @@ const (
 //nolint:gochecknoglobals // never changed
 var durationBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
-// describe returns the name, the kind and the attributes of the spans of an operation. They depend only on its Kind, Type
-// and Topic.
+// describe returns the name, the kind and the attributes of the spans of an operation. They depend
+// only on its Kind, Type and Topic.
 func describe(op *tracing.Operation) (name string, kind trace.SpanKind, attrs []attribute.KeyValue) {
 	switch op.Kind {
 	case tracing.Publish, tracing.Deliver:

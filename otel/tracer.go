@@ -19,7 +19,8 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/penstock-go/penstock/otel"
 
-// A Tracer is Options.Tracer of package router, and may be that of several routers. Create it with [NewTracer].
+// A Tracer is Options.Tracer of package router, and may be that of several routers. Create it with
+// [NewTracer].
 type Tracer struct {
 	opts     Options
 	tracer   trace.Tracer
@@ -44,8 +45,8 @@ type spanKind struct {
 	results sync.Map // of measured messages: errors.Code → metric.RecordOption; the number of codes is bounded
 }
 
-// NewTracer returns a Tracer. If opts is nil, the defaults are used; otherwise opts is copied. It panics if an option is
-// invalid.
+// NewTracer returns a Tracer. If opts is nil, the defaults are used; otherwise opts is copied. It
+// panics if an option is invalid.
 func NewTracer(opts *Options) *Tracer {
 	t := new(Tracer)
 	if opts != nil {
@@ -205,7 +206,8 @@ func (t *Tracer) measured(kind *spanKind, code errors.Code) metric.RecordOption 
 	return known.(metric.RecordOption)
 }
 
-// Inject implements [tracing.Tracer]. A publication that is not sampled is not traced on other nodes.
+// Inject implements [tracing.Tracer]. A publication that is not sampled is not traced on other
+// nodes.
 func (t *Tracer) Inject(ctx context.Context) tracing.TraceContext {
 	span := trace.SpanContextFromContext(ctx)
 	if o, found := ctx.Value(operationKey{}).(*operation); found && o.kind.kind == tracing.Publish && !span.IsSampled() {

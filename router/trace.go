@@ -25,7 +25,7 @@ func (c *Conn) startMessage(in *incoming) {
 	})
 }
 
-// traceOf returns the trace context of a call to the client: that of ctx, or that of the node which calls.
+// traceOf returns the trace context of a call to the client: that of ctx, or of the calling node.
 func (c *Conn) traceOf(ctx context.Context, m Message) *tracing.TraceContext {
 	t := c.router.spans.Inject(ctx)
 	if encoded, ok := m.(encodedMessage); ok {
@@ -63,7 +63,7 @@ func publicationCode(err error) errors.Code {
 	return errors.CodeOf(err)
 }
 
-// receiveMessage delivers a message of another node, in a span if that node has traced the publication.
+// receiveMessage delivers a message of another node, in a span if that node has traced it.
 func (r *Router) receiveMessage(name string, packet []byte) {
 	if !r.spans.IsOn() {
 		r.topics.ReceiveMessage(name, packet)

@@ -144,7 +144,8 @@ func TestTracer_EachMessageHasOneSpan(t *testing.T) {
 	}
 }
 
-// TestTracer_ReceivesTraceContextOfClient sends trace contexts, of which invalid ones count as absent.
+// TestTracer_ReceivesTraceContextOfClient sends trace contexts, of which invalid ones count as
+// absent.
 func TestTracer_ReceivesTraceContextOfClient(t *testing.T) {
 	long := strings.Repeat("x", 513)
 	for meta, want := range map[string]tracing.TraceContext{

@@ -1,11 +1,11 @@
-// Package tracing is the contract between a router and a tracer, which makes spans of what the router does. It
-// imports no tracing library. Module github.com/penstock-go/penstock/otel has a [Tracer] for OpenTelemetry, which is
-// Options.Tracer of package router.
+// Package tracing is the contract between a router and a tracer, which makes spans of what the
+// router does. It imports no tracing library. Module github.com/penstock-go/penstock/otel has a
+// [Tracer] for OpenTelemetry, which is Options.Tracer of package router.
 //
-// There is one span for each message of a client, from the parsing of its head to its answer, so that it includes
-// ingress functions, limiters and refusals. There is one for each call to clients, for each publication on the node
-// that publishes, and for each publication of another node that reaches connections of this node. Connections,
-// heartbeats and other control messages have none.
+// There is one span for each message of a client, from the parsing of its head to its answer, so
+// that it includes ingress functions, limiters and refusals. There is one for each call to clients,
+// for each publication on the node that publishes, and for each publication of another node that
+// reaches connections of this node. Connections, heartbeats and other control messages have none.
 package tracing
 
 import (
@@ -16,20 +16,23 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Tracer makes spans. Its methods are called concurrently, perhaps under locks: they must neither block nor call the router
-// or runtime.Goexit. Their panics are recovered, and reported like those of hooks.
+// A Tracer makes spans. Its methods are called concurrently, perhaps under locks: they must neither
+// block nor call the router or runtime.Goexit. Their panics are recovered, and reported like those
+// of hooks.
 type Tracer interface {
-	// Start starts the span of an operation, and returns a context with it that is derived from ctx. The router
-	// passes this context on: to ingress functions, the handler and its middleware, stores, and records of the
-	// log. If Start returns nil, the operation has no span, and End is not called for it.
+	// Start starts the span of an operation, and returns a context with it that is derived from
+	// ctx. The router passes this context on: to ingress functions, the handler and its
+	// middleware, stores, and records of the log. If Start returns nil, the operation has no
+	// span, and End is not called for it.
 	Start(ctx context.Context, op Operation) context.Context
 
-	// End ends the span of an operation. It is called once for each context that Start has returned, and with
-	// this context.
+	// End ends the span of an operation. It is called once for each context that Start has
+	// returned, and with this context.
 	End(ctx context.Context, result Result)
 
-	// Inject returns the trace context of the span in ctx, which may be derived from one that Start has returned,
-	// for clients and for other nodes. The zero TraceContext passes nothing on.
+	// Inject returns the trace context of the span in ctx, which may be derived from one that
+	// Start has returned, for clients and for other nodes. The zero TraceContext passes nothing
+	// on.
 	Inject(ctx context.Context) TraceContext
 }
 
@@ -44,8 +47,9 @@ const (
 	Deliver                    // delivers a publication of another node to the subscribers on this one
 )
 
-// An Operation is what a span describes. Type and Topic are values of the server, of which there are few, so they may
-// be parts of names and labels of metrics. Clients and users choose the others.
+// An Operation is what a span describes. Type and Topic are values of the server, of which there
+// are few, so they may be parts of names and labels of metrics. Clients and users choose the
+// others.
 type Operation struct {
 	Kind  Kind
 	Type  string // of the message; "" if it is not registered, and for Deliver
@@ -57,8 +61,8 @@ type Operation struct {
 	IP               netip.Addr // of the client; the zero netip.Addr if it is unknown
 	TenantID, UserID string     // of the connection; "" if it is anonymous
 
-	// Remote is what a client has sent with a Message, and can be anything; of Deliver, it is that of the node
-	// that has published the message.
+	// Remote is what a client has sent with a Message, and can be anything; of Deliver, it is
+	// that of the node that has published the message.
 	Remote TraceContext
 }
 
@@ -74,7 +78,8 @@ type TraceContext struct {
 	State  string // tracestate; at most MaxStateBytes bytes
 }
 
-// MaxParentBytes and MaxStateBytes bound what is sent and received of a trace context. A longer member is ignored.
+// MaxParentBytes and MaxStateBytes bound what is sent and received of a trace context. A longer
+// member is ignored.
 const (
 	MaxParentBytes = 128
 	MaxStateBytes  = 512

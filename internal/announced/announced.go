@@ -1,4 +1,5 @@
-// Package announced groups the limits of message types by the buckets that these share, as clients receive them.
+// Package announced groups the limits of message types by the buckets that these share, as clients
+// receive them.
 package announced
 
 import (

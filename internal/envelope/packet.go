@@ -15,18 +15,19 @@ const (
 	packetFormats = 4 // a message in several formats
 )
 
-// The names of what a packetFormats has besides messages. No subprotocol has such a name, so nodes that do not know
-// them ignore them.
+// The names of what a packetFormats has besides messages. No subprotocol has such a name, so nodes
+// that do not know them ignore them.
 const (
 	fieldTraceParent = "\x00traceparent"
 	fieldTraceState  = "\x00tracestate"
 )
 
-// Packet encodes a publication that is not empty for other nodes: its time in microseconds since 1970 and the
-// length of its conflation key as varints, and the key. In a packetMessage, the rest is the message
-// as JSON. In a packetFormats, it is followed for each format by the length of its subprotocol, the
-// subprotocol, the length of the message, and the message; JSON has the subprotocol "". The members of a trace context
-// precede the formats in the same way. The zero one is not sent.
+// Packet encodes a publication that is not empty for other nodes: its time in microseconds since
+// 1970 and the length of its conflation key as varints, and the key. In a packetMessage, the rest
+// is the message as JSON. In a packetFormats, it is followed for each format by the length of its
+// subprotocol, the subprotocol, the length of the message, and the message; JSON has the
+// subprotocol "". The members of a trace context precede the formats in the same way. The zero one
+// is not sent.
 func (fs *Formats) Packet(p *Publication, trace tracing.TraceContext) []byte {
 	if len(fs.codecs) == 0 && trace.Parent == "" {
 		text := p.json.Text()

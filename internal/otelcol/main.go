@@ -1,5 +1,5 @@
-// Command otelcol is a collector of OpenTelemetry with a receiver for OTLP and an exporter that prints what it receives.
-// Tests send spans to it.
+// Command otelcol is a collector of OpenTelemetry with a receiver for OTLP and an exporter that
+// prints what it receives. Tests send spans to it.
 package main
 
 import (

@@ -9,9 +9,10 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 )
 
-// This file has all log records of a router, except those of internal/hints. The keys are part of the API: conn, ip,
-// type, error, stack, hook, panic, code, reason, node, suppressed. A record contains no part of a request or a message,
-// except what the application includes in its errors and panics.
+// This file has all log records of a router, except those of internal/hints. The keys are part of
+// the API: conn, ip, type, error, stack, hook, panic, code, reason, node, suppressed. A record
+// contains no part of a request or a message, except what the application includes in its errors
+// and panics.
 
 // OtherCode stands for codes of the application, which it may have received from a client.
 const OtherCode errors.Code = "other"
@@ -39,8 +40,8 @@ func (l *Log) NodeLeft(node string) {
 	l.Debug(context.Background(), Kind{Text: "node left"}, slog.String("node", node))
 }
 
-// Refused logs a refused request, or a refused connection if it has an ID. The text is that of a cause that is logged
-// nowhere else, or "".
+// Refused logs a refused request, or a refused connection if it has an ID. The text is that of a
+// cause that is logged nowhere else, or "".
 func (l *Log) Refused(ctx context.Context, reason string, code errors.Code, connID string, ip netip.Addr, text string) {
 	attrs := []slog.Attr{slog.String("reason", reason), slog.String("code", string(code)), slog.String("ip", ip.String())}
 	if connID != "" {
@@ -58,8 +59,8 @@ func (l *Log) RefreshRefused(ctx context.Context, connID string, ip netip.Addr, 
 		slog.String("code", string(failure.Payload.Code)), slog.String("error", failure.Text))
 }
 
-// Failed logs an error of a message of a type, or of a request if connID is "". Ingress functions usually fail for
-// messages of all types at the same time, so these are one kind.
+// Failed logs an error of a message of a type, or of a request if connID is "". Ingress functions
+// usually fail for messages of all types at the same time, so these are one kind.
 func (l *Log) Failed(ctx context.Context, connID, typ string, ip netip.Addr, failure *failure.Failure) {
 	kind := Kind{Text: "message failed", Type: typ, Origin: failure.Stage, Code: kindCode(failure.Payload.Code)}
 	attrs := []slog.Attr{slog.String("error", failure.Text), slog.String("ip", ip.String())}

@@ -1,4 +1,5 @@
-// Package spans calls a [tracing.Tracer], which is a function of the application: its panics end nothing.
+// Package spans calls a [tracing.Tracer], which is a function of the application: its panics end
+// nothing.
 package spans
 
 import (
@@ -31,7 +32,8 @@ func (t *Tracer) End(ctx context.Context, result tracing.Result) {
 	t.guard(func() { t.Tracer.End(ctx, result) })
 }
 
-// Inject returns the trace context of the span in ctx, for another process. Without a tracer, it is the zero one.
+// Inject returns the trace context of the span in ctx, for another process. Without a tracer, it is
+// the zero one.
 func (t *Tracer) Inject(ctx context.Context) (trace tracing.TraceContext) {
 	if t.Tracer != nil {
 		t.guard(func() { trace = t.Tracer.Inject(ctx) })

@@ -2,11 +2,12 @@ package wire
 
 import "github.com/penstock-go/penstock/tracing"
 
-// This file has the trace context of a message: the members traceparent and tracestate of meta. Servers read it only
-// if they trace messages.
+// This file has the trace context of a message: the members traceparent and tracestate of meta.
+// Servers read it only if they trace messages.
 
-// FindTrace reads the trace context of an envelope. An invalid member counts as absent, and so do both of them if meta
-// follows a long payload. truncated says that data is the first part of the envelope.
+// FindTrace reads the trace context of an envelope. An invalid member counts as absent, and so do
+// both of them if meta follows a long payload. truncated says that data is the first part of the
+// envelope.
 func FindTrace(data []byte, truncated bool) (t tracing.TraceContext) {
 	p := headParser{frame: data, whole: !truncated, trace: &t}
 	_ = p.parse()
@@ -43,7 +44,8 @@ func (p *headParser) readTrace(key []byte, i int) {
 	}
 }
 
-// isPlain reports whether a string contains only printable ASCII, as trace contexts do, and no escapes.
+// isPlain reports whether a string contains only printable ASCII, as trace contexts do, and no
+// escapes.
 func isPlain(text []byte) bool {
 	for _, c := range text {
 		if c < ' ' || c > '~' || c == '\\' || c == '"' {

@@ -35,7 +35,8 @@ type order struct {
 
 func (order) MessageType() string { return "ORDER" }
 
-// send makes a call, which publishes, and sends a message of an unknown type. Their spans are exported to addr.
+// send makes a call, which publishes, and sends a message of an unknown type. Their spans are
+// exported to addr.
 func send(t *testing.T, addr string) {
 	t.Helper()
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(addr), otlptracehttp.WithInsecure())
