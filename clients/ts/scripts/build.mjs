@@ -57,7 +57,7 @@ for (const name of ["index", "pacing"]) {
   sizes[name] = await write(name, text(`/${name}.js`), text(`/${name}.js.map`));
 }
 // These use the client as applications do: they import dist/index.js, and no name in them is shortened, since libraries have the same.
-const parts = ["react", "tanstack-db", "try-call"];
+const parts = ["otel", "react", "tanstack-db", "try-call"];
 for (const name of parts) {
   const sourcefile = `../src/${name}.ts`;
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });

@@ -85,10 +85,10 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     close: connection.close,
     call: (type, payload?: unknown, { timeoutMs = defaultMs, ...more }: CallOptions<any> = {}) =>
       request({ type, payload, within: timeoutMs, ...more }),
-    send: (type, payload?: unknown, { maxWaitMs = queue?.maxWaitMs ?? DEFAULT_TIMEOUT_MS, signal }: SendOptions = {}) =>
-      request({ type, payload, within: maxWaitMs, signal, oneWay: true }),
-    stream: (type, payload?: unknown, { timeoutMs, signal, ...more }: StreamOptions<any> = {}) =>
-      createStream(more, (item) => submit({ type, payload, within: timeoutMs, signal, ...item })),
+    send: (type, payload?: unknown, { maxWaitMs = queue?.maxWaitMs ?? DEFAULT_TIMEOUT_MS, ...more }: SendOptions = {}) =>
+      request({ type, payload, within: maxWaitMs, ...more, oneWay: true }),
+    stream: (type, payload?: unknown, { timeoutMs, ...more }: StreamOptions<any> = {}) =>
+      createStream(more, (item) => submit({ type, payload, within: timeoutMs, ...more, ...item })),
     on,
     handle: served.handle,
     subscribe(topic, topicOptions) {

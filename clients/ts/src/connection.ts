@@ -140,7 +140,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     const token = session?.token;
     const resumes = token && (current || now() - lostAt < session!.resumeWithinMs);
     pacer?.restart();
-    ask(link, "$ws:hello", options.resume && !resumes ? { session: true } : undefined, (error, welcome) => {
+    ask(link, "$ws:hello", { trace: options.trace, session: !resumes && options.resume } as Payloads["$ws:hello"], (error, welcome) => {
       if (link !== opening) return;
       if (!error) {
         pacer?.announce(welcome!.limits);

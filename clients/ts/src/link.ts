@@ -1,4 +1,4 @@
-import type { Connection, Meta, WebSocketLike } from "./types.js";
+import type { Connection, Meta, TraceContext, WebSocketLike } from "./types.js";
 
 /** One WebSocket. Everything that belongs to a connection refers to its link. */
 export interface Link {
@@ -17,6 +17,6 @@ export interface Link {
 
 export interface Frame {
   type: string;
-  meta: Meta & { correlationId?: string; timeoutMs?: number };
+  meta: Meta & TraceContext & { correlationId?: string; timeoutMs?: number };
   payload?: any;
 }

@@ -3,7 +3,7 @@ import { decodeError, PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import type { Pacer } from "./pacer.js";
 import { createQueue, type Place } from "./queue.js";
-import type { ClientOptions } from "./types.js";
+import type { ClientOptions, TraceContext } from "./types.js";
 
 // The ordered queue of messages, and the messages that wait for an answer.
 
@@ -18,7 +18,7 @@ export interface Item {
   type: string;
   payload?: unknown;
   /** Further members of meta. */
-  meta?: { correlationId?: string | undefined; credit?: number } | undefined;
+  meta?: (TraceContext & { correlationId?: string | undefined; credit?: number }) | undefined;
   signal?: AbortSignal | undefined;
   /** How long it may wait: an event in the queue, a call for its answer. */
   within?: number | undefined;

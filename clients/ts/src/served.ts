@@ -27,7 +27,7 @@ export function createServed(env: Env, outbox: Outbox) {
       link.serving.set(id, controller);
       const handler = handlers.get(type);
       if (!handler) throw new PenstockError("UNIMPLEMENTED");
-      reply(handler[0], await handler[1](payload, { signal, timeoutMs: meta.timeoutMs }));
+      reply(handler[0], await handler[1](payload, { ...meta, signal }));
     } catch (error) {
       try {
         if (!(error instanceof PenstockError)) throw error;

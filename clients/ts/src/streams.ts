@@ -6,7 +6,7 @@ import type { Stream, StreamOptions } from "./types.js";
 
 const DEFAULT_CREDIT = 16;
 
-export function createStream({ credit = DEFAULT_CREDIT, onReply }: StreamOptions<any>, submit: (item: Pick<Item, "meta" | "onProgress" | "done">) => Entry | void): Stream<any, any> {
+export function createStream({ credit = DEFAULT_CREDIT, meta, onReply }: StreamOptions<any>, submit: (item: Pick<Item, "meta" | "onProgress" | "done">) => Entry | void): Stream<any, any> {
   const items: any[] = [];
   let wake = noop;
   let sent: Entry | void;
@@ -15,7 +15,7 @@ export function createStream({ credit = DEFAULT_CREDIT, onReply }: StreamOptions
   async function* iterate() {
     let consumed = 0;
     sent = submit({
-      meta: { credit },
+      meta: { ...meta, credit },
       onProgress(item) {
         items.push(item);
         wake();

@@ -97,7 +97,15 @@ export interface StateInfo {
   resumed?: boolean;
 }
 
+/** The headers of W3C Trace Context. */
+export interface TraceContext {
+  traceparent?: string;
+  tracestate?: string;
+}
+
 export interface CallOptions<P = unknown> {
+  /** The trace context that is sent with the message. "penstock-client/otel" sets it. */
+  meta?: TraceContext;
   signal?: AbortSignal;
   /** From the call to its answer, waiting in the queue included. ClientOptions.timeoutMs by default. */
   timeoutMs?: number;
@@ -107,12 +115,14 @@ export interface CallOptions<P = unknown> {
 }
 
 export interface SendOptions {
+  meta?: TraceContext;
   signal?: AbortSignal;
   /** How long the message may wait in the queue. QueueOptions.maxWaitMs by default. */
   maxWaitMs?: number;
 }
 
 export interface StreamOptions<R = unknown> {
+  meta?: TraceContext;
   signal?: AbortSignal;
   timeoutMs?: number;
   /** The most items that wait to be consumed, from 1. 16 by default. */
@@ -124,11 +134,11 @@ export interface StreamOptions<R = unknown> {
 /** The items of a stream. It is sent when the first item is asked for. */
 export type Stream<I, R> = AsyncGenerator<I, R, undefined>;
 
-export interface ServedContext {
+export interface ServedContext extends TraceContext {
   /** Aborted when the server stops waiting, or the connection is lost. */
   signal: AbortSignal;
   /** How long the server waits. */
-  timeoutMs: number | undefined;
+  timeoutMs?: number;
 }
 
 export interface Position {
@@ -273,6 +283,8 @@ export interface ClientOptions {
   protocols?: string[];
   /** Asks the server for a session, so that the next connection resumes it: it restores subscriptions that handlers of the server have made. */
   resume?: boolean;
+  /** Asks the server for the trace context of its calls, which ServedContext then has if the server traces them. */
+  trace?: boolean;
   /** The time of a call without timeoutMs, 30,000 by default. */
   timeoutMs?: number;
   queue?: QueueOptions;

@@ -33,7 +33,7 @@ test("the greeting asks for a session, and the next connection resumes it", asyn
   await reopen(f);
   assert.equal(f.client.state, "connecting", "until the session is resumed");
   assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello", "$ws:resume"]);
-  assert.equal(f.socket.last("$ws:hello").payload, undefined);
+  assert.deepEqual(f.socket.last("$ws:hello").payload, { session: false });
   assert.deepEqual(f.socket.last("$ws:resume").payload, {
     token: "id.one",
     topics: [

@@ -26,6 +26,7 @@ func TestTypeScriptClient_PackageWorks(t *testing.T) {
 	for _, name := range serverTests {
 		run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name)
 	}
+	run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_URL=" + startTracedServer(t)}, "npm", "test", "--", "otel-server")
 	run(t, []string{"PENSTOCK_PACKAGE=1", "PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
 }
 
