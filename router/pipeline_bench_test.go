@@ -100,13 +100,15 @@ func BenchmarkPipeline(b *testing.B) {
 }
 
 // connectNowhere opens a connection to a client that sends nothing and receives everything.
-func connectNowhere(b *testing.B, r *router.Router) *router.Conn {
+func connectNowhere(b testing.TB, r *router.Router) *router.Conn {
 	b.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // the client does not answer the close frame
 		_ = r.Shutdown(ctx)
 	})
-	r.ServeHTTP(&hijackable{httptest.NewRecorder(), nowhere{closed: make(chan struct{})}}, handshakeRequest())
+	socket := nowhere{closed: make(chan struct{}), reads: make(chan struct{}, 1)}
+	r.ServeHTTP(&hijackable{httptest.NewRecorder(), socket}, handshakeRequest())
+	<-socket.reads
 	for conn := range r.Conns() {
 		return conn
 	}
@@ -119,9 +121,18 @@ type nowhere struct {
 	net.Conn
 
 	closed chan struct{}
+	reads  chan struct{} // receives before the first Read blocks
 }
 
-func (n nowhere) Read([]byte) (int, error)         { <-n.closed; return 0, net.ErrClosed }
+func (n nowhere) Read([]byte) (int, error) {
+	select {
+	case n.reads <- struct{}{}:
+	default:
+	}
+	<-n.closed
+	return 0, net.ErrClosed
+}
+
 func (n nowhere) Write(p []byte) (int, error)      { return len(p), nil }
 func (n nowhere) SetDeadline(time.Time) error      { return nil }
 func (n nowhere) SetReadDeadline(time.Time) error  { return nil }
