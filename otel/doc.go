@@ -22,9 +22,10 @@
 // the duration. A stream has one span. Connections, heartbeats, aborts, credits and acknowledgments
 // have none, and messages of [router.Conn.Send] and [router.Router.SendToUser] neither.
 //
-// The status is Error for the codes INTERNAL, UNAVAILABLE and DEADLINE_EXCEEDED: other codes are
-// mistakes of the client, not of the server. The attribute error.type has the code in both cases.
-// Errors themselves are not recorded on spans: log them with the context, as the router does.
+// The status of a message is Error for the codes INTERNAL, UNAVAILABLE and DEADLINE_EXCEEDED: other
+// codes are mistakes of the client, not of the server. That of other spans is Error for every code.
+// The attribute error.type has the code in all cases. Errors themselves are not recorded on spans:
+// log them with the context, as the router does.
 //
 // [router.Conn.Send]: https://pkg.go.dev/github.com/penstock-go/penstock/router#Conn.Send
 // [router.Router.SendToUser]: https://pkg.go.dev/github.com/penstock-go/penstock/router#Router.SendToUser

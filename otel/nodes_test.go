@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -153,6 +154,7 @@ func TestTracer_CallsToClientsOnTwoNodes(t *testing.T) {
 			assert.Equal(t, "WORK", span.Name)
 			assert.Equal(t, trace.SpanKindClient, span.SpanKind)
 			assert.Equal(t, "_OTHER", attrs(span)["error.type"], "clients choose codes")
+			assert.Equal(t, codes.Error, span.Status.Code)
 			assert.Contains(t, call.Text, `"traceparent":"00-`+span.SpanContext.TraceID().String()+"-"+span.SpanContext.SpanID().String()+`-01"`)
 		})
 	}

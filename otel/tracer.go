@@ -171,7 +171,7 @@ func (t *Tracer) describeResult(o *operation, result *tracing.Result) {
 	default:
 		o.span.SetAttributes(t.status(result.Code)...)
 	}
-	if isServerError(result.Code) {
+	if result.Code != "" && (o.kind.kind != tracing.Message || isServerError(result.Code)) {
 		o.span.SetStatus(codes.Error, "")
 	}
 }
