@@ -80,22 +80,10 @@ var (
 
 	rows iter.Seq[message]
 
-	tracer otelTracer
-	model  languageModel
+	model languageModel
 )
 
 type spanKey struct{}
-
-// An otelTracer and an otelSpan have the methods of go.opentelemetry.io/otel/trace that the
-// guides call.
-type otelTracer interface {
-	Start(context.Context, string) (context.Context, otelSpan)
-}
-
-type otelSpan interface {
-	RecordError(error)
-	End()
-}
 
 type User struct{ Plan, Org, ID string }
 
