@@ -2,11 +2,9 @@ package otel_test
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,89 +222,6 @@ func TestTracer_LimitersAreInTheSpan(t *testing.T) {
 		assert.Len(t, childrenOf(all, refused), 1, "the store is called in the span")
 		_ = r.Shutdown(t.Context())
 	})
-}
-
-const (
-	clientTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
-	clientSpan  = "00f067aa0ba902b7"
-)
-
-// TestTracer_TrustDecidesAboutTheClient sends a trace context that says that it is sampled.
-func TestTracer_TrustDecidesAboutTheClient(t *testing.T) {
-	for name, tt := range map[string]struct {
-		trust  otel.Trust
-		root   sdktrace.Sampler
-		spans  int
-		parent bool
-		links  int
-	}{
-		"link":                {otel.Link, sdktrace.AlwaysSample(), 1, false, 1},
-		"link, not sampled":   {otel.Link, sdktrace.NeverSample(), 0, false, 0},
-		"parent":              {otel.Parent, sdktrace.NeverSample(), 1, true, 0},
-		"ignore":              {otel.Ignore, sdktrace.AlwaysSample(), 1, false, 0},
-		"ignore, not sampled": {otel.Ignore, sdktrace.NeverSample(), 0, false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				provider, spans := traced(t, sdktrace.WithSampler(sdktrace.ParentBased(tt.root)))
-				r := newRouter(router.Options{Tracer: otel.NewTracer(&otel.Options{TracerProvider: provider, Trust: tt.trust})})
-				client := routertest.Dial(t, r)
-				client.SendText(fmt.Sprintf(`{"type":"PING","meta":{"traceparent":"00-%s-%s-01","tracestate":"a=b"}}`, clientTrace, clientSpan))
-				synctest.Wait()
-				all := spans.GetSpans()
-				require.Len(t, all, tt.spans)
-				if tt.spans == 0 {
-					return
-				}
-				assert.Equal(t, tt.parent, all[0].Parent.IsValid())
-				assert.Equal(t, tt.parent, all[0].SpanContext.TraceID().String() == clientTrace)
-				require.Len(t, all[0].Links, tt.links)
-				if tt.links > 0 {
-					assert.Equal(t, clientTrace, all[0].Links[0].SpanContext.TraceID().String())
-					assert.Equal(t, clientSpan, all[0].Links[0].SpanContext.SpanID().String())
-				}
-				_ = r.Shutdown(t.Context())
-			})
-		})
-	}
-}
-
-// TestTracer_HostileClientsForceNothing sends 1,000 different trace contexts, valid and invalid.
-func TestTracer_HostileClientsForceNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var sampled int
-		sampler := countingSampler{sdktrace.NeverSample(), &sampled}
-		provider, spans := traced(t, sdktrace.WithSampler(sdktrace.ParentBased(sampler)))
-		r := newRouter(router.Options{Tracer: otel.NewTracer(&otel.Options{TracerProvider: provider})})
-		client := routertest.Dial(t, r)
-		for i := range 1000 {
-			parent := fmt.Sprintf("00-%032x-%016x-01", i+1, i+1)
-			state := strings.Repeat("x", i)
-			switch i % 4 {
-			case 1:
-				parent = "ff-" + state
-			case 2:
-				parent = state
-			}
-			client.SendText(fmt.Sprintf(`{"type":"T%d","meta":{"traceparent":%q,"tracestate":%q}}`, i, parent, "a="+state))
-			assert.Equal(t, errors.Unimplemented, routertest.ReceiveError(client).Code)
-		}
-		assert.Empty(t, spans.GetSpans())
-		assert.Equal(t, 1000, sampled, "the sampler of roots decides about each message")
-		_ = r.Shutdown(t.Context())
-	})
-}
-
-// A countingSampler counts its decisions.
-type countingSampler struct {
-	sdktrace.Sampler
-
-	n *int
-}
-
-func (s countingSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	*s.n++
-	return s.Sampler.ShouldSample(p)
 }
 
 // TestTracer_SamplersSeeTheType drops the spans of one type.
