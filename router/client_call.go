@@ -47,19 +47,18 @@ import (
 // read because too many of them wait; see Limits.InboundBytes. Options.OnOpen must not wait for a
 // Call to its connection, which is not read before OnOpen has returned; a goroutine that OnOpen
 // starts may. During Shutdown, answers are received until the connection is closed.
-func Call[Reply Message](ctx context.Context, c *Conn, m Message) (Reply, error) {
-	var none Reply
+func Call[Reply Message](ctx context.Context, c *Conn, m Message) (reply Reply, err error) {
 	if c.router.hints != nil {
 		c.router.hints.Call(m, reflect.TypeFor[Reply]())
 	}
 	call := c.router.startClientCall(ctx, m)
-	reply, err := c.callAndDecode(&call, receivedTypeOf[Reply]())
+	defer func() { call.end(err) }() // even if decoding panics
+	decoded, err := c.callAndDecode(&call, receivedTypeOf[Reply]())
 	call.report(err)
-	call.end(err)
 	if err != nil {
-		return none, err
+		return reply, err
 	}
-	return *reply.(*Reply), nil
+	return *decoded.(*Reply), nil
 }
 
 // callAndDecode calls the client. It returns a pointer to the reply.

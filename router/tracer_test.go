@@ -144,6 +144,40 @@ func TestTracer_EachMessageHasOneSpan(t *testing.T) {
 	}
 }
 
+// TestTracer_SpansEndWithTheirConnection loses a connection while messages run and wait.
+func TestTracer_SpansEndWithTheirConnection(t *testing.T) {
+	const (
+		event  = `{"type":"NOTHING"}`
+		call   = `{"type":"QUOTE","meta":{"correlationId":"%d"},"payload":{"n":1}}`
+		stream = `{"type":"BLOB","meta":{"correlationId":"%d"},"payload":{"n":1}}`
+	)
+	for name, messages := range map[string][2]string{
+		"calls":                   {call, call},
+		"streams":                 {stream, stream},
+		"events":                  {event, event},
+		"calls behind an event":   {event, call},
+		"streams behind an event": {event, stream},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			tracer := new(recordingTracer)
+			r := router.New(discardLogs(router.Options{Tracer: tracer, Limits: router.Limits{Concurrency: 2}}))
+			wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+			router.RPC(r, func(ctx *router.Context, m Quote) (Quote, error) { return m, wait(ctx) })
+			router.On(r, func(ctx *router.Context, _ Nothing) error { return wait(ctx) })
+			router.Stream(r, func(ctx *router.Context, _ Blob) iter.Seq2[int, error] {
+				return func(yield func(int, error) bool) { yield(0, wait(ctx)) }
+			})
+			client := routertest.Dial(t, r)
+			for i := range 5 {
+				client.SendText(strings.ReplaceAll(messages[min(i, 1)], "%d", fmt.Sprint(i)))
+			}
+			synctest.Wait()
+			client.Abort()
+			assert.Len(t, tracer.ended(t), 5)
+		})
+	}
+}
+
 // TestTracer_ReceivesTraceContextOfClient sends trace contexts, of which invalid ones count as
 // absent.
 func TestTracer_ReceivesTraceContextOfClient(t *testing.T) {
