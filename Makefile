@@ -46,8 +46,9 @@ faults: ## node processes on a real Redis with injected faults; writes the table
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
 
 SOAK ?= 1h
-soak: ## recovery under random faults for SOAK; SOAK_SEED=n repeats the run with that seed, and continues with the next ones
+soak: ## for SOAK each: recovery under random faults, and whether the chat on three nodes grows; SOAK_SEED=n repeats the first with that seed
 	PENSTOCK_TESTS=$(SOAK) PENSTOCK_REQUIRE_REDIS=1 go test -count=1 -v -timeout 0 -run TestSoak ./internal/faults
+	PENSTOCK_TESTS=$(SOAK) PENSTOCK_REQUIRE_REDIS=1 go test -C internal/interop -count=1 -v -timeout 0 -run TestSoak -artifacts ./soak
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
