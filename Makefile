@@ -7,10 +7,11 @@ check: fmt vet lint test tidy ## everything that must hold before a commit
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-# The generator of JSON code, the command, OpenTelemetry, the benchmarks, the tests with frameworks, the
-# collector and the preparation of releases are modules of their own, so that what they parse and draw
-# with, export to, measure against and run behind does not become a dependency.
-MODULES := . codec/jsoncode cmd/penstock otel internal/benchmarks internal/interop internal/otelcol internal/release
+# The generator of JSON code, the command, OpenTelemetry, the example with it, the benchmarks, the check
+# of containers, the tests with frameworks, the collector and the preparation of releases are modules of
+# their own, so that what they parse and draw with, export to, measure against and run behind does not
+# become a dependency.
+MODULES := . codec/jsoncode cmd/penstock otel examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
 
 # Each stands for systems on which other files are built. They are compiled without optimizations,
 # which would take longer and find nothing.

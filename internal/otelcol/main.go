@@ -1,5 +1,6 @@
-// Command otelcol is a collector of OpenTelemetry with a receiver for OTLP and an exporter that
-// prints what it receives. Tests send spans to it.
+// Command otelcol is a collector of OpenTelemetry with a receiver for OTLP, a limit of its memory, and an exporter
+// that prints what it receives.
+// Tests send spans to it.
 package main
 
 import (
@@ -12,6 +13,8 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/memorylimiterprocessor"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
@@ -33,6 +36,9 @@ func main() {
 
 func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
+		return f, err
+	}
+	if f.Processors, err = otelcol.MakeFactoryMap[processor.Factory](memorylimiterprocessor.NewFactory()); err != nil {
 		return f, err
 	}
 	f.Telemetry = otelconftelemetry.NewFactory()
