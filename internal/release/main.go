@@ -1,11 +1,13 @@
-// Command release prepares a release of all modules that are published.
+// Command release prepares a release of everything that is published, and checks it.
 //
-//	go run -C internal/release . prepare v0.1.0     # edit go.mod and go.sum of the nested modules
+//	go run -C internal/release . api v0.1.0         # list the changes of the API since the last release
+//	go run -C internal/release . prepare v0.1.0     # write the version into the files that have it
 //	go run -C internal/release . proxy v0.1.0 DIR   # write a module proxy with the committed files
+//	go run -C internal/release . build v0.1.0 DIR   # write the files of the release
 //
 // All modules have one version, and their tags are on one commit. In that commit, the nested modules
 // require the others in this version and replace nothing, because `go install` rejects a module
-// that replaces another one.
+// that replaces another one. docs/releasing.md has the steps.
 package main
 
 import (
@@ -15,23 +17,31 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
 	"github.com/penstock-go/penstock/errors"
 )
 
-const usage = `usage: release prepare VERSION     edit go.mod and go.sum of the nested modules
-       release proxy VERSION DIR   write a module proxy with the files of HEAD`
+const usage = `usage: release api VERSION         list the changes of the API since the last release
+       release prepare VERSION     write the version into the files that have it
+       release proxy VERSION DIR   write a module proxy with the files of HEAD
+       release build VERSION DIR   write the files of the release, built from HEAD`
 
 func main() {
-	if err := run(context.Background(), os.Args[1:]); err != nil {
+	root, err := gitOutput(context.Background(), ".", "rev-parse", "--show-toplevel")
+	if err == nil {
+		err = run(context.Background(), root, os.Args[1:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+// run runs a command in the repository with the work tree root.
+func run(ctx context.Context, root string, args []string) error {
 	if len(args) < 2 || len(args) > 3 {
 		return errors.New(usage)
 	}
@@ -39,11 +49,6 @@ func run(ctx context.Context, args []string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf("the version %q must have the form v0.1.0", version)
 	}
-	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
-	if err != nil {
-		return fmt.Errorf("git rev-parse: %w", err)
-	}
-	root := strings.TrimSpace(string(out))
 	switch {
 	case args[0] == "prepare" && len(args) == 2:
 		return prepare(ctx, root, version)
@@ -53,65 +58,62 @@ func run(ctx context.Context, args []string) error {
 	return errors.New(usage)
 }
 
-// prepare edits the work tree. Checksums in go.sum are those of committed files: what is not committed
-// is not in the release.
-func prepare(ctx context.Context, root, version string) error {
-	proxy, err := os.MkdirTemp("", "release")
+// gitOutput returns what a git command prints, without white space around it.
+func gitOutput(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := output(exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...))
+	return strings.TrimSpace(string(out)), err
+}
+
+// output runs a command. An error has what the command has written about it.
+func output(command *exec.Cmd) ([]byte, error) {
+	out, err := command.Output()
+	if err != nil {
+		text := ""
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			text = string(exit.Stderr)
+		}
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, text)
+	}
+	return out, nil
+}
+
+// A commit is the files of HEAD in a folder of their own.
+type commit struct {
+	dir  string
+	hash string
+	time time.Time
+}
+
+// withCommitted calls do with the files of HEAD, and removes them.
+func withCommitted(ctx context.Context, root string, do func(commit) error) error {
+	head, err := gitOutput(ctx, root, "log", "-1", "--format=%H %cI")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(proxy) }()
-	return withCommitted(ctx, root, func(files string) error {
-		nested, err := release(ctx, files, version, proxy)
-		if err != nil {
-			return err
-		}
-		for _, dir := range nested {
-			for _, name := range []string{"go.mod", "go.sum"} {
-				data, err := os.ReadFile(filepath.Join(files, dir, name))
-				if err != nil {
-					return err
-				}
-				if err := os.WriteFile(filepath.Join(root, dir, name), data, 0o600); err != nil { // keeps the mode of the file
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// writeProxy writes the modules as they are committed into the folder dir. GOPROXY=file://dir then
-// provides them.
-func writeProxy(ctx context.Context, root, version, dir string) error {
-	dir, err := filepath.Abs(dir)
+	hash, date, _ := strings.Cut(head, " ")
+	at, err := time.Parse(time.RFC3339, date)
 	if err != nil {
 		return err
 	}
-	return withCommitted(ctx, root, func(files string) error {
-		_, err := release(ctx, files, version, dir)
-		return err
-	})
-}
-
-// withCommitted calls do with a folder that has the files of HEAD, and removes it.
-func withCommitted(ctx context.Context, root string, do func(files string) error) error {
 	files, err := os.MkdirTemp("", "release")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(files) }()
-	archive := filepath.Join(files, "archive.tar")
-	for _, command := range [][]string{
-		{"git", "-C", root, "archive", "-o", archive, "HEAD"},
-		{"tar", "-C", files, "-xf", archive},
-	} {
-		if out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", command[0], err, out)
-		}
-	}
-	if err := os.Remove(archive); err != nil {
+	if err := checkOut(ctx, root, "HEAD", files); err != nil {
 		return err
 	}
-	return do(files)
+	return do(commit{files, hash, at.UTC()})
+}
+
+// checkOut writes the files of a revision into a folder.
+func checkOut(ctx context.Context, root, revision, dir string) error {
+	archive := filepath.Join(dir, "archive.tar")
+	if _, err := gitOutput(ctx, root, "archive", "-o", archive, revision); err != nil {
+		return err
+	}
+	if _, err := output(exec.CommandContext(ctx, "tar", "-C", dir, "-xf", archive)); err != nil {
+		return err
+	}
+	return os.Remove(archive)
 }

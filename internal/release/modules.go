@@ -1,47 +1,49 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
-	"golang.org/x/mod/zip"
+	"golang.org/x/mod/sumdb/dirhash"
 )
 
 const rootPath = "github.com/penstock-go/penstock"
 
-// release edits the published modules below root, so that they require each other in a version, and
+// release edits the published modules of a commit, so that they require each other in a version, and
 // writes each into the proxy, because the ones that require it need its checksum. It returns the
 // folders of the nested modules.
-func release(ctx context.Context, root, version, proxy string) (nested []string, err error) {
-	dirs, err := published(root)
+func release(c commit, version, proxy string) (nested []string, err error) {
+	dirs, err := published(c.dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range dirs {
-		path := rootPath
+		name := modulePath(dir)
 		if dir != "." {
-			path += "/" + filepath.ToSlash(dir)
 			nested = append(nested, dir)
-			if err := requireVersion(ctx, filepath.Join(root, dir), version, proxy); err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
+			if err := requireVersion(filepath.Join(c.dir, dir), version, proxy); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		if err := addToProxy(proxy, module.Version{Path: path, Version: version}, filepath.Join(root, dir)); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		if err := addToProxy(proxy, module.Version{Path: name, Version: version}, filepath.Join(c.dir, dir), c.time); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nested, nil
+}
+
+// modulePath returns the path of the module in a folder of the repository.
+func modulePath(dir string) string {
+	return path.Join(rootPath, filepath.ToSlash(dir))
 }
 
 // published returns the folders of the modules that are released, each after those that it requires:
@@ -102,8 +104,9 @@ func readMod(path string) (*modfile.File, error) {
 }
 
 // requireVersion removes the replacements of a module by folders of this repository, and requires
-// the other modules in the version. It adds their checksums to go.sum.
-func requireVersion(ctx context.Context, dir, version, proxy string) error {
+// the other modules in the version, which the proxy has. All other requirements and checksums are
+// those of the commit, because a replacement has the same ones.
+func requireVersion(dir, version, proxy string) error {
 	path := filepath.Join(dir, "go.mod")
 	mod, err := readMod(path)
 	if err != nil {
@@ -115,10 +118,14 @@ func requireVersion(ctx context.Context, dir, version, proxy string) error {
 		}
 	}
 	for _, r := range slices.Clone(mod.Require) {
-		if r.Mod.Path == rootPath || strings.HasPrefix(r.Mod.Path, rootPath+"/") {
-			if err := mod.AddRequire(r.Mod.Path, version); err != nil {
-				return err
-			}
+		if r.Mod.Path != rootPath && !strings.HasPrefix(r.Mod.Path, rootPath+"/") {
+			continue
+		}
+		if err := mod.AddRequire(r.Mod.Path, version); err != nil {
+			return err
+		}
+		if err := setChecksums(filepath.Join(dir, "go.sum"), module.Version{Path: r.Mod.Path, Version: version}, proxy); err != nil {
+			return err
 		}
 	}
 	mod.Cleanup()
@@ -126,79 +133,36 @@ func requireVersion(ctx context.Context, dir, version, proxy string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return err
-	}
-	return tidy(ctx, dir, proxy)
+	return os.WriteFile(path, data, 0o600)
 }
 
-func tidy(ctx context.Context, dir, proxy string) error {
-	cache, err := os.MkdirTemp("", "release")
+// setChecksums sets the two lines of a module in go.sum, which is sorted.
+func setChecksums(path string, version module.Version, proxy string) error {
+	files, err := inProxy(proxy, version)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(cache) }()
-	env, err := environment(ctx, proxy, cache)
+	zip, err := dirhash.HashZip(files+".zip", dirhash.Hash1)
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", "mod", "tidy")
-	command.Dir, command.Env = dir, env
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("go mod tidy: %w: %s", err, out)
-	}
-	return nil
-}
-
-// environment returns variables with which the go command finds the modules of the proxy, and others
-// where it finds them now. It has a module cache of its own, because a version in a cache never
-// changes, and that of a rehearsal does.
-func environment(ctx context.Context, proxy, cache string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
-	}
-	known, others, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return append(os.Environ(),
-		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(filepath.Join(known, "cache", "download"))+","+others,
-		"GONOSUMDB="+rootPath+","+rootPath+"/*",
-		"GOMODCACHE="+cache, "GOFLAGS=-modcacherw", "GOWORK=off",
-	), nil
-}
-
-// addToProxy writes the files of a module version, as `go help goproxy` lists them.
-func addToProxy(proxy string, version module.Version, dir string) error {
-	escaped, err := module.EscapePath(version.Path)
+	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return os.Open(files + ".mod") })
 	if err != nil {
 		return err
 	}
-	target := filepath.Join(proxy, filepath.FromSlash(escaped), "@v")
-	if err := os.MkdirAll(target, 0o700); err != nil {
-		return err
-	}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	info, err := json.Marshal(struct {
-		Version string
-		Time    time.Time
-	}{version.Version, time.Now().UTC()})
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{"list": []byte(version.Version + "\n"), version.Version + ".info": info, version.Version + ".mod": mod} {
-		if err := os.WriteFile(filepath.Join(target, name), data, 0o600); err != nil {
-			return err
-		}
-	}
-	file, err := os.Create(filepath.Join(target, version.Version+".zip"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	if err := zip.CreateFromDir(file, version, dir); err != nil {
-		return err
-	}
-	return file.Close()
+	lines := slices.DeleteFunc(slices.Collect(strings.Lines(string(text))), func(line string) bool {
+		return strings.HasPrefix(line, version.Path+" ")
+	})
+	at, _ := slices.BinarySearchFunc(lines, version.Path, func(line, path string) int {
+		other, _, _ := strings.Cut(line, " ")
+		return strings.Compare(other, path)
+	})
+	lines = slices.Insert(lines, at,
+		fmt.Sprintf("%s %s %s\n", version.Path, version.Version, zip),
+		fmt.Sprintf("%s %s/go.mod %s\n", version.Path, version.Version, mod))
+	return os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600)
 }
