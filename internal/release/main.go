@@ -50,6 +50,8 @@ func run(ctx context.Context, root string, args []string) error {
 		return fmt.Errorf("the version %q must have the form v0.1.0", version)
 	}
 	switch {
+	case args[0] == "api" && len(args) == 2:
+		return api(ctx, os.Stdout, root, version)
 	case args[0] == "prepare" && len(args) == 2:
 		return prepare(ctx, root, version)
 	case args[0] == "proxy" && len(args) == 3:
