@@ -54,6 +54,8 @@ func run(ctx context.Context, root string, args []string) error {
 		return api(ctx, os.Stdout, root, version)
 	case args[0] == "prepare" && len(args) == 2:
 		return prepare(ctx, root, version)
+	case args[0] == "build" && len(args) == 3:
+		return buildRelease(ctx, root, version, args[2], targets())
 	case args[0] == "proxy" && len(args) == 3:
 		return writeProxy(ctx, root, version, args[2])
 	}
