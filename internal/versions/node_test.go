@@ -3,7 +3,6 @@ package versions_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // program is the folder of the node's program.

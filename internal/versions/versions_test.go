@@ -45,8 +45,8 @@ func TestLastRelease(t *testing.T) {
 		t.Skip("needs git")
 	}
 	root := t.TempDir()
-	git := func(args ...string) string {
-		return command(t, "git", append([]string{"-C", root, "-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
+	git := func(args ...string) {
+		command(t, "git", append([]string{"-C", root, "-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
 	}
 	assert.Empty(t, lastRelease(t.Context(), root, "HEAD"), "not a repository")
 	git("init", "-q")

@@ -99,7 +99,7 @@ func newRouter(client *goredis.Client) *router.Router {
 		return result{}, ctx.Conn().Subscribe(m.Topic)
 	})
 	router.RPC(r, func(ctx *router.Context, m publish) (result, error) {
-		return result{}, ctx.Publish(m.Topic, note{m.request})
+		return result{}, ctx.Publish(m.Topic, note(m))
 	})
 	router.RPC(r, func(_ *router.Context, m members) (result, error) {
 		var users []string
@@ -111,7 +111,7 @@ func newRouter(client *goredis.Client) *router.Router {
 	})
 	router.RPC(r, func(ctx *router.Context, m askUser) (result, error) {
 		var got result
-		for each := range router.CallUser[answer](ctx, r, "", m.User, question{m.request}) {
+		for each := range router.CallUser[answer](ctx, r, "", m.User, question(m)) {
 			if each.Err != nil {
 				return result{}, each.Err
 			}
