@@ -36,8 +36,11 @@ func api(ctx context.Context, w io.Writer, root, version string) error {
 		return err
 	}
 	return withCommitted(ctx, root, func(c commit) error {
-		incompatible, err := compare(ctx, w, old, c.dir)
+		text, incompatible, err := compare(ctx, old, c.dir)
 		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, text); err != nil {
 			return err
 		}
 		if incompatible > 0 && !mayBreak(last, version) {
@@ -47,7 +50,8 @@ func api(ctx context.Context, w io.Writer, root, version string) error {
 	})
 }
 
-// releaseBefore returns the last version before another one that is a tag in the history of HEAD, or "".
+// releaseBefore returns the last version before another one that is a tag in the history of HEAD,
+// or "".
 func releaseBefore(ctx context.Context, root, version string) (string, error) {
 	tags, err := gitOutput(ctx, root, "tag", "--merged", "HEAD", "--list", "v*")
 	if err != nil {
@@ -78,54 +82,55 @@ func breaking(last string) string {
 	return "the next major version"
 }
 
-// compare writes the changes of each module that both folders have, and returns how many of them are
-// incompatible.
-func compare(ctx context.Context, w io.Writer, old, current string) (incompatible int, err error) {
+// compare returns the changes of each module that both folders have, as text, and how many of them
+// are incompatible.
+func compare(ctx context.Context, old, current string) (text string, incompatible int, err error) {
 	before, err := published(old)
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
 	after, err := published(current)
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
+	var list strings.Builder
 	for _, dir := range before {
-		if !slices.Contains(after, dir) {
-			incompatible++
-			if _, err := fmt.Fprintf(w, "%s\n  incompatible: the module is removed\n", modulePath(dir)); err != nil {
-				return 0, err
+		changes := []apidiff.Change{{Message: "the module is removed"}}
+		if slices.Contains(after, dir) {
+			if changes, err = compareModule(ctx, old, current, dir); err != nil {
+				return "", 0, err
 			}
-			continue
 		}
-		a, err := load(ctx, old, dir)
-		if err != nil {
-			return 0, err
-		}
-		b, err := load(ctx, current, dir)
-		if err != nil {
-			return 0, err
-		}
-		changes := apidiff.ModuleChanges(a, b).Changes
-		slices.SortFunc(changes, func(a, b apidiff.Change) int { return cmp.Compare(a.Message, b.Message) })
-		if _, err := fmt.Fprintf(w, "%s: %d changes\n", modulePath(dir), len(changes)); err != nil {
-			return 0, err
-		}
+		_, _ = fmt.Fprintf(&list, "%s: %d changes\n", modulePath(dir), len(changes))
 		for _, change := range changes {
 			kind := "compatible"
 			if !change.Compatible {
 				kind = "incompatible"
 				incompatible++
 			}
-			if _, err := fmt.Fprintf(w, "  %s: %s\n", kind, change.Message); err != nil {
-				return 0, err
-			}
+			_, _ = fmt.Fprintf(&list, "  %s: %s\n", kind, change.Message)
 		}
 	}
-	return incompatible, nil
+	return list.String(), incompatible, nil
 }
 
-// load returns the packages of a module whose API the versions cover: not internal ones, examples and
-// commands.
+// compareModule returns the changes of one module, sorted.
+func compareModule(ctx context.Context, old, current, dir string) ([]apidiff.Change, error) {
+	a, err := load(ctx, old, dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := load(ctx, current, dir)
+	if err != nil {
+		return nil, err
+	}
+	changes := apidiff.ModuleChanges(a, b).Changes
+	slices.SortFunc(changes, func(a, b apidiff.Change) int { return cmp.Compare(a.Message, b.Message) })
+	return changes, nil
+}
+
+// load returns the packages of a module whose API the versions cover: not internal ones, examples
+// and commands.
 func load(ctx context.Context, root, dir string) (*apidiff.Module, error) {
 	if err := replaceByFolders(root, dir); err != nil {
 		return nil, err
@@ -152,8 +157,8 @@ func load(ctx context.Context, root, dir string) (*apidiff.Module, error) {
 	return module, nil
 }
 
-// replaceByFolders replaces what a nested module requires of the repository by its folders, because a
-// version need not be published yet.
+// replaceByFolders replaces what a nested module requires of the repository by its folders, because
+// a version need not be published yet.
 func replaceByFolders(root, dir string) error {
 	path := filepath.Join(root, dir, "go.mod")
 	mod, err := readMod(path)

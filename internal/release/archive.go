@@ -73,8 +73,8 @@ func writeZip(path string, files []file, at time.Time) error {
 // licenseFile matches the names of files that must accompany a binary.
 var licenseFile = regexp.MustCompile(`(?i)^(un)?(licen[sc]e|copying|notice|patents)`)
 
-// licenses returns the licenses of all modules in a binary, and of Go, because they require that copies
-// of the binary have them.
+// licenses returns the licenses of all modules in a binary, and of Go, because they require that
+// copies of the binary have them.
 func (b *builder) licenses(ctx context.Context, binary string) ([]byte, error) {
 	out, err := output(exec.CommandContext(ctx, "go", "version", "-m", "-json", binary))
 	if err != nil {

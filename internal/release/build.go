@@ -25,10 +25,10 @@ func targets() []target {
 // describer lists the modules in a binary as CycloneDX.
 const describer = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
 
-// buildRelease writes the files of a release into the folder dir, which must be empty or absent: for
-// each target an archive with the command and a list of its modules, the provenance, and the checksums
-// of all of them. The binaries are those that `CGO_ENABLED=0 go install -trimpath` builds from the
-// published modules. The files depend on the commit and on the release of Go only.
+// buildRelease writes the files of a release into the folder dir, which must be empty or absent:
+// for each target an archive with the command and a list of its modules, the provenance, and the
+// checksums of all of them. The binaries are those that `CGO_ENABLED=0 go install -trimpath` builds
+// from the published modules. The files depend on the commit and on the release of Go only.
 func buildRelease(ctx context.Context, root, version, dir string, systems []target) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("the folder %s has files; the one of a release must be empty", dir)
@@ -136,7 +136,8 @@ func (b *builder) listModules(ctx context.Context, binary, path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// A statement is an in-toto statement with a SLSA provenance (https://slsa.dev/spec/v1.0/provenance).
+// A statement is an in-toto statement with a SLSA provenance
+// (https://slsa.dev/spec/v1.0/provenance).
 type statement struct {
 	Type          string     `json:"_type"`
 	Subject       []resource `json:"subject"`
@@ -163,7 +164,8 @@ type provenance struct {
 	} `json:"runDetails"`
 }
 
-// describeBuild writes provenance.json: from which commit and with which release of Go the files are.
+// describeBuild writes provenance.json: from which commit and with which release of Go the files
+// are.
 func (b *builder) describeBuild(ctx context.Context) error {
 	out, err := output(exec.CommandContext(ctx, "go", "env", "GOVERSION"))
 	if err != nil {

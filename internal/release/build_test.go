@@ -47,8 +47,8 @@ func TestArchives_HaveSameBytes(t *testing.T) {
 	}
 }
 
-// TestBuildRelease_IsReproducible builds a commit twice for the present system, from clones in different
-// folders. If PENSTOCK_TESTS is a duration, the second build compiles everything again.
+// TestBuildRelease_IsReproducible builds a commit twice for the present system, from clones in
+// different folders. If PENSTOCK_TESTS is a duration, the second build compiles everything again.
 func TestBuildRelease_IsReproducible(t *testing.T) {
 	testscale.FullOnly(t, "TestArchives_HaveSameBytes")
 	systems := []target{{runtime.GOOS, runtime.GOARCH}}

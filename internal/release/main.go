@@ -5,9 +5,9 @@
 //	go run -C internal/release . proxy v0.1.0 DIR   # write a module proxy with the committed files
 //	go run -C internal/release . build v0.1.0 DIR   # write the files of the release
 //
-// All modules have one version, and their tags are on one commit. In that commit, the nested modules
-// require the others in this version and replace nothing, because `go install` rejects a module
-// that replaces another one. docs/releasing.md has the steps.
+// All modules have one version, and their tags are on one commit. In that commit, the nested
+// modules require the others in this version and replace nothing, because `go install` rejects a
+// module that replaces another one. docs/releasing.md has the steps.
 package main
 
 import (

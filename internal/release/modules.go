@@ -18,9 +18,9 @@ import (
 
 const rootPath = "github.com/penstock-go/penstock"
 
-// release edits the published modules of a commit, so that they require each other in a version, and
-// writes each into the proxy, because the ones that require it need its checksum. It returns the
-// folders of the nested modules.
+// release edits the published modules of a commit, so that they require each other in a version,
+// and writes each into the proxy, because the ones that require it need its checksum. It returns
+// the folders of the nested modules.
 func release(c commit, version, proxy string) (nested []string, err error) {
 	dirs, err := published(c.dir)
 	if err != nil {
@@ -46,8 +46,8 @@ func modulePath(dir string) string {
 	return path.Join(rootPath, filepath.ToSlash(dir))
 }
 
-// published returns the folders of the modules that are released, each after those that it requires:
-// all but those in folders named internal or testdata.
+// published returns the folders of the modules that are released, each after those that it
+// requires: all but those in folders named internal or testdata.
 func published(root string) ([]string, error) {
 	requires := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// prepare edits the work tree. Checksums in go.sum are those of committed files: what is not committed
-// is not in the release.
+// prepare edits the work tree. Checksums in go.sum are those of committed files: what is not
+// committed is not in the release.
 func prepare(ctx context.Context, root, version string) error {
 	proxy, err := os.MkdirTemp("", "release")
 	if err != nil {
@@ -62,8 +62,8 @@ func checkChangelog(path, version string) error {
 	return nil
 }
 
-// packageVersion matches the version in package.json, and the two of the package itself in package-lock.json:
-// those after the name of the package.
+// packageVersion matches the version in package.json, and the two of the package itself in
+// package-lock.json: those after the name of the package.
 var packageVersion = regexp.MustCompile(`("name": "penstock-client",\s+"version": ")[^"]*(")`)
 
 // setPackageVersion sets the version of the npm package in package.json or package-lock.json.

@@ -60,12 +60,12 @@ func TestSetPackageVersion(t *testing.T) {
 	assert.ErrorContains(t, setPackageVersion(filepath.Join(dir, "package.json"), version), "must have")
 }
 
-// maxModules bounds what `go list -m all` prints for the program in README.md: its module, Penstock, and
-// the modules that Penstock requires for any of its packages.
+// maxModules bounds what `go list -m all` prints for the program in README.md: its module,
+// Penstock, and the modules that Penstock requires for any of its packages.
 const maxModules = 30
 
-// TestRelease_InstallsIntoEmptyFolder prepares a release in a clone, commits it, and installs each module
-// as its users do, from a proxy that has the committed files.
+// TestRelease_InstallsIntoEmptyFolder prepares a release in a clone, commits it, and installs each
+// module as its users do, from a proxy that has the committed files.
 func TestRelease_InstallsIntoEmptyFolder(t *testing.T) {
 	testscale.FullOnly(t, "TestPublished")
 	root := clone(t)

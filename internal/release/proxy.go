@@ -26,10 +26,10 @@ func writeProxy(ctx context.Context, root, version, dir string) error {
 	})
 }
 
-// environment returns variables with which the go command finds the modules of the proxy, and others
-// where it finds them now. It has a module cache of its own, because a version in a cache never
-// changes, and that of a rehearsal does. With -trimpath, packages in different caches are compiled
-// once.
+// environment returns variables with which the go command finds the modules of the proxy, and
+// others where it finds them now. It has a module cache of its own, because a version in a cache
+// never changes, and that of a rehearsal does. With -trimpath, packages in different caches are
+// compiled once.
 func environment(ctx context.Context, proxy, cache string) ([]string, error) {
 	out, err := output(exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY"))
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 // program is the folder of the node's program.
 const program = "internal/versions/node"
 
-// buildNode builds the program of a node in a folder with the sources of a version. With -trimpath, the
-// build cache serves those of earlier folders.
+// buildNode builds the program of a node in a folder with the sources of a version. With -trimpath,
+// the build cache serves those of earlier folders.
 func buildNode(t *testing.T, root string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "node")

@@ -20,12 +20,12 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// beforeFirstRelease is the other version until there is a release: the commit before sessions became one
-// state machine (internal/session), because that changed most of what nodes share.
+// beforeFirstRelease is the other version until there is a release: the commit before sessions
+// became one state machine (internal/session), because that changed most of what nodes share.
 const beforeFirstRelease = "a9458e3878a045f0db0fb24888b11de20843e279"
 
-// lastRelease returns the tag of the last release before HEAD, or another revision if there is none. It
-// is "" if the repository does not have that one: in a shallow clone, or an archive.
+// lastRelease returns the tag of the last release before HEAD, or another revision if there is
+// none. It is "" if the repository does not have that one: in a shallow clone, or an archive.
 func lastRelease(ctx context.Context, root, otherwise string) string {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output()
@@ -125,7 +125,8 @@ func TestVersions_ShareCluster(t *testing.T) {
 	t.Run("shutdown of the old node", func(t *testing.T) { testShutdown(t, old, present) })
 }
 
-// waitForEachOther waits until the nodes know each other: until then, they reject calls to clients of all nodes.
+// waitForEachOther waits until the nodes know each other: until then, they reject calls to clients
+// of all nodes.
 func waitForEachOther(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, n := range nodes {
@@ -217,8 +218,8 @@ func testLimits(t *testing.T, from, to string) {
 	require.Equal(t, int64(0), call(t, a, spend{Text: t.Name(), Count: 1}).Number)
 }
 
-// testSessions moves a client to another node and back. Its subscription to a hall is one that a handler
-// has made, which only the session restores.
+// testSessions moves a client to another node and back. Its subscription to a hall is one that a
+// handler has made, which only the session restores.
 func testSessions(t *testing.T, from, to string) {
 	hall, topic := "hall/"+id(t), "kept/"+id(t)
 	connected := make(chan struct{}, 100)
@@ -256,8 +257,8 @@ func testSessions(t *testing.T, from, to string) {
 	}
 }
 
-// testShutdown shuts a node down as in a rolling upgrade: its clients continue their sessions on the
-// other one.
+// testShutdown shuts a node down as in a rolling upgrade: its clients continue their sessions on
+// the other one.
 func testShutdown(t *testing.T, old, present *node) {
 	topic := "kept/" + id(t)
 	publisher, _ := connect(t, present.addr, "ann", client.Options{})

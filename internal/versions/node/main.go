@@ -1,4 +1,5 @@
-// Command node is a node of the test of two versions in one cluster. It is built from the sources of both:
+// Command node is a node of the test of two versions in one cluster. It is built from the sources
+// of both:
 //
 //	node ADDRESS-OF-REDIS
 //
