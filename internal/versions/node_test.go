@@ -33,11 +33,10 @@ func buildNode(t *testing.T, root string) (binary string) {
 	return binary
 }
 
-func command(t *testing.T, name string, args ...string) string {
+func command(t *testing.T, name string, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), out)
-	return strings.TrimSpace(string(out))
 }
 
 // checkOut writes the files of a revision into a new folder.
