@@ -28,7 +28,8 @@ const describer = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.1
 // buildRelease writes the files of a release into the folder dir, which must be empty or absent:
 // for each target an archive with the command and a list of its modules, the provenance, and the
 // checksums of all of them. The binaries are those that `CGO_ENABLED=0 go install -trimpath` builds
-// from the published modules. The files depend on the commit and on the release of Go only.
+// from the published modules. The files depend on the commit and on the release of Go; the lists
+// also name the program that writes them, with a checksum that depends on the present system.
 func buildRelease(ctx context.Context, root, version, dir string, systems []target) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("the folder %s has files; the one of a release must be empty", dir)
