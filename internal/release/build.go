@@ -52,6 +52,9 @@ func buildRelease(ctx context.Context, root, version, dir string, systems []targ
 			return err
 		}
 		b := builder{version, dir, temp, cache, env, c}
+		if err := b.installDescriber(ctx); err != nil {
+			return err
+		}
 		for _, system := range systems {
 			if err := b.build(ctx, system); err != nil {
 				return fmt.Errorf("%s/%s: %w", system.os, system.arch, err)
@@ -117,12 +120,17 @@ func (b *builder) run(ctx context.Context, env []string, name string, args ...st
 	return err
 }
 
+// installDescriber installs the program with the modules that the machine has.
+func (b *builder) installDescriber(ctx context.Context) error {
+	return b.run(ctx, append(os.Environ(), "GOBIN="+b.temp, "GOFLAGS=-trimpath", "GOWORK=off", "CGO_ENABLED=0"), "go", "install", describer)
+}
+
 // timestamp is the only part of a list of modules that differs from run to run.
 var timestamp = regexp.MustCompile(`("timestamp": ")[^"]*(")`)
 
 // listModules writes the modules in a binary, with their licenses, as CycloneDX.
 func (b *builder) listModules(ctx context.Context, binary, path string) error {
-	err := b.run(ctx, b.env, "go", "run", describer, "bin", "-json", "-std", "-licenses", "-noserial", "-version", b.version, "-output", path, binary)
+	err := b.run(ctx, b.env, filepath.Join(b.temp, "cyclonedx-gomod"), "bin", "-json", "-std", "-licenses", "-noserial", "-version", b.version, "-output", path, binary)
 	if err != nil {
 		return err
 	}
