@@ -47,14 +47,14 @@ func modulePath(dir string) string {
 }
 
 // published returns the folders of the modules that are released, each after those that it
-// requires: all but those in folders named internal or testdata.
+// requires: all but those in folders named examples, internal or testdata.
 func published(root string) ([]string, error) {
 	requires := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"internal", "testdata", "node_modules"}, d.Name())) {
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"examples", "internal", "testdata", "node_modules"}, d.Name())) {
 			return filepath.SkipDir
 		}
 		if d.Name() != "go.mod" {
