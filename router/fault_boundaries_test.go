@@ -234,6 +234,13 @@ func boundaries() map[string]boundary {
 			},
 			want: errors.Internal, reason: "the next observer is called",
 		},
+		"ObserveRefusals.f": {
+			setUp: func(h *harness) {
+				h.router.ObserveRefusals(func(router.Refusal) { h.fault() })
+				respondWith(errors.Errorf(errors.NotFound, "no such room"))(h)
+			},
+			want: errors.NotFound, reason: "OnRefused", exits: true,
+		},
 		"Codec.Subprotocol": {}, // called by New alone
 		"Codec.Marshal": {
 			prepare: func(h *harness) { h.opts.Codecs = []router.Codec{&faultyCodec{harness: h, at: "Marshal"}} },

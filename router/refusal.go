@@ -50,6 +50,24 @@ func refusalOf(refused *failure.Failure, c *Conn, typ string) Refusal {
 	return refusal
 }
 
+// ObserveRefusals makes the router call a function for each [Refusal] for which it calls
+// Options.OnRefused, or would if that were set: after it, and on the same terms. It panics if f is nil
+// or the router has begun to serve.
+func (r *Router) ObserveRefusals(f func(Refusal)) {
+	r.mustNotBeServing("ObserveRefusals")
+	if f == nil {
+		panic("router: ObserveRefusals needs a function")
+	}
+	if first := r.opts.OnRefused; first != nil {
+		second := f
+		f = func(refusal Refusal) {
+			defer second(refusal) // even if the first one panics
+			first(refusal)
+		}
+	}
+	r.opts.OnRefused = f
+}
+
 // reportRefusal calls Options.OnRefused, unless the client has been refused before in the same
 // interval.
 func (r *Router) reportRefusal(ctx context.Context, refusal *Refusal) {

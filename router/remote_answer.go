@@ -49,7 +49,7 @@ func (r *Router) newConnID() string {
 func askedClients(conns []*Conn, m Message) ask.Clients {
 	clients := make([]ask.Client, min(len(conns), ask.MaxListed))
 	for i, c := range conns[:len(clients)] {
-		clients[i].Conn = ask.Conn{ConnID: c.id, NodeID: c.router.NodeID(), IP: c.ip, Subprotocol: c.Subprotocol(), OpenedAt: c.openedAt()}
+		clients[i].Conn = ask.Conn{ConnID: c.id, NodeID: c.router.NodeID(), IP: c.ip, Subprotocol: c.Subprotocol(), OpenedAt: c.OpenedAt()}
 		clients[i].Call = func(ctx context.Context, encoded *ask.Message) ask.Outcome {
 			if encoded != nil {
 				return c.callAsked(ctx, encodedMessage{encoded})
@@ -60,8 +60,8 @@ func askedClients(conns []*Conn, m Message) ask.Clients {
 	return ask.Clients{First: clients, Total: len(conns)}
 }
 
-// openedAt returns when the router accepted the connection.
-func (c *Conn) openedAt() time.Time {
+// OpenedAt returns when the router accepted the connection.
+func (c *Conn) OpenedAt() time.Time {
 	return c.router.created.Add(time.Duration(c.sub.Number)).Round(0)
 }
 

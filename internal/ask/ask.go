@@ -9,7 +9,7 @@
 // # Locks and goroutines
 //
 // Node.mu is acquired before the lock of a broker, for broker.Node.Nodes, and without any other lock of
-// this package. No other lock is acquired under ask.mu and servedAsks.mu. The functions of Config,
+// this package. No other lock is acquired under ask.mu, servedAsks.mu and questions.mu. The functions of Config,
 // and Client.Call, are called without locks. An ask that calls clients of this node has one
 // goroutine per client, and one that sends the outcomes; they end with the calls, or when the node
 // that has asked does not wait any more.
@@ -131,6 +131,8 @@ type Node struct {
 	hash   nodeHash // of name
 	served servedAsks
 
+	questions questions
+
 	bytes atomic.Int64 // of answers of clients that callers have not taken
 
 	mu     sync.Mutex
@@ -170,6 +172,10 @@ func (n *Node) Receive(from string, packet []byte) {
 		}
 	case askAnswer:
 		n.receiveAnswer(from, packet[1:])
+	case questionAsk:
+		n.receiveQuestion(from, &in)
+	case questionAnswer:
+		n.receiveQuestionAnswer(from, &in)
 	}
 }
 
@@ -187,6 +193,7 @@ func (n *Node) NodeLeft(node string) {
 		a.endNode(node, errNodeLeft(node))
 	}
 	n.served.nodeLeft(node)
+	n.questions.nodeLeft(node)
 }
 
 // Close ends all asks, and rejects further ones.

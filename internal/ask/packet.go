@@ -18,6 +18,9 @@ const (
 	connAsk               // to one node: the ID of a connection, and an ask
 	askEnd                // to a node that was asked: the number of the ask, whose answer is not needed any more
 	askAnswer             // to the node that has asked: see answer
+
+	questionAsk    // to one node: the number of the question, and the question
+	questionAnswer // to the node that has asked: the number, an outcome, and the answer
 )
 
 // A Message is a call to clients, in some formats.

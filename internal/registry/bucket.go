@@ -40,6 +40,15 @@ func (b *Bucket) Take(r Rate, now time.Duration, tokens int) (wait time.Duration
 	}
 }
 
+// Left returns how many tokens there are, not below 0.
+func (b *Bucket) Left(r Rate, now time.Duration) int {
+	if r.PerSecond == Unlimited {
+		return Unlimited
+	}
+	missing := time.Duration(max(0, b.fullAt.Load()-int64(now)))
+	return max(0, int(float64(r.Burst)-missing.Seconds()*float64(r.PerSecond)))
+}
+
 // Owe takes tokens that have been used already. The bucket may then hold less than none.
 func (b *Bucket) Owe(r Rate, now time.Duration, tokens int) {
 	if r.PerSecond == Unlimited || tokens <= 0 {

@@ -61,6 +61,19 @@ func TestBucket_OwedTokensDelayLaterOnes(t *testing.T) {
 	assert.True(t, b.isFull(800*time.Millisecond))
 }
 
+func TestBucket_LeftIsWhatCanBeTaken(t *testing.T) {
+	r := Rate{PerSecond: 10, Burst: 5}
+	var b Bucket
+	assert.Equal(t, 5, b.Left(r, 0))
+	assert.Zero(t, b.Take(r, 0, 3))
+	assert.Equal(t, 2, b.Left(r, 0))
+	assert.Equal(t, 3, b.Left(r, 150*time.Millisecond))
+	b.Owe(r, 0, 7)
+	assert.Zero(t, b.Left(r, 0))
+	assert.Equal(t, 5, b.Left(r, time.Hour))
+	assert.Equal(t, Unlimited, b.Left(Rate{PerSecond: Unlimited, Burst: Unlimited}, 0))
+}
+
 func TestBucket_UnlimitedRateRefusesNothing(t *testing.T) {
 	r := Rate{PerSecond: Unlimited, Burst: Unlimited}
 	var b Bucket

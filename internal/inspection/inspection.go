@@ -1,0 +1,46 @@
+// Package inspection has what a router shows to package inspect. Its structs are data: the router fills
+// them, package inspect selects and encodes them. It has no state.
+package inspection
+
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/ask"
+)
+
+// Access is what package inspect needs of a router, and applications do not. Its functions are those of
+// the router's node, and safe for concurrent use.
+type Access struct {
+	// Conn returns the details of an open connection.
+	Conn func(connID string) (found Conn, ok bool)
+
+	// UserConns returns the IDs of a user's open connections.
+	UserConns func(tenantID, userID string) []string
+
+	// Topics returns topics with subscribers on this node whose names have a prefix and follow after,
+	// sorted by name, at most limit of them. more is true if there are others.
+	Topics func(prefix, after string, limit int) (found []Topic, more bool)
+
+	// Ask asks all other nodes, as ask.Node does. Answer sets what answers their questions.
+	Ask    func(ctx context.Context, question []byte) (answers []ask.NodeAnswer, all bool, err error)
+	Answer func(answer func(question []byte) []byte)
+}
+
+// A Conn is what only the router knows of a connection.
+type Conn struct {
+	Calls  int     // of the client, without an answer
+	Topics []Topic // to which it subscribes, by name; without their members
+
+	// MessageTokens are left of Limits.MessagesPerConn, whose burst is MessageBurst.
+	MessageTokens, MessageBurst int
+}
+
+// A Topic has subscribers on this node.
+type Topic struct {
+	Name        string
+	Pattern     string          // that declares it, or ""
+	Subscribers int             // on this node
+	Members     int             // on all nodes, as far as this node knows
+	Position    broker.Position // of the last publication here; zero without a history, or while it is not known
+}

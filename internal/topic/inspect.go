@@ -1,0 +1,66 @@
+package topic
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/topicname"
+)
+
+// List returns topics whose names have a prefix and follow after, sorted by name, at most limit of them.
+// more is true if there are others. It holds the lock of one shard at a time, and lets other goroutines
+// run in between.
+func (ts *Topics) List(prefix, after string, limit int) (found []inspection.Topic, more bool) {
+	var first []*Topic // at most limit+1, by name
+	for i := range ts.shards {
+		for _, t := range ts.shards[i].matching(prefix, after) {
+			at, _ := slices.BinarySearchFunc(first, t.Name, func(t *Topic, name string) int { return strings.Compare(t.Name, name) })
+			if at > limit {
+				continue
+			}
+			if first = slices.Insert(first, at, t); len(first) > limit+1 {
+				first = first[:limit+1]
+			}
+		}
+		runtime.Gosched()
+	}
+	if more = len(first) > limit; more {
+		first = first[:limit]
+	}
+	for _, t := range first {
+		d := ts.Describe(t)
+		d.Members = ts.MemberCount(t.Name)
+		found = append(found, d)
+	}
+	return found, more
+}
+
+// matching returns the topics of a shard whose names have a prefix and follow after. Those of the router
+// itself have names that no application uses.
+func (s *topicShard) matching(prefix, after string) (found []*Topic) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range maps.Values(s.topics) {
+		if strings.HasPrefix(t.Name, prefix) && t.Name > after && topicname.Check(t.Name) == nil {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// Describe returns what is known of a topic, without its members. It needs no lock, and may be called
+// with that of a connection.
+func (ts *Topics) Describe(t *Topic) inspection.Topic {
+	d := inspection.Topic{Name: t.Name, Pattern: t.Pattern.Text}
+	s := &ts.shards[t.shard]
+	s.mu.Lock()
+	d.Subscribers = int(t.subscriptions)
+	s.mu.Unlock()
+	if t.history != nil {
+		d.Position, _ = t.history.sequencer.Position()
+	}
+	return d
+}

@@ -1,0 +1,46 @@
+package router
+
+import (
+	"time"
+
+	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/registry"
+	"github.com/penstock-go/penstock/internal/topicname"
+)
+
+// Inspection returns what package inspect needs of the router. Applications cannot use it: they mount an
+// inspector.
+func (r *Router) Inspection() inspection.Access {
+	return inspection.Access{
+		Conn: r.inspectConn,
+		UserConns: func(tenantID, userID string) (ids []string) {
+			for _, c := range r.conns.OfUser(registry.User{TenantID: tenantID, UserID: userID}) {
+				ids = append(ids, c.id)
+			}
+			return ids
+		},
+		Topics: r.topics.List,
+		Ask:    r.asks.Ask,
+		Answer: r.asks.AnswerQuestions,
+	}
+}
+
+// inspectConn returns the details of an open connection of this node.
+func (r *Router) inspectConn(id string) (found inspection.Conn, ok bool) {
+	c := r.conns.ByID(id)
+	if c == nil {
+		return found, false
+	}
+	found.Calls = len(c.calls.All())
+	rate := registry.Rate(r.opts.Limits.MessagesPerConn)
+	found.MessageTokens, found.MessageBurst = c.rate.Left(rate, r.sinceStart(time.Now())), rate.Burst
+	c.mu.Lock()
+	topics := append(c.sub.TopicsLocked()[:0:0], c.sub.TopicsLocked()...)
+	c.mu.Unlock()
+	for _, t := range topics {
+		if !topicname.IsUserLog(t.Name) {
+			found.Topics = append(found.Topics, r.topics.Describe(t))
+		}
+	}
+	return found, true
+}
