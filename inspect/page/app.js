@@ -1,0 +1,110 @@
+// The page asks when it is shown, and every 5 seconds while it is visible; the server never pushes.
+import { el } from "./dom.js"
+import { views } from "./views.js"
+
+const main = document.getElementById("main")
+const status = document.getElementById("status")
+const alert = document.getElementById("alert")
+
+const refreshMs = 5000
+
+let number = 0 // of the latest view, so that a late answer of another one is dropped
+let refresh
+
+/** post calls the API. It throws what the server says. */
+async function post(action, argument = {}) {
+  const response = await fetch(`api/${action}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(argument),
+    credentials: "same-origin",
+  })
+  const result = await response.json().catch(() => ({ error: `status ${response.status}` }))
+  if (!response.ok) throw new Error(result.error ?? `status ${response.status}`)
+  return result
+}
+
+/** confirm asks before an action, and resolves to whether it was confirmed. */
+function confirm(title, text) {
+  const dialog = document.getElementById("confirm")
+  document.getElementById("confirm-title").textContent = title
+  document.getElementById("confirm-text").textContent = text
+  document.getElementById("confirm-yes").textContent = title
+  dialog.returnValue = "no"
+  dialog.showModal()
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }))
+}
+
+/** act does what changes something, after a confirmation, and shows the view again. */
+async function act(action, argument, title, text) {
+  if (!await confirm(title, text)) return undefined
+  try {
+    const result = await post(action, argument)
+    const failed = result.nodes?.missing ?? []
+    alert.textContent = failed.map(({ node, error }) => `Not on node ${node}: ${error}`).join("\n")
+    status.textContent = `${title}: done`
+    await show(false)
+    return result
+  } catch (error) {
+    alert.textContent = `${title}: ${error.message}`
+    return undefined
+  }
+}
+
+/** route returns the view and its parameters from the fragment of the URL: #conns?user=ann. */
+function route() {
+  const [name, query] = location.hash.slice(1).split("?", 2)
+  return { name: views[name] ? name : "nodes", parameters: Object.fromEntries(new URLSearchParams(query ?? "")) }
+}
+
+function go(name, parameters) {
+  const query = new URLSearchParams(parameters).toString()
+  const hash = `#${name}${query && `?${query}`}`
+  if (location.hash === hash) show(false)
+  else location.hash = hash
+}
+
+const context = {
+  post, act, go,
+  report: (text) => { status.textContent = text },
+  fail: (error) => { alert.textContent = error.message },
+}
+
+/** show draws the view of the URL. A refresh keeps what is shown if it fails or if a form has the focus. */
+async function show(isRefresh) {
+  const current = isRefresh ? number : ++number
+  clearTimeout(refresh)
+  const { name, parameters } = route()
+  for (const link of document.querySelectorAll("#views a")) {
+    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page")
+    else link.removeAttribute("aria-current")
+  }
+  document.title = `${views[name].title} – Penstock inspector`
+  if (!isRefresh) main.setAttribute("aria-busy", "true")
+  try {
+    const content = await views[name].load(context, parameters)
+    if (current !== number) return
+    const focused = document.activeElement
+    if (!isRefresh || !main.contains(focused)) main.replaceChildren(el("h2", {}, views[name].title), ...content.filter(Boolean))
+    if (!isRefresh) alert.textContent = ""
+  } catch (error) {
+    if (current !== number) return
+    alert.textContent = error.message
+    if (!isRefresh) main.replaceChildren(el("h2", {}, views[name].title))
+  } finally {
+    if (current === number) {
+      main.removeAttribute("aria-busy")
+      if (views[name].refreshes) refresh = setTimeout(() => { if (!document.hidden) show(true) }, refreshMs)
+    }
+  }
+}
+
+document.getElementById("views").append(...Object.entries(views).filter(([, view]) => !view.hidden)
+  .map(([name, { title }]) => el("li", {}, el("a", { href: `#${name}` }, title))))
+addEventListener("hashchange", async () => {
+  status.textContent = ""
+  await show(false)
+  main.focus()
+})
+document.addEventListener("visibilitychange", () => { if (!document.hidden) show(true) })
+show(false)

@@ -1,0 +1,306 @@
+package inspect
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/router"
+)
+
+// This file changes policies. Each node returns to the policy before after some minutes, unless it
+// receives the confirmation: so a mistake that locks operators out, or a node that fails, is undone.
+
+// bounds of the time that a policy waits for its confirmation, and that a preview lasts.
+const (
+	maxPolicyMinutes  = 60
+	maxPreviewMinutes = 5
+	maxPreviewKeys    = 100_000
+)
+
+// A bucketSetter is a token bucket whose policy can change.
+type bucketSetter interface {
+	limit.PolicySetter[limit.Policy]
+	limit.Describer
+}
+
+// bucket returns the limiter if it is a token bucket whose policy can change.
+func (l *inspectedLimit) bucket() (bucketSetter, bool) {
+	b, ok := l.Limiter.(bucketSetter)
+	return b, ok
+}
+
+// policy returns the current policy.
+func (l *inspectedLimit) policy() (b bucketSetter, p limit.Policy, err error) {
+	b, ok := l.bucket()
+	if ok {
+		if all := b.Describe(); len(all) == 1 {
+			p, ok = policyOf(all[0])
+		}
+	}
+	if !ok {
+		return nil, p, errors.Errorf(errors.Unimplemented, "the limiter of %q is no token bucket whose policy can change", l.Name)
+	}
+	return b, p, nil
+}
+
+// parsePolicy parses a policy for the limit. Its name may be left out.
+func parsePolicy(text string, before limit.Policy) (limit.Policy, error) {
+	p, err := limit.ParsePolicy(text)
+	if err != nil {
+		return p, errors.Errorf(errors.InvalidArgument, "%v", err)
+	}
+	if p.Name == "" {
+		p.Name = before.Name
+	}
+	if p.Name != before.Name {
+		return p, errors.Errorf(errors.InvalidArgument, "the policy has the name %q; it must be %q", p.Name, before.Name)
+	}
+	return p, nil
+}
+
+// An applied policy waits for its confirmation.
+type applied struct {
+	id             string
+	policy, before limit.Policy
+	until          time.Time
+	timer          *time.Timer
+}
+
+type appliedState struct {
+	ID     string    `json:"id"`
+	Policy string    `json:"policy"`
+	Before string    `json:"before"`
+	Until  time.Time `json:"until"` // when the node returns to Before
+}
+
+// A preview counts what two policies deny of the messages that this node receives, with buckets that
+// are full at its start.
+type preview struct {
+	limit         *inspectedLimit
+	policy        limit.Policy
+	now, proposed *memory.Limiter
+	until         time.Time
+	timer         *time.Timer
+
+	messages, deniedNow, deniedProposed atomic.Int64
+}
+
+type previewState struct {
+	Policy         string    `json:"policy"`
+	Until          time.Time `json:"until"`
+	Messages       int64     `json:"messages"`
+	DeniedNow      int64     `json:"deniedNow"`      // by the policy in effect
+	DeniedProposed int64     `json:"deniedProposed"` // by the policy of the preview
+}
+
+// count decides about a message by both policies.
+func (p *preview) count(ctx context.Context, in router.IngressContext) {
+	cost := p.limit.cost(in)
+	if cost <= 0 {
+		return
+	}
+	key := p.limit.Key(in)
+	p.messages.Add(1)
+	if d, err := limit.Consume(ctx, p.now, key, cost); err == nil && !d.Allowed {
+		p.deniedNow.Add(1)
+	}
+	if d, err := limit.Consume(ctx, p.proposed, key, cost); err == nil && !d.Allowed {
+		p.deniedProposed.Add(1)
+	}
+}
+
+// states returns what the pages show of changes.
+func (l *inspectedLimit) states() (a *appliedState, p *previewState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.applied != nil {
+		a = &appliedState{l.applied.id, l.applied.policy.String(), l.applied.before.String(), l.applied.until}
+	}
+	if l.preview != nil {
+		p = &previewState{
+			l.preview.policy.String(), l.preview.until,
+			l.preview.messages.Load(), l.preview.deniedNow.Load(), l.preview.deniedProposed.Load(),
+		}
+	}
+	return a, p
+}
+
+// A policyChange is one step of changing a policy.
+type policyChange struct {
+	Step    string `json:"step,omitempty"` // between nodes: "preview", "apply", "confirm" or "return"
+	ID      string `json:"id,omitempty"`   // of an applied policy
+	Limit   string `json:"limit"`
+	Policy  string `json:"policy,omitempty"`  // in the syntax of limit.ParsePolicy
+	Minutes int    `json:"minutes,omitempty"` // of a preview or an applied policy
+}
+
+// The steps.
+const (
+	stepPreview = "preview"
+	stepApply   = "apply"
+	stepConfirm = "confirm"
+	stepReturn  = "return"
+)
+
+// localPolicy makes a step on this node, and reports whether there was something to confirm or to
+// return from.
+func (i *Inspector) localPolicy(_ context.Context, c policyChange) (bool, error) {
+	l, err := i.limit(c.Limit)
+	if err != nil {
+		return false, err
+	}
+	switch c.Step {
+	case stepPreview:
+		return true, i.startPreview(l, c)
+	case stepApply:
+		return true, l.apply(c)
+	case stepConfirm:
+		return l.end(c.ID, false), nil
+	case stepReturn:
+		return l.end(c.ID, true), nil
+	}
+	return false, errUnknownQuestion
+}
+
+// apply changes the policy for some minutes.
+func (l *inspectedLimit) apply(c policyChange) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.applied != nil {
+		return errors.Errorf(errors.FailedPrecondition, "the policy %q waits for its confirmation; confirm it or return first", l.applied.policy)
+	}
+	b, before, err := l.policy()
+	if err != nil {
+		return err
+	}
+	policy, err := parsePolicy(c.Policy, before)
+	if err != nil {
+		return err
+	}
+	if err := b.SetPolicy(policy); err != nil {
+		return errors.Errorf(errors.InvalidArgument, "%v", err)
+	}
+	d := time.Duration(c.Minutes) * time.Minute
+	l.applied = &applied{id: c.ID, policy: policy, before: before, until: time.Now().Add(d)}
+	l.applied.timer = time.AfterFunc(d, func() { l.end(c.ID, true) })
+	return nil
+}
+
+// end ends the wait for a confirmation, and returns to the policy before or keeps the new one. It reports
+// whether the policy with the ID has waited.
+func (l *inspectedLimit) end(id string, returns bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.applied
+	if a == nil || a.id != id {
+		return false
+	}
+	l.applied = nil
+	a.timer.Stop()
+	if b, ok := l.bucket(); ok && returns {
+		_ = b.SetPolicy(a.before) // it was valid before
+	}
+	return true
+}
+
+// startPreview replaces the preview of a limit.
+func (i *Inspector) startPreview(l *inspectedLimit, c policyChange) error {
+	_, before, err := l.policy()
+	if err != nil {
+		return err
+	}
+	if l.Key == nil {
+		return errors.Errorf(errors.Unimplemented, "the limit %q has no Key in inspect.Options.Limits", l.Name)
+	}
+	policy, err := parsePolicy(c.Policy, before)
+	if err != nil {
+		return err
+	}
+	d := time.Duration(c.Minutes) * time.Minute
+	p := &preview{limit: l, policy: policy, now: memory.NewLimiterMaxKeys(before, maxPreviewKeys), proposed: memory.NewLimiterMaxKeys(policy, maxPreviewKeys), until: time.Now().Add(d)}
+	l.mu.Lock()
+	last := l.preview
+	l.preview = p
+	p.timer = time.AfterFunc(d, func() { i.endPreview(p) })
+	l.mu.Unlock()
+	if last != nil {
+		last.timer.Stop()
+	}
+	return i.changeRecorders(func(r recorders) (recorders, error) {
+		r.previews = append(slices.DeleteFunc(r.previews, func(q *preview) bool { return q == last }), p)
+		return r, nil
+	})
+}
+
+// endPreview stops counting. The numbers stay.
+func (i *Inspector) endPreview(p *preview) {
+	_ = i.changeRecorders(func(r recorders) (recorders, error) { // never fails
+		r.previews = slices.DeleteFunc(r.previews, func(q *preview) bool { return q == p })
+		return r, nil
+	})
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	if p.limit.preview == p {
+		ended := &preview{limit: p.limit, policy: p.policy, until: p.until, timer: p.timer} // without the buckets
+		ended.messages.Store(p.messages.Load())
+		ended.deniedNow.Store(p.deniedNow.Load())
+		ended.deniedProposed.Store(p.deniedProposed.Load())
+		p.limit.preview = ended
+	}
+}
+
+func (i *Inspector) previewPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
+	return i.beginPolicy(ctx, arg, stepPreview, maxPreviewMinutes)
+}
+
+func (i *Inspector) applyPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
+	return i.beginPolicy(ctx, arg, stepApply, maxPolicyMinutes)
+}
+
+// beginPolicy previews or applies a policy on all nodes. If this node cannot, no other does.
+func (i *Inspector) beginPolicy(ctx context.Context, arg json.RawMessage, step string, maxMinutes int) (any, error) {
+	c, err := parse[policyChange](arg)
+	if err != nil {
+		return nil, err
+	}
+	if c.Minutes < 1 || c.Minutes > maxMinutes {
+		return nil, errors.Errorf(errors.InvalidArgument, "minutes is %d; it must be from 1 to %d", c.Minutes, maxMinutes)
+	}
+	c.Step, c.ID = step, rand.Text()
+	_, states, err := gather[bool](ctx, i, askPolicy, c)
+	return struct {
+		changed
+
+		ID string `json:"id"`
+	}{changed{states}, c.ID}, err
+}
+
+func (i *Inspector) confirmPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
+	return i.endPolicy(ctx, arg, stepConfirm)
+}
+
+func (i *Inspector) returnPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
+	return i.endPolicy(ctx, arg, stepReturn)
+}
+
+func (i *Inspector) endPolicy(ctx context.Context, arg json.RawMessage, step string) (any, error) {
+	c, err := parse[policyChange](arg)
+	if err != nil {
+		return nil, err
+	}
+	answers, states, err := gather[bool](ctx, i, askPolicy, policyChange{Step: step, ID: c.ID, Limit: c.Limit})
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(answers, func(a nodeAnswer[bool]) bool { return a.Result }) {
+		return nil, errors.Errorf(errors.NotFound, "no node that has answered has this policy; it has returned to the one before, or was confirmed")
+	}
+	return changed{states}, nil
+}

@@ -1,0 +1,144 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// maxRequestBytes bounds the body of a request.
+const maxRequestBytes = 64 << 10
+
+// setHeaders sets the headers of every answer.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+func cutAPI(path string) (action Action, ok bool) {
+	name, ok := strings.CutPrefix(path, "/api/")
+	return Action(name), ok
+}
+
+// An operation is what an action of the API does. run decodes the argument. target is what the audit log
+// says of the argument; nil if the action changes nothing.
+type operation struct {
+	run    func(ctx context.Context, actor string, arg json.RawMessage) (any, error)
+	target func(arg json.RawMessage) map[string]string
+}
+
+// serveAPI answers a request of the API.
+func (i *Inspector) serveAPI(w http.ResponseWriter, req *http.Request, action Action) {
+	op, known := i.operation(action)
+	if !known {
+		writeError(w, http.StatusNotFound, "there is no such action")
+		return
+	}
+	if req.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		writeError(w, http.StatusMethodNotAllowed, "the API accepts POST only")
+		return
+	}
+	if kind, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		writeError(w, http.StatusUnsupportedMediaType, "the body must be application/json")
+		return
+	}
+	if err := i.origin.Check(req); err != nil {
+		writeError(w, http.StatusForbidden, "the request comes from another origin")
+		return
+	}
+	actor, ok := i.authorize(w, req, action)
+	if !ok {
+		return
+	}
+	arg, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequestBytes))
+	if err != nil || !json.Valid(arg) {
+		writeError(w, http.StatusBadRequest, "the body must be JSON of at most 64 KiB")
+		return
+	}
+	if i.needsPayloads(action, arg) {
+		if _, ok := i.authorize(w, req, ViewPayloads); !ok {
+			return
+		}
+	}
+	result, err := i.do(req.Context(), action, op, actor, arg)
+	if err != nil {
+		writeError(w, statusOf(err), publicText(err))
+		return
+	}
+	writeJSON(w, http.StatusOK, result)
+}
+
+// do runs an operation, between its two entries of the audit log if it changes something.
+func (i *Inspector) do(ctx context.Context, action Action, op operation, actor string, arg json.RawMessage) (any, error) {
+	if op.target == nil {
+		return op.run(ctx, actor, arg)
+	}
+	entry := i.newAuditEntry(actor, action, op.target(arg))
+	if err := i.opts.Audit(ctx, entry); err != nil {
+		return nil, &errors.Error{Code: errors.Unavailable, Message: "the audit log has refused the action", Err: err}
+	}
+	result, err := op.run(ctx, actor, arg)
+	i.finishAudit(ctx, entry, err)
+	return result, err
+}
+
+// statusOf returns the HTTP status for an error of an operation.
+func statusOf(err error) int {
+	switch errors.CodeOf(err) {
+	case errors.InvalidArgument:
+		return http.StatusBadRequest
+	case errors.NotFound:
+		return http.StatusNotFound
+	case errors.FailedPrecondition, errors.Unimplemented:
+		return http.StatusConflict
+	case errors.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case errors.Unavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// publicText returns what the page shows of an error: its message, or its code.
+func publicText(err error) string {
+	if e, ok := errors.AsType[*errors.Error](err); ok && e.Message != "" {
+		return e.Message
+	}
+	return string(errors.CodeOf(err))
+}
+
+// parse decodes the argument of an operation. Unknown members are mistakes of the caller.
+func parse[T any](arg json.RawMessage) (t T, err error) {
+	d := json.NewDecoder(strings.NewReader(string(arg)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return t, errors.Errorf(errors.InvalidArgument, "the argument is not valid: %v", err)
+	}
+	return t, nil
+}
+
+func writeError(w http.ResponseWriter, status int, text string) {
+	writeJSON(w, status, map[string]string{"error": text})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // fails only if the client has gone
+}

@@ -1,0 +1,154 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// topicQuery selects topics by the beginning of their names, or one by its name.
+type topicQuery struct {
+	Prefix string `json:"prefix,omitempty"`
+	After  string `json:"after,omitempty"` // the Next of the page before
+	Name   string `json:"name,omitempty"`  // of one topic
+}
+
+type topicPage struct {
+	Rows []topicRow `json:"rows"`
+	More bool       `json:"more"`
+}
+
+// localTopics returns the first topics of this node by name.
+func (i *Inspector) localTopics(_ context.Context, q topicQuery) (page topicPage, err error) {
+	found, more := i.access.Topics(q.Prefix, q.After, maxRows)
+	page.More = more
+	for _, t := range found {
+		page.Rows = append(page.Rows, i.topicRow(t))
+	}
+	return page, nil
+}
+
+// listTopics returns topics with their subscribers on all nodes.
+func (i *Inspector) listTopics(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
+	q, err := parse[topicQuery](arg)
+	if err != nil {
+		return nil, err
+	}
+	answers, states, err := gather[topicPage](ctx, i, askTopics, q)
+	if err != nil {
+		return nil, err
+	}
+	rows, next := mergeTopics(answers)
+	return struct {
+		Nodes nodeStates `json:"nodes"`
+		Rows  []topicRow `json:"rows"`
+		Next  string     `json:"next,omitempty"`
+	}{states, rows, next}, nil
+}
+
+// mergeTopics adds what the nodes know of each topic. A node that has more topics than it has returned may
+// have other ones after its last, so nothing after that is part of the page.
+func mergeTopics(answers []nodeAnswer[topicPage]) (rows []topicRow, next string) {
+	byName := map[string]topicRow{}
+	end, isCut := "", false
+	for _, a := range answers {
+		if last := len(a.Result.Rows) - 1; a.Result.More && last >= 0 && (!isCut || a.Result.Rows[last].Name < end) {
+			end, isCut = a.Result.Rows[last].Name, true
+		}
+		for _, t := range a.Result.Rows {
+			sum := byName[t.Name]
+			t.Subscribers += sum.Subscribers
+			t.Members = max(t.Members, sum.Members)
+			if t.Epoch == "" || t.Epoch == sum.Epoch && t.Offset < sum.Offset {
+				t.Epoch, t.Offset = sum.Epoch, sum.Offset
+			}
+			byName[t.Name] = t
+		}
+	}
+	for _, t := range byName {
+		if !isCut || t.Name <= end {
+			rows = append(rows, t)
+		}
+	}
+	slices.SortFunc(rows, func(a, b topicRow) int { return cmp.Compare(a.Name, b.Name) })
+	if isCut || len(rows) > maxRows {
+		rows = firstRows(rows)
+		next = rows[len(rows)-1].Name
+	}
+	return firstRows(rows), next
+}
+
+// topicDetails is a topic on one node.
+type topicDetails struct {
+	Node string `json:"node"`
+	topicRow
+
+	Present []member `json:"present"` // at most 100
+}
+
+// A member is in the presence of a topic.
+type member struct {
+	Conn   string `json:"conn"`
+	Tenant string `json:"tenant"`
+	User   string `json:"user"`
+}
+
+// localTopic returns a topic of this node, or nil if it has no subscribers here.
+func (i *Inspector) localTopic(_ context.Context, q topicQuery) (*topicDetails, error) {
+	found, _ := i.access.Topics(q.Name, "", 1)
+	if len(found) == 0 || found[0].Name != q.Name {
+		return nil, nil //nolint:nilnil // other nodes may have subscribers
+	}
+	d := &topicDetails{Node: i.router.NodeID(), topicRow: i.topicRow(found[0]), Present: []member{}}
+	for _, m := range firstRows(i.router.Presence(q.Name)) {
+		d.Present = append(d.Present, member{m.ConnID, m.TenantID, m.UserID})
+	}
+	return d, nil
+}
+
+// showTopic returns a topic on each node that has subscribers.
+func (i *Inspector) showTopic(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
+	q, err := parse[topicQuery](arg)
+	if err != nil {
+		return nil, err
+	}
+	answers, states, err := gather[*topicDetails](ctx, i, askTopic, topicQuery{Name: q.Name})
+	if err != nil {
+		return nil, err
+	}
+	rows := []*topicDetails{}
+	for _, a := range answers {
+		if a.Result != nil {
+			rows = append(rows, a.Result)
+		}
+	}
+	return struct {
+		Nodes nodeStates      `json:"nodes"`
+		Rows  []*topicDetails `json:"rows"`
+	}{states, rows}, nil
+}
+
+// publication is a message to publish.
+type publication struct {
+	Topic   string          `json:"topic"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+func (i *Inspector) publish(_ context.Context, _ string, arg json.RawMessage) (any, error) {
+	p, err := parse[publication](arg)
+	switch {
+	case err != nil:
+		return nil, err
+	case i.opts.Message == nil:
+		return nil, errors.Errorf(errors.Unimplemented, "nothing can be published; the application must set inspect.Options.Message")
+	}
+	m, err := i.opts.Message(p.Type, p.Payload)
+	if err != nil {
+		return nil, errors.Errorf(errors.InvalidArgument, "%v", err)
+	}
+	return struct{}{}, i.router.Publish(p.Topic, m)
+}
