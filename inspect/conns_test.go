@@ -100,7 +100,7 @@ func TestConn_ShowsTopicsAndLimits(t *testing.T) {
 	nodes := newCluster(t, 2)
 	ann := routertest.Dial(t, nodes[1].router, routertest.Token("ann"))
 	routertest.Call[Said](ann, Join{"room/a"})
-	require.NoError(t, nodes[0].router.Publish("room/a", Said{"hello"}))
+	require.NoError(t, nodes[1].router.Publish("room/a", Said{"hello"}))
 	routertest.Receive[Said](ann)
 	id := rows(t, nodes[0].post(t, inspect.ViewConns, object{"user": "ann"}))[0]["id"]
 	found := nodes[0].post(t, inspect.ViewConn, object{"id": id})["conn"].(object)

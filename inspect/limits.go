@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,9 +79,20 @@ func (l *inspectedLimit) policies() (texts []string) {
 	return firstRows(texts)
 }
 
-// policyOf returns the policy of a token bucket.
+// policyOf returns the policy of a token bucket, per second, minute or hour if that is exact: people write
+// 5/s, and not the 1/200ms of a Description.
 func policyOf(d limit.Description) (p limit.Policy, ok bool) {
-	return limit.Policy{Name: d.Name, Capacity: d.Limit, Refill: d.Refill, Per: d.Per}, d.Refill > 0
+	p = limit.Policy{Name: d.Name, Capacity: d.Limit, Refill: d.Refill, Per: d.Per}
+	if d.Refill <= 0 || d.Refill > 1e9 { // the product below fits
+		return p, d.Refill > 0
+	}
+	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
+		if d.Per <= unit && unit%d.Per == 0 {
+			p.Refill, p.Per = d.Refill*int64(unit/d.Per), unit
+			break
+		}
+	}
+	return p, true
 }
 
 // A limitRow is a limit on one node.
@@ -167,7 +179,7 @@ type bucketRow struct {
 	Allowed      bool     `json:"allowed"`
 	Reason       string   `json:"reason"` // of a denial
 	Limit        int64    `json:"limit"`
-	Remaining    int64    `json:"remaining"`
+	Remaining    int64    `json:"remaining"`    // before the message
 	RetryAfterMs int64    `json:"retryAfterMs"` // -1 if waiting cannot help
 	ResetAfterMs int64    `json:"resetAfterMs"`
 	Error        string   `json:"error"` // the limiter could not decide
@@ -182,8 +194,10 @@ func (i *Inspector) bucketOf(ctx context.Context, l *inspectedLimit, key limit.K
 	}
 	row.Allowed, row.Limit, row.Remaining = d.Allowed, d.Limit, d.Remaining
 	row.RetryAfterMs, row.ResetAfterMs = retryMs(d.RetryAfter), retryMs(d.ResetAfter)
-	if !d.Allowed {
-		row.Reason = d.Reason.String()
+	if d.Allowed {
+		row.Remaining += cost // nothing was taken
+	} else {
+		row.Reason = cmp.Or(d.Reason.String(), "no_tokens")
 	}
 	return row
 }

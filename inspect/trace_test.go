@@ -1,0 +1,92 @@
+package inspect_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/inspect"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// TestTrace_RecordsAUserOnAllNodes reads in two steps, and has messages of another user.
+func TestTrace_RecordsAUserOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newCluster(t, 2)
+		ann, bob := routertest.Dial(t, nodes[1].router, routertest.Token("ann")), routertest.Dial(t, nodes[1].router, routertest.Token("bob"))
+		id := nodes[0].post(t, inspect.StartTrace, object{"user": "ann", "seconds": 60})["id"]
+		routertest.Call[Said](ann, Say{Text: "hi", Secret: "s3cret"})
+		routertest.Call[Said](bob, Say{})
+		synctest.Wait()
+		first := nodes[0].post(t, inspect.ViewTrace, object{"id": id})
+		assert.Equal(t, []any{"received", "handled"}, column(rows(t, first), "event"))
+		assert.Equal(t, []any{"SAY", "SAY"}, column(rows(t, first), "type"))
+		assert.Greater(t, rows(t, first)[0]["size"], 10.0)
+		assert.NotContains(t, fmt.Sprint(first), "s3cret")
+		routertest.CallError(ann, Say{Text: "error"})
+		routertest.Call[Said](ann, Say{})
+		time.Sleep(time.Second)          // of the refusals of one client, one per second is reported
+		routertest.CallError(ann, Say{}) // above the limit
+		synctest.Wait()
+		second := rows(t, nodes[0].post(t, inspect.ViewTrace, object{"id": id, "after": first["after"]}))
+		assert.Equal(t, []any{"received", "handled", "refused", "received", "handled", "received", "refused"}, column(second, "event"))
+		assert.Equal(t, []any{"", "NOT_FOUND", "NOT_FOUND", "", "", "", "RESOURCE_EXHAUSTED"}, column(second, "code"))
+		nodes[1].post(t, inspect.StopTrace, object{"id": id})
+		assert.Equal(t, false, nodes[0].post(t, inspect.ViewTrace, object{"id": id})["running"])
+	})
+}
+
+// TestTrace_EndsByTime also has traces that are not valid, and too many.
+func TestTrace_EndsByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newCluster(t, 2)
+		for _, wrong := range []object{{"seconds": 60}, {"user": "ann", "seconds": 0}, {"type": "SAY", "seconds": 301}} {
+			nodes[0].fail(t, http.StatusBadRequest, inspect.StartTrace, wrong)
+		}
+		var ids []any
+		for range 4 {
+			ids = append(ids, nodes[0].post(t, inspect.StartTrace, object{"type": "SAY", "seconds": 300})["id"])
+		}
+		assert.Contains(t, nodes[0].fail(t, http.StatusTooManyRequests, inspect.StartTrace, object{"type": "SAY", "seconds": 300}), "stop one")
+		time.Sleep(5*time.Minute - time.Second)
+		assert.Equal(t, true, nodes[0].post(t, inspect.ViewTrace, object{"id": ids[0]})["running"])
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, false, nodes[0].post(t, inspect.ViewTrace, object{"id": ids[0]})["running"])
+		nodes[0].post(t, inspect.StartTrace, object{"type": "SAY", "seconds": 300})
+	})
+}
+
+// TestTrace_PayloadsNeedRedactAndPermission has a redaction that drops a secret.
+func TestTrace_PayloadsNeedRedactAndPermission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arg := object{"type": "SAY", "seconds": 60, "payloads": true}
+		assert.Contains(t, newCluster(t, 1)[0].fail(t, http.StatusConflict, inspect.StartTrace, arg), "Options.Redact")
+		n := newCluster(t, 1, func(o *inspect.Options) {
+			o.Redact = func(m router.Message) any {
+				if say, ok := m.(Say); ok {
+					say.Secret = "***"
+					return say
+				}
+				return nil
+			}
+		})[0]
+		n.deny[inspect.ViewPayloads] = true
+		n.fail(t, http.StatusForbidden, inspect.StartTrace, arg)
+		assert.Empty(t, n.entries())
+		n.deny[inspect.ViewPayloads] = false
+		id := n.post(t, inspect.StartTrace, arg)["id"]
+		ann := routertest.Dial(t, n.router, routertest.Token("ann"))
+		routertest.Call[Said](ann, Say{Text: "hi", Secret: "s3cret"})
+		synctest.Wait()
+		found := rows(t, n.post(t, inspect.ViewTrace, object{"id": id}))
+		require.Len(t, found, 2)
+		assert.Equal(t, `{"text":"hi","secret":"***"}`, found[1]["payload"])
+	})
+}
