@@ -16,6 +16,7 @@ var files = map[string][2]string{
 	"/app.js":    {"page/app.js", "text/javascript; charset=utf-8"},
 	"/views.js":  {"page/views.js", "text/javascript; charset=utf-8"},
 	"/dom.js":    {"page/dom.js", "text/javascript; charset=utf-8"},
+	"/icon.svg":  {"page/icon.svg", "image/svg+xml"},
 	"/style.css": {"page/style.css", "text/css; charset=utf-8"},
 }
 

@@ -32,7 +32,14 @@ function confirm(title, text) {
   document.getElementById("confirm-yes").textContent = title
   dialog.returnValue = "no"
   dialog.showModal()
-  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }))
+  return new Promise((resolve) => {
+    const closed = () => {
+      if (dialog.open) return // the event of the question before, which was late
+      dialog.removeEventListener("close", closed)
+      resolve(dialog.returnValue === "yes")
+    }
+    dialog.addEventListener("close", closed)
+  })
 }
 
 /** act does what changes something, after a confirmation, and shows the view again. */
@@ -43,7 +50,7 @@ async function act(action, argument, title, text) {
     const failed = result.nodes?.missing ?? []
     alert.textContent = failed.map(({ node, error }) => `Not on node ${node}: ${error}`).join("\n")
     status.textContent = `${title}: done`
-    await show(false)
+    await show(false, failed.length > 0)
     return result
   } catch (error) {
     alert.textContent = `${title}: ${error.message}`
@@ -70,8 +77,26 @@ const context = {
   fail: (error) => { alert.textContent = error.message },
 }
 
-/** show draws the view of the URL. A refresh keeps what is shown if it fails or if a form has the focus. */
-async function show(isRefresh) {
+/** isFilledIn reports whether a refresh would lose what an operator enters. */
+function isFilledIn() {
+  return [...main.querySelectorAll("input, textarea")].some((e) => e === document.activeElement || (e.type === "checkbox" ? e.checked !== e.defaultChecked : e.value !== e.defaultValue))
+}
+
+/** replace draws a view. The focus stays on a link, a button or a table that is still there, and otherwise in the view. */
+function replace(content) {
+  const all = () => [...main.querySelectorAll("a, button, [tabindex]")]
+  const name = (e) => e.ariaLabel ?? e.textContent
+  const index = all().indexOf(document.activeElement)
+  const focused = name(document.activeElement)
+  main.replaceChildren(...content)
+  if (index < 0) return
+  const again = all()
+  const same = again[index] && name(again[index]) === focused ? again[index] : again.find((e) => name(e) === focused)
+  ;(same ?? main).focus()
+}
+
+/** show draws the view of the URL. A refresh keeps what is shown if it fails, or while a form is filled in. */
+async function show(isRefresh, keepsAlert = false) {
   const current = isRefresh ? number : ++number
   clearTimeout(refresh)
   const { name, parameters } = route()
@@ -84,9 +109,8 @@ async function show(isRefresh) {
   try {
     const content = await views[name].load(context, parameters)
     if (current !== number) return
-    const focused = document.activeElement
-    if (!isRefresh || !main.contains(focused)) main.replaceChildren(el("h2", {}, views[name].title), ...content.filter(Boolean))
-    if (!isRefresh) alert.textContent = ""
+    if (!isRefresh || !isFilledIn()) replace([el("h2", {}, views[name].title), ...content.filter(Boolean)])
+    if (!isRefresh && !keepsAlert) alert.textContent = ""
   } catch (error) {
     if (current !== number) return
     alert.textContent = error.message

@@ -42,7 +42,7 @@ export function form(name, fields, button, submit, values = {}) {
   const controls = fields.map(([key, label, { kind = "text", danger, ...attributes } = {}]) => {
     if (kind === "checkbox") return el("label", { class: "check" }, el("input", { type: kind, name: key, checked: Boolean(values[key]) }), label)
     const control = kind === "textarea" ? el("textarea", { name: key, rows: "3", ...attributes }) : el("input", { type: kind, name: key, autocomplete: "off", spellcheck: "false", ...attributes })
-    if (values[key] !== undefined) control.value = values[key]
+    if (values[key] !== undefined) control.defaultValue = values[key]
     return el("label", {}, label, control)
   })
   return el("form", {

@@ -1,0 +1,2 @@
+// Package inspectpage tests the page of package inspect in Chromium.
+package inspectpage
