@@ -48,6 +48,7 @@ import (
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/inspect"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/limitfile"

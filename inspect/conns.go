@@ -92,8 +92,8 @@ func (q connQuery) parse() (f connFilter, err error) {
 	return f, nil
 }
 
-// matches reports whether a connection is selected. It reads what is set before the connection is opened
-// first.
+// matches reports whether a connection is selected. It reads what is set before the connection is
+// opened first.
 func (f *connFilter) matches(c *router.Conn) bool {
 	if f.network.IsValid() && !f.network.Contains(c.IP()) {
 		return false
@@ -105,8 +105,8 @@ func (f *connFilter) matches(c *router.Conn) bool {
 	return id.TenantID == f.Tenant && (f.User == "" || id.UserID == f.User)
 }
 
-// candidates calls f for the connections among which those that match are: from an index if there is one.
-// A scan lets other goroutines run in between.
+// candidates calls f for the connections among which those that match are: from an index if there
+// is one. A scan lets other goroutines run in between.
 func (i *Inspector) candidates(q *connFilter, f func(*router.Conn)) {
 	one := func(id string) {
 		if c := i.router.Conn(id); c != nil {
@@ -162,8 +162,8 @@ func (i *Inspector) localConns(_ context.Context, q connQuery) (page connPage, e
 	return page, nil
 }
 
-// firstConns keeps the first maxRows+1 connections: one more than a page, so that it is known whether there
-// is another page.
+// firstConns keeps the first maxRows+1 connections: one more than a page, so that it is known
+// whether there is another page.
 type firstConns struct {
 	places []connPlace
 	conns  []*router.Conn

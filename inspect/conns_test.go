@@ -115,8 +115,8 @@ func TestConn_ShowsTopicsAndLimits(t *testing.T) {
 	assert.Nil(t, nodes[0].post(t, inspect.ViewConn, object{"id": "none"})["conn"])
 }
 
-// TestDisconnect_ClosesOnAnotherNode closes one connection, ends the session of another one, and then
-// disconnects the user.
+// TestDisconnect_ClosesOnAnotherNode closes one connection, ends the session of another one, and
+// then disconnects the user.
 func TestDisconnect_ClosesOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	nodes := newCluster(t, 2)

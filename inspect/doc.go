@@ -1,31 +1,32 @@
-// Package inspect shows operators what a cluster of routers does, and lets them act: an [http.Handler] with
-// a JSON API and one page that needs no other files.
+// Package inspect shows operators what a cluster of routers does, and lets them act: an
+// [http.Handler] with a JSON API and one page that needs no other files.
 //
 //	inspector := inspect.New(r, &inspect.Options{Authorize: authorize})
 //	internal.Handle("/inspect/", http.StripPrefix("/inspect", inspector))
 //
-// It finds the connections of a user, an address or an ID on all nodes; says why a client was refused, and
-// whether its next message would be admitted; lists topics; shows and changes limits; traces the messages of
-// a user or a type; and disconnects clients. Serve it on a private listener, and not on that of clients.
+// It finds the connections of a user, an address or an ID on all nodes; says why a client was
+// refused, and whether its next message would be admitted; lists topics; shows and changes limits;
+// traces the messages of a user or a type; and disconnects clients. Serve it on a private listener,
+// and not on that of clients.
 //
 // # Cost
 //
-// A router without an inspector does nothing for it. With one, every message costs one atomic load more, and
-// every reported refusal an entry in a ring. Everything else is done when an operator asks: from an index, or
-// by a scan of this node's connections which holds no lock that messages need. An answer has at most 100
-// entries per list.
+// A router without an inspector does nothing for it. With one, every message costs one atomic load
+// more, and every reported refusal an entry in a ring. Everything else is done when an operator
+// asks: from an index, or by a scan of this node's connections which holds no lock that messages
+// need. An answer has at most 100 entries per list.
 //
 // # Nodes
 //
-// The inspector asks all other nodes through the router's broker, and merges what they answer within
-// Options.Timeout. Nodes that do not answer, or that have no inspector, are part of the answer. All nodes
-// should have an inspector with the same Limits. What one node has authorized, the others do: like
-// packets of the broker, questions come from trusted nodes.
+// The inspector asks all other nodes through the router's broker, and merges what they answer
+// within Options.Timeout. Nodes that do not answer, or that have no inspector, are part of the
+// answer. All nodes should have an inspector with the same Limits. What one node has authorized,
+// the others do: like packets of the broker, questions come from trusted nodes.
 //
 // # Security
 //
-// Options.Authorize decides about every request, including those for the page. The API accepts POST with a
-// body of application/json from the inspector's own origin alone. The page loads nothing from other origins,
-// runs no inline script, and cannot be framed. Answers contain no payloads unless Options.Redact returns
-// some, and no access tokens.
+// Options.Authorize decides about every request, including those for the page. The API accepts POST
+// with a body of application/json from the inspector's own origin alone. The page loads nothing
+// from other origins, runs no inline script, and cannot be framed. Answers contain no payloads
+// unless Options.Redact returns some, and no access tokens.
 package inspect

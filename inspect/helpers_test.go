@@ -42,8 +42,8 @@ type Join struct {
 
 func (Join) MessageType() string { return "JOIN" }
 
-// A testNode is a router with an inspector. Its limiter admits 3 messages SAY of a user, and its token is the
-// user, optionally after "tenant:".
+// A testNode is a router with an inspector. Its limiter admits 3 messages SAY of a user, and its
+// token is the user, optionally after "tenant:".
 type testNode struct {
 	router    *router.Router
 	inspector *inspect.Inspector

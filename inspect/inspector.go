@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// An Inspector is an http.Handler for the paths "/", "/app.js", "/style.css" and "/api/", so mount it with
-// [http.StripPrefix]. Create one with [New].
+// An Inspector is an http.Handler for the paths "/", "/app.js", "/style.css" and "/api/", so mount
+// it with [http.StripPrefix]. Create one with [New].
 type Inspector struct {
 	router  *router.Router
 	access  inspection.Access
@@ -30,9 +30,9 @@ type Inspector struct {
 // maxRows bounds each list in an answer.
 const maxRows = 100
 
-// New returns an inspector of a router that has not begun to serve. Call it before the ingress functions and
-// the middleware are added, so that traces see what these refuse. It panics if Options.Authorize is
-// nil, or if a limit has no name, no limiter, or the name of another one.
+// New returns an inspector of a router that has not begun to serve. Call it before the ingress
+// functions and the middleware are added, so that traces see what these refuse. It panics if
+// Options.Authorize is nil, or if a limit has no name, no limiter, or the name of another one.
 func New(r *router.Router, opts *Options) *Inspector {
 	if opts == nil || opts.Authorize == nil {
 		panic("inspect: Options.Authorize is nil; it must decide who may use the inspector")

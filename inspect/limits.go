@@ -79,8 +79,8 @@ func (l *inspectedLimit) policies() (texts []string) {
 	return firstRows(texts)
 }
 
-// policyOf returns the policy of a token bucket, per second, minute or hour if that is exact: people write
-// 5/s, and not the 1/200ms of a Description.
+// policyOf returns the policy of a token bucket, per second, minute or hour if that is exact:
+// people write 5/s, and not the 1/200ms of a Description.
 func policyOf(d limit.Description) (p limit.Policy, ok bool) {
 	p = limit.Policy{Name: d.Name, Capacity: d.Limit, Refill: d.Refill, Per: d.Per}
 	if d.Refill <= 0 || d.Refill > 1e9 { // the product below fits
@@ -285,7 +285,8 @@ func (i *Inspector) localBucket(ctx context.Context, t bucketTarget) ([]bucketRo
 	return []bucketRow{i.bucketOf(ctx, l, key, 0)}, nil
 }
 
-// showBucket returns the tokens of a key on all nodes: the same ones if the limiter has a common store.
+// showBucket returns the tokens of a key on all nodes: the same ones if the limiter has a common
+// store.
 func (i *Inspector) showBucket(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
 	t, err := parse[bucketTarget](arg)
 	if err != nil {

@@ -76,8 +76,8 @@ func policies(t *testing.T, n *testNode) (texts []any) {
 	return texts
 }
 
-// TestPolicy_ReturnsUnlessConfirmed applies a policy on two nodes: it returns by time, by request, and not
-// after a confirmation.
+// TestPolicy_ReturnsUnlessConfirmed applies a policy on two nodes: it returns by time, by request,
+// and not after a confirmation.
 func TestPolicy_ReturnsUnlessConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(t, 2)
@@ -128,8 +128,8 @@ func TestPolicy_InvalidChangesNothing(t *testing.T) {
 	assert.Equal(t, before, policies(t, n))
 }
 
-// TestPreview_CountsWhatASimulationDenies sends messages while a preview counts, and compares with limiters
-// that decide about the same messages. The preview denies nothing itself.
+// TestPreview_CountsWhatASimulationDenies sends messages while a preview counts, and compares with
+// limiters that decide about the same messages. The preview denies nothing itself.
 func TestPreview_CountsWhatASimulationDenies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newCluster(t, 1)[0]

@@ -10,8 +10,8 @@ import (
 // nodeReply is what package ask returns.
 type nodeReply = ask.NodeAnswer
 
-// The names of questions between nodes. A node answers those it knows, so a change of an argument or of a
-// result needs a new name.
+// The names of questions between nodes. A node answers those it knows, so a change of an argument
+// or of a result needs a new name.
 const (
 	askNodes      = "nodes"
 	askConns      = "conns"
@@ -93,8 +93,8 @@ func (i *Inspector) operation(action Action) (op operation, known bool) {
 	return operation{run: run, target: auditTarget}, run != nil
 }
 
-// auditTarget returns the members of an argument that are texts or numbers. The payload of a publication
-// is neither.
+// auditTarget returns the members of an argument that are texts or numbers. The payload of a
+// publication is neither.
 func auditTarget(arg json.RawMessage) map[string]string {
 	var members map[string]any
 	target := map[string]string{}

@@ -49,26 +49,28 @@ const (
 
 // Options configure an Inspector. Authorize is required.
 type Options struct {
-	// Authorize decides whether a request may do something, and returns the name of who does it, for
-	// the audit log. An error refuses the request: with 401 if its code is UNAUTHENTICATED, and otherwise
-	// with 403. The client does not receive the error. It is called for each request, concurrently, and
-	// before the request's body is read.
+	// Authorize decides whether a request may do something, and returns the name of who does it,
+	// for the audit log. An error refuses the request: with 401 if its code is UNAUTHENTICATED, and
+	// otherwise with 403. The client does not receive the error. It is called for each request,
+	// concurrently, and before the request's body is read.
 	Authorize func(*http.Request, Action) (actor string, err error)
 
-	// Audit is called before an action changes anything, and again with Done when it has ended. An error
-	// of the first call refuses the action. If nil, the entries are logged with slog.Default().
+	// Audit is called before an action changes anything, and again with Done when it has ended. An
+	// error of the first call refuses the action. If nil, the entries are logged with
+	// slog.Default().
 	Audit func(context.Context, AuditEntry) error
 
 	// Limits are what the pages about limits show. All nodes should have the same.
 	Limits []Limit
 
-	// Message returns the message to publish for a type and its payload as JSON: usually, by decoding
-	// it into a message of the application. An error refuses the request, whose client receives its
-	// text. If nil, nothing can be published.
+	// Message returns the message to publish for a type and its payload as JSON: usually, by
+	// decoding it into a message of the application. An error refuses the request, whose client
+	// receives its text. If nil, nothing can be published.
 	Message func(messageType string, payload []byte) (router.Message, error)
 
-	// Redact returns what traces show of a decoded message: a copy without secrets. The result must be
-	// one that encoding/json encodes, and the first KiB of that is shown. If nil, traces show no payloads.
+	// Redact returns what traces show of a decoded message: a copy without secrets. The result must
+	// be one that encoding/json encodes, and the first KiB of that is shown. If nil, traces show no
+	// payloads.
 	Redact func(router.Message) any
 
 	// RefusalText returns what the inspector shows of a refusal besides its code, stage and limit:
@@ -84,10 +86,10 @@ type Limit struct {
 	Name    string // unique, and the same on all nodes
 	Limiter limit.Limiter
 
-	// Key and Cost are those of the limit's ratelimit.Options: which bucket a message of a client is
-	// charged to, and how much. A Cost of 0 means that the limit does not apply. If Key is nil, the
-	// limit is not part of the answer to whether a client would be admitted, and its policies have no
-	// preview. If Cost is nil, it is 1.
+	// Key and Cost are those of the limit's ratelimit.Options: which bucket a message of a client
+	// is charged to, and how much. A Cost of 0 means that the limit does not apply. If Key is nil,
+	// the limit is not part of the answer to whether a client would be admitted, and its policies
+	// have no preview. If Cost is nil, it is 1.
 	Key  func(router.IngressContext) limit.Key
 	Cost func(router.IngressContext) int64
 }

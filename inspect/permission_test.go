@@ -61,8 +61,9 @@ func TestNew_WithoutAuthorizePanics(t *testing.T) {
 	assert.Panics(t, func() { inspect.New(r, &inspect.Options{Authorize: all}) }, "the router serves")
 }
 
-// TestActions_RefusedUnlessAllIsRight sends each action without permission, without credentials, from other
-// origins, with other methods and content types. None of them has an effect or an entry in the audit log.
+// TestActions_RefusedUnlessAllIsRight sends each action without permission, without credentials,
+// from other origins, with other methods and content types. None of them has an effect or an entry
+// in the audit log.
 func TestActions_RefusedUnlessAllIsRight(t *testing.T) {
 	t.Parallel()
 	n := newCluster(t, 1, sayMessage)[0]

@@ -15,7 +15,8 @@ import (
 )
 
 // This file changes policies. Each node returns to the policy before after some minutes, unless it
-// receives the confirmation: so a mistake that locks operators out, or a node that fails, is undone.
+// receives the confirmation: so a mistake that locks operators out, or a node that fails, is
+// undone.
 
 // bounds of the time that a policy waits for its confirmation, and that a preview lasts.
 const (
@@ -80,8 +81,8 @@ type appliedState struct {
 	Until  time.Time `json:"until"` // when the node returns to Before
 }
 
-// A preview counts what two policies deny of the messages that this node receives, with buckets that
-// are full at its start.
+// A preview counts what two policies deny of the messages that this node receives, with buckets
+// that are full at its start.
 type preview struct {
 	limit         *inspectedLimit
 	policy        limit.Policy
@@ -193,8 +194,8 @@ func (l *inspectedLimit) apply(c policyChange) error {
 	return nil
 }
 
-// end ends the wait for a confirmation, and returns to the policy before or keeps the new one. It reports
-// whether the policy with the ID has waited.
+// end ends the wait for a confirmation, and returns to the policy before or keeps the new one. It
+// reports whether the policy with the ID has waited.
 func (l *inspectedLimit) end(id string, returns bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

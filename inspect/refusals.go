@@ -33,7 +33,8 @@ type refusal struct {
 // ringSize is how many refusals a node keeps.
 const ringSize = 4096
 
-// A refusalRing has the latest refusals of this node. The zero ring is empty, and allocated at the first one.
+// A refusalRing has the latest refusals of this node. The zero ring is empty, and allocated at the
+// first one.
 type refusalRing struct {
 	mu    sync.Mutex
 	ring  []refusal

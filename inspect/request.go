@@ -30,8 +30,8 @@ func cutAPI(path string) (action Action, ok bool) {
 	return Action(name), ok
 }
 
-// An operation is what an action of the API does. run decodes the argument. target is what the audit log
-// says of the argument; nil if the action changes nothing.
+// An operation is what an action of the API does. run decodes the argument. target is what the
+// audit log says of the argument; nil if the action changes nothing.
 type operation struct {
 	run    func(ctx context.Context, actor string, arg json.RawMessage) (any, error)
 	target func(arg json.RawMessage) map[string]string

@@ -49,8 +49,8 @@ func (i *Inspector) listTopics(ctx context.Context, _ string, arg json.RawMessag
 	}{states, rows, next}, nil
 }
 
-// mergeTopics adds what the nodes know of each topic. A node that has more topics than it has returned may
-// have other ones after its last, so nothing after that is part of the page.
+// mergeTopics adds what the nodes know of each topic. A node that has more topics than it has
+// returned may have other ones after its last, so nothing after that is part of the page.
 func mergeTopics(answers []nodeAnswer[topicPage]) (rows []topicRow, next string) {
 	byName := map[string]topicRow{}
 	end, isCut := "", false

@@ -20,8 +20,8 @@ const (
 	maxPayloadBytes = 1 << 10         // of what Options.Redact returns
 )
 
-// A traceSpec selects messages. Those of User, Conn and Type that are set must all apply, and at least one must
-// be set.
+// A traceSpec selects messages. Those of User, Conn and Type that are set must all apply, and at
+// least one must be set.
 type traceSpec struct {
 	ID       string `json:"id,omitempty"` // set by the node that has received the request
 	Tenant   string `json:"tenant,omitempty"`

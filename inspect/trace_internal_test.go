@@ -33,7 +33,8 @@ func TestTrace_BoundedInRateAndMemory(t *testing.T) {
 	assert.Empty(t, none)
 }
 
-// TestIngress_AllocatesNothingWithoutTraces measures what a message costs while an operator does not look.
+// TestIngress_AllocatesNothingWithoutTraces measures what a message costs while an operator does
+// not look.
 func TestIngress_AllocatesNothingWithoutTraces(t *testing.T) {
 	i := New(router.New(nil), &Options{Authorize: func(*http.Request, Action) (string, error) { return "", nil }})
 	in := router.IngressContext{Type: "SAY", ReceivedAt: time.Now()}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// Inspection returns what package inspect needs of the router. Applications cannot use it: they mount an
-// inspector.
+// Inspection returns what package inspect needs of the router. Applications cannot use it: they
+// mount an inspector.
 func (r *Router) Inspection() inspection.Access {
 	return inspection.Access{
 		Conn: r.inspectConn,

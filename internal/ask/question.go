@@ -10,11 +10,12 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// This file carries the questions of package inspect to other nodes. It knows nothing of their content.
+// This file carries the questions of package inspect to other nodes. It knows nothing of their
+// content.
 
 const (
-	// maxQuestions bounds the questions of this node that wait for answers, and those of other nodes
-	// that it answers.
+	// maxQuestions bounds the questions of this node that wait for answers, and those of other
+	// nodes that it answers.
 	maxQuestions = 32
 
 	// maxQuestionBytes bounds the answer of one node, and maxAnswersBytes those of all nodes.
@@ -58,8 +59,8 @@ type question struct {
 	ready chan NodeAnswer // has room for an answer of each node
 }
 
-// AnswerQuestions sets the function that answers questions of other nodes. Their answers have at most
-// 512 KiB. It is called concurrently, on goroutines of its own.
+// AnswerQuestions sets the function that answers questions of other nodes. Their answers have at
+// most 512 KiB. It is called concurrently, on goroutines of its own.
 func (n *Node) AnswerQuestions(answer func(question []byte) []byte) {
 	q := &n.questions
 	q.mu.Lock()

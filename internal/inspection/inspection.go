@@ -1,5 +1,5 @@
-// Package inspection has what a router shows to package inspect. Its structs are data: the router fills
-// them, package inspect selects and encodes them. It has no state.
+// Package inspection has what a router shows to package inspect. Its structs are data: the router
+// fills them, package inspect selects and encodes them. It has no state.
 package inspection
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-go/penstock/internal/ask"
 )
 
-// Access is what package inspect needs of a router, and applications do not. Its functions are those of
-// the router's node, and safe for concurrent use.
+// Access is what package inspect needs of a router, and applications do not. Its functions are
+// those of the router's node, and safe for concurrent use.
 type Access struct {
 	// Conn returns the details of an open connection.
 	Conn func(connID string) (found Conn, ok bool)
@@ -18,8 +18,8 @@ type Access struct {
 	// UserConns returns the IDs of a user's open connections.
 	UserConns func(tenantID, userID string) []string
 
-	// Topics returns topics with subscribers on this node whose names have a prefix and follow after,
-	// sorted by name, at most limit of them. more is true if there are others.
+	// Topics returns topics with subscribers on this node whose names have a prefix and follow
+	// after, sorted by name, at most limit of them. more is true if there are others.
 	Topics func(prefix, after string, limit int) (found []Topic, more bool)
 
 	// Ask asks all other nodes, as ask.Node does. Answer sets what answers their questions.

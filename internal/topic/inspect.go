@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// List returns topics whose names have a prefix and follow after, sorted by name, at most limit of them.
-// more is true if there are others. It holds the lock of one shard at a time, and lets other goroutines
-// run in between.
+// List returns topics whose names have a prefix and follow after, sorted by name, at most limit of
+// them. more is true if there are others. It holds the lock of one shard at a time, and lets other
+// goroutines run in between.
 func (ts *Topics) List(prefix, after string, limit int) (found []inspection.Topic, more bool) {
 	var first []*Topic // at most limit+1, by name
 	for i := range ts.shards {
@@ -38,8 +38,8 @@ func (ts *Topics) List(prefix, after string, limit int) (found []inspection.Topi
 	return found, more
 }
 
-// matching returns the topics of a shard whose names have a prefix and follow after. Those of the router
-// itself have names that no application uses.
+// matching returns the topics of a shard whose names have a prefix and follow after. Those of the
+// router itself have names that no application uses.
 func (s *topicShard) matching(prefix, after string) (found []*Topic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *topicShard) matching(prefix, after string) (found []*Topic) {
 	return found
 }
 
-// Describe returns what is known of a topic, without its members. It needs no lock, and may be called
-// with that of a connection.
+// Describe returns what is known of a topic, without its members. It needs no lock, and may be
+// called with that of a connection.
 func (ts *Topics) Describe(t *Topic) inspection.Topic {
 	d := inspection.Topic{Name: t.Name, Pattern: t.Pattern.Text}
 	s := &ts.shards[t.shard]

@@ -140,8 +140,8 @@ func confirm(p *browsertest.Page) {
 	p.WaitFor(`!document.querySelector("dialog").open`)
 }
 
-// TestInspector_ShowsUsersAsText has HTML in names of users, tenants and topics, in texts of refusals and in
-// reasons. A dialog or a violation of the content security policy fails the test.
+// TestInspector_ShowsUsersAsText has HTML in names of users, tenants and topics, in texts of
+// refusals and in reasons. A dialog or a violation of the content security policy fails the test.
 func TestInspector_ShowsUsersAsText(t *testing.T) {
 	c := startCluster(t)
 	var clients []*routertest.Conn
@@ -243,8 +243,8 @@ func views(c *cluster) [][2]string {
 	}
 }
 
-// TestInspector_IsAccessible runs axe-core on every view in both color schemes, and looks at the width for a
-// window that is magnified four times.
+// TestInspector_IsAccessible runs axe-core on every view in both color schemes, and looks at the
+// width for a window that is magnified four times.
 func TestInspector_IsAccessible(t *testing.T) {
 	testscale.FullOnly(t, "TestInspector_ShowsUsersAsText")
 	source := axe(t)
