@@ -59,8 +59,10 @@ func TestBucket_ResetAndBlockOnAllNodes(t *testing.T) {
 	assert.Equal(t, []any{3.0, 3.0}, remaining())
 
 	for _, wrong := range []object{
-		{"limit": "say", "user": "ann", "seconds": 0}, {"limit": "say", "user": "ann", "seconds": 366 * 24 * 3600},
-		{"limit": "say", "seconds": 5}, {"limit": "say", "seconds": 5, "key": []string{"1", "2", "3", "4", "5"}},
+		{"limit": "say", "user": "ann", "seconds": 0},
+		{"limit": "say", "user": "ann", "seconds": 366 * 24 * 3600},
+		{"limit": "say", "seconds": 5},
+		{"limit": "say", "seconds": 5, "key": []string{"1", "2", "3", "4", "5"}},
 	} {
 		nodes[0].fail(t, http.StatusBadRequest, inspect.BlockKey, wrong)
 	}
@@ -154,7 +156,7 @@ func TestPreview_CountsWhatASimulationDenies(t *testing.T) {
 			if count(now, user, &deniedNow) {
 				routertest.Call[Said](clients[user], Say{})
 			} else {
-				routertest.CallError(clients[user], Say{})
+				assert.NotNil(t, routertest.CallError(clients[user], Say{}))
 			}
 			routertest.Call[Said](clients[user], Join{"room/a"}) // costs nothing
 			time.Sleep(20 * time.Second)
@@ -167,7 +169,7 @@ func TestPreview_CountsWhatASimulationDenies(t *testing.T) {
 		assert.NotEqual(t, deniedNow, deniedProposed)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		routertest.CallError(clients["ann"], Say{})
+		assert.NotNil(t, routertest.CallError(clients["ann"], Say{}))
 		assert.Equal(t, row, rows(t, n.post(t, inspect.ViewLimits, nil))[0]["preview"], "the preview has ended")
 	})
 }

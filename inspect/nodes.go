@@ -25,8 +25,6 @@ type node struct {
 }
 
 // version returns the version of the program.
-//
-//nolint:gochecknoglobals // never changes
 var version = sync.OnceValue(func() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Path + " " + info.Main.Version

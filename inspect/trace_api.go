@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -119,9 +120,7 @@ func (i *Inspector) readTrace(ctx context.Context, _ string, arg json.RawMessage
 		Skipped int64             `json:"skipped"` // because there were more than 100 in a second
 		Running bool              `json:"running"` // on any node
 	}{Nodes: states, Rows: []traceEntry{}, After: map[string]uint64{}}
-	for node, number := range q.After {
-		all.After[node] = number
-	}
+	maps.Copy(all.After, q.After)
 	for _, a := range answers {
 		all.Rows = append(all.Rows, a.Result.Entries...)
 		all.Skipped += a.Result.Skipped
