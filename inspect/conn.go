@@ -17,7 +17,7 @@ type connDetails struct {
 	Calls         int        `json:"calls"`     // without an answer
 	Peak          int        `json:"peak"`      // messages that have waited at the same time
 	PeakBytes     int        `json:"peakBytes"`
-	MessageTokens int        `json:"messageTokens"` // left of router.Limits.MessagesPerConn
+	MessageTokens int        `json:"messageTokens"` // left of router.Limits.MessagesPerConn; -1 if that is unlimited
 	MessageBurst  int        `json:"messageBurst"`
 	Topics        []topicRow `json:"topics"`     // at most 100
 	TopicCount    int        `json:"topicCount"` // of the connection
@@ -41,6 +41,9 @@ func (i *Inspector) localConn(_ context.Context, t connTarget) (*connDetails, er
 	d := &connDetails{
 		connRow: i.rowOf(c), Calls: found.Calls, Peak: queue.PeakMessages, PeakBytes: queue.PeakBytes,
 		MessageTokens: found.MessageTokens, MessageBurst: found.MessageBurst, TopicCount: len(found.Topics), Topics: []topicRow{},
+	}
+	if found.MessageBurst == router.Unlimited {
+		d.MessageTokens, d.MessageBurst = -1, -1
 	}
 	if at := c.Identity().ExpiresAt; !at.IsZero() {
 		d.ExpiresAt = at.UTC().Format("2006-01-02T15:04:05Z")

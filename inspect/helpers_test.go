@@ -61,7 +61,7 @@ func perSay(in router.IngressContext) int64 {
 	return 0
 }
 
-func newNode(t *testing.T, b broker.Broker, changes ...func(*inspect.Options)) *testNode {
+func newNode(t testing.TB, b broker.Broker, changes ...func(*inspect.Options)) *testNode {
 	n := &testNode{limiter: memory.NewLimiter(limit.PerHour(3).Named("say")), deny: map[inspect.Action]bool{}}
 	n.router = router.New(&router.Options{Broker: b, Authenticate: func(req *http.Request) (router.Identity, error) {
 		tenant, user, ok := strings.Cut(router.Token(req), ":")
@@ -151,7 +151,7 @@ func (n *testNode) send(req *http.Request) *httptest.ResponseRecorder {
 type object = map[string]any
 
 // post sends a request that must succeed.
-func (n *testNode) post(t *testing.T, action inspect.Action, arg any) object {
+func (n *testNode) post(t testing.TB, action inspect.Action, arg any) object {
 	t.Helper()
 	text, err := json.Marshal(arg)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func (n *testNode) fail(t *testing.T, status int, action inspect.Action, arg any
 }
 
 // rows returns the rows of an answer.
-func rows(t *testing.T, result object) (all []object) {
+func rows(t testing.TB, result object) (all []object) {
 	t.Helper()
 	list, ok := result["rows"].([]any)
 	require.True(t, ok, "%v", result)

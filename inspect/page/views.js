@@ -89,7 +89,7 @@ async function conn({ post, act }, { id }) {
       ["Identity expires", time(found.expiresAt) || "never"], ["Session", found.session ? "can be resumed" : "none"],
       ["Send queue", `${found.queued} messages, ${bytes(found.queuedBytes)}, the oldest ${duration(found.oldestMs)}${found.backpressure ? "; the client is slow" : ""}`],
       ["Longest queue", `${found.peak} messages, ${bytes(found.peakBytes)}`], ["Calls without an answer", found.calls],
-      ["Messages left (MessagesPerConn)", `${found.messageTokens} of ${found.messageBurst}`],
+      ["Messages left (MessagesPerConn)", found.messageBurst < 0 ? "unlimited" : `${found.messageTokens} of ${found.messageBurst}`],
     ]),
     el("p", { class: "actions" },
       button("Disconnect", () => act("disconnect", { id }, "Disconnect", `${about}. The client may resume its session.`)),
