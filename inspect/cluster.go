@@ -52,7 +52,7 @@ func gather[R any](ctx context.Context, i *Inspector, name string, argument any)
 	if err != nil {
 		return nil, states, err
 	}
-	own, err := i.answerLocal(ctx, question{name, arg})
+	own, err := i.answerOwn(ctx, question{name, arg})
 	if err != nil {
 		return nil, states, err
 	}
@@ -105,15 +105,26 @@ func parseAnswer(r nodeReply) (json.RawMessage, error) {
 	return a.Result, nil
 }
 
-// answer answers a question of another node.
-func (i *Inspector) answer(text []byte) []byte {
+// answerOwn answers a question of this node, within the time that other nodes have.
+func (i *Inspector) answerOwn(ctx context.Context, q question) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.opts.Timeout)
+	defer cancel()
+	return i.answerLocal(ctx, q)
+}
+
+// answer answers a question of another node. A panic of a function of the application, such as
+// Limit.Key, ends the question only.
+func (i *Inspector) answer(text []byte) (answered []byte) {
+	defer func() {
+		if v := recover(); v != nil {
+			answered = mustMarshal(answer{Error: "a function of the application has panicked"})
+		}
+	}()
 	var q question
 	if err := json.Unmarshal(text, &q); err != nil {
 		return mustMarshal(answer{Error: "the question is not valid"})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), i.opts.Timeout)
-	defer cancel()
-	result, err := i.answerLocal(ctx, q)
+	result, err := i.answerOwn(context.Background(), q)
 	if err != nil {
 		return mustMarshal(answer{Error: publicText(err)})
 	}

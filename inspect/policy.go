@@ -101,8 +101,10 @@ type previewState struct {
 	DeniedProposed int64     `json:"deniedProposed"` // by the policy of the preview
 }
 
-// count decides about a message by both policies.
+// count decides about a message by both policies. A panic of Limit.Key or Limit.Cost does not end the
+// message.
 func (p *preview) count(ctx context.Context, in router.IngressContext) {
+	defer func() { _ = recover() }() // the limit itself panics, too
 	cost := p.limit.cost(in)
 	if cost <= 0 {
 		return

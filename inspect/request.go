@@ -106,6 +106,8 @@ func statusOf(err error) int {
 		return http.StatusTooManyRequests
 	case errors.Unavailable:
 		return http.StatusServiceUnavailable
+	case errors.DeadlineExceeded:
+		return http.StatusGatewayTimeout
 	default:
 		return http.StatusInternalServerError
 	}

@@ -44,9 +44,9 @@ func TestConns_ListsOfManyTakeLittleMemory(t *testing.T) {
 	assert.EqualValues(t, 1, n.post(t, inspect.ViewConns, object{"tenant": "many", "user": "user7"})["total"])
 }
 
-// BenchmarkCalls measures the latency of calls while an operator lists, searches and traces without
-// a pause, and without that, in turns, on a node with 100,000 connections. An operation is one turn
-// of both.
+// BenchmarkCalls measures the latency of calls while operators list, search and trace, 4 times per
+// second, and without that, in turns, on a node with 100,000 connections. A page asks once in 5
+// seconds. An operation is one turn of both.
 func BenchmarkCalls(b *testing.B) {
 	n := newNode(b, nil)
 	openMany(b, n.router, 100_000)
@@ -68,9 +68,11 @@ func BenchmarkCalls(b *testing.B) {
 					a := actions[answers%len(actions)]
 					n.post(b, a.action, a.arg)
 					answers++
+					time.Sleep(250 * time.Millisecond)
 				}
 			})
 			for range 2_000 {
+				time.Sleep(200 * time.Microsecond) // below Limits.MessagesPerConn
 				start := time.Now()
 				routertest.Call[Said](client, Join{"news"})
 				latencies[kind] = append(latencies[kind], time.Since(start))

@@ -198,16 +198,22 @@ func (i *Inspector) traceHandler(ctx *router.Context, next router.Handler, all [
 	return err
 }
 
-// redacted returns the beginning of what Options.Redact returns, as JSON.
-func (i *Inspector) redacted(m router.Message) string {
+// redacted returns the beginning of what Options.Redact returns, as JSON. A panic of that does not
+// end the message.
+func (i *Inspector) redacted(m router.Message) (text string) {
 	if i.opts.Redact == nil {
 		return ""
 	}
-	text, err := json.Marshal(i.opts.Redact(m))
+	defer func() {
+		if recover() != nil {
+			text = "Redact has panicked"
+		}
+	}()
+	encoded, err := json.Marshal(i.opts.Redact(m))
 	if err != nil {
 		return "cannot be encoded"
 	}
-	return truncate(string(text), maxPayloadBytes)
+	return truncate(string(encoded), maxPayloadBytes)
 }
 
 // traceRefusal records a refusal that the router reports.

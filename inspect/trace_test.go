@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/inspect"
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -88,5 +90,24 @@ func TestTrace_PayloadsNeedRedactAndPermission(t *testing.T) {
 		found := rows(t, n.post(t, inspect.ViewTrace, object{"id": id}))
 		require.Len(t, found, 2)
 		assert.Equal(t, `{"text":"hi","secret":"***"}`, found[1]["payload"])
+	})
+}
+
+// TestPanics_EndNoMessage has functions of the application that panic, on the asked node and on the asking one.
+func TestPanics_EndNoMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		good := newNode(t, b)
+		bad := newNode(t, b, func(o *inspect.Options) {
+			o.Redact = func(router.Message) any { panic("Redact") }
+			o.Limits[0].Key = func(router.IngressContext) limit.Key { panic("Key") }
+		})
+		ann := routertest.Dial(t, bad.router, routertest.Token("ann"))
+		bad.post(t, inspect.StartTrace, object{"user": "ann", "seconds": 60, "payloads": true})
+		bad.post(t, inspect.PreviewPolicy, object{"limit": "say", "policy": "1/s", "minutes": 1})
+		routertest.Call[Said](ann, Say{})
+		found := good.post(t, inspect.ViewAdmission, object{"user": "ann", "type": "SAY"})
+		assert.Len(t, rows(t, found), 1)
+		assert.Equal(t, []any{object{"node": bad.router.NodeID(), "error": "a function of the application has panicked"}}, found["nodes"].(object)["missing"])
 	})
 }

@@ -1,12 +1,10 @@
-// The page asks when it is shown, and every 5 seconds while it is visible; the server never pushes.
+// The page asks when it is shown, and again while it is visible; the server never pushes.
 import { el } from "./dom.js"
 import { views } from "./views.js"
 
 const main = document.getElementById("main")
 const status = document.getElementById("status")
 const alert = document.getElementById("alert")
-
-const refreshMs = 5000
 
 let number = 0 // of the latest view, so that a late answer of another one is dropped
 let refresh
@@ -118,7 +116,7 @@ async function show(isRefresh, keepsAlert = false) {
   } finally {
     if (current === number) {
       main.removeAttribute("aria-busy")
-      if (views[name].refreshes) refresh = setTimeout(() => { if (!document.hidden) show(true) }, refreshMs)
+      if (views[name].refreshMs) refresh = setTimeout(() => { if (!document.hidden) show(true) }, views[name].refreshMs)
     }
   }
 }

@@ -265,14 +265,14 @@ async function audit({ post }) {
 }
 
 export const views = {
-  nodes: { title: "Nodes", load: nodes, refreshes: true },
+  nodes: { title: "Nodes", load: nodes, refreshMs: 5000 },
   user: { title: "User", load: user },
   conns: { title: "Connections", load: conns },
-  conn: { title: "Connection", load: conn, hidden: true, refreshes: true },
-  refusals: { title: "Refusals", load: refusals, refreshes: true },
+  conn: { title: "Connection", load: conn, hidden: true, refreshMs: 5000 },
+  refusals: { title: "Refusals", load: refusals, refreshMs: 5000 },
   topics: { title: "Topics", load: topics },
   topic: { title: "Topic", load: topic, hidden: true },
-  limits: { title: "Limits", load: limits, refreshes: true },
-  trace: { title: "Trace", load: trace, refreshes: true },
-  audit: { title: "Audit log", load: audit, refreshes: true },
+  limits: { title: "Limits", load: limits, refreshMs: 5000 },
+  trace: { title: "Trace", load: trace, refreshMs: 1000 },
+  audit: { title: "Audit log", load: audit, refreshMs: 5000 },
 }

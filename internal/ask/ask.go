@@ -9,10 +9,11 @@
 // # Locks and goroutines
 //
 // Node.mu is acquired before the lock of a broker, for broker.Node.Nodes, and without any other lock of
-// this package. No other lock is acquired under ask.mu, servedAsks.mu and questions.mu. The functions of Config,
-// and Client.Call, are called without locks. An ask that calls clients of this node has one
+// this package. No other lock is acquired under ask.mu, servedAsks.mu and questions.mu. The functions
+// of Config, and Client.Call, are called without locks. An ask that calls clients of this node has one
 // goroutine per client, and one that sends the outcomes; they end with the calls, or when the node
-// that has asked does not wait any more.
+// that has asked does not wait any more. A question of another node is answered on a goroutine of its
+// own.
 package ask
 
 import (

@@ -145,7 +145,7 @@ func (g *Conns[C]) All() iter.Seq[C] {
 func (g *Conns[C]) List() []C {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return slices.Collect(maps.Values(g.byID))
+	return slices.AppendSeq(make([]C, 0, len(g.byID)), maps.Values(g.byID))
 }
 
 // Drain refuses all further requests. It returns the open connections, and a channel that is closed once
