@@ -26,7 +26,7 @@ const (
 	ViewLimits    Action = "limits"    // list the limits
 	ViewBucket    Action = "bucket"    // see the tokens of a key
 	ViewTrace     Action = "trace"     // read what a trace has recorded
-	ViewPayloads  Action = "payloads"  // trace payloads, if Options.Redact is set; asked in addition to StartTrace
+	ViewPayloads  Action = "payloads"  // see payloads in a trace, if Options.Redact is set; asked in addition to StartTrace and ViewTrace
 	ViewAudit     Action = "audit"     // list the latest actions
 )
 

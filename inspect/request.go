@@ -76,6 +76,11 @@ func (i *Inspector) serveAPI(w http.ResponseWriter, req *http.Request, action Ac
 		writeError(w, statusOf(err), publicText(err))
 		return
 	}
+	if t, ok := result.(*traceResult); ok {
+		if _, err := i.opts.Authorize(req, ViewPayloads); err != nil {
+			t.dropPayloads()
+		}
+	}
 	writeJSON(w, http.StatusOK, result)
 }
 

@@ -44,14 +44,13 @@ func TestConns_ListsOfManyTakeLittleMemory(t *testing.T) {
 	assert.EqualValues(t, 1, n.post(t, inspect.ViewConns, object{"tenant": "many", "user": "user7"})["total"])
 }
 
-// BenchmarkCalls measures the latency of calls while operators list, search and trace, 4 times per
+// BenchmarkCalls measures the latency of calls while operators trace, and list or search once per
 // second, and without that, in turns, on a node with 100,000 connections. A page asks once in 5
 // seconds. An operation is one turn of both.
 func BenchmarkCalls(b *testing.B) {
 	n := newNode(b, nil)
 	openMany(b, n.router, 100_000)
 	client := routertest.Dial(b, n.router, routertest.Token("caller"))
-	n.post(b, inspect.StartTrace, object{"type": "JOIN", "seconds": 300})
 	actions := []struct {
 		action inspect.Action
 		arg    object
@@ -64,11 +63,17 @@ func BenchmarkCalls(b *testing.B) {
 			var wg sync.WaitGroup
 			busy.Store(kind == 1)
 			wg.Go(func() {
+				if kind == 0 {
+					return
+				}
+				trace := object{"id": n.post(b, inspect.StartTrace, object{"type": "JOIN", "seconds": 300})["id"]}
+				defer n.post(b, inspect.StopTrace, trace)
 				for busy.Load() {
 					a := actions[answers%len(actions)]
 					n.post(b, a.action, a.arg)
+					n.post(b, inspect.ViewTrace, trace)
 					answers++
-					time.Sleep(250 * time.Millisecond)
+					time.Sleep(time.Second)
 				}
 			})
 			for range 2_000 {

@@ -103,7 +103,23 @@ func (i *Inspector) localTrace(_ context.Context, q traceQuery) (a traceAnswer, 
 	return a, nil
 }
 
-// readTrace returns what all nodes have recorded since the last time.
+// A traceResult is what all nodes have recorded since the last time.
+type traceResult struct {
+	Nodes   nodeStates        `json:"nodes"`
+	Rows    []traceEntry      `json:"rows"` // at most 100 of each node
+	After   map[string]uint64 `json:"after"`
+	Skipped int64             `json:"skipped"` // because there were more than 100 in a second
+	Running bool              `json:"running"` // on any node
+}
+
+// dropPayloads is called for an operator who may not see them: another one has started the trace.
+func (r *traceResult) dropPayloads() {
+	for n := range r.Rows {
+		r.Rows[n].Payload = ""
+	}
+}
+
+// readTrace returns a traceResult.
 func (i *Inspector) readTrace(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
 	q, err := parse[traceQuery](arg)
 	if err != nil {
@@ -113,13 +129,7 @@ func (i *Inspector) readTrace(ctx context.Context, _ string, arg json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	all := struct {
-		Nodes   nodeStates        `json:"nodes"`
-		Rows    []traceEntry      `json:"rows"` // at most 100 of each node
-		After   map[string]uint64 `json:"after"`
-		Skipped int64             `json:"skipped"` // because there were more than 100 in a second
-		Running bool              `json:"running"` // on any node
-	}{Nodes: states, Rows: []traceEntry{}, After: map[string]uint64{}}
+	all := &traceResult{Nodes: states, Rows: []traceEntry{}, After: map[string]uint64{}}
 	maps.Copy(all.After, q.After)
 	for _, a := range answers {
 		all.Rows = append(all.Rows, a.Result.Entries...)

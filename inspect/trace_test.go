@@ -90,6 +90,8 @@ func TestTrace_PayloadsNeedRedactAndPermission(t *testing.T) {
 		found := rows(t, n.post(t, inspect.ViewTrace, object{"id": id}))
 		require.Len(t, found, 2)
 		assert.Equal(t, `{"text":"hi","secret":"***"}`, found[1]["payload"])
+		n.deny[inspect.ViewPayloads] = true // for another operator
+		assert.Equal(t, []any{"", ""}, column(rows(t, n.post(t, inspect.ViewTrace, object{"id": id})), "payload"))
 	})
 }
 

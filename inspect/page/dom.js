@@ -39,7 +39,7 @@ export function missing(nodes) {
 
 /** form makes a form. Fields are [name, label, options]; submit receives the values that are not empty. */
 export function form(name, fields, button, submit, values = {}) {
-  const controls = fields.map(([key, label, { kind = "text", danger, ...attributes } = {}]) => {
+  const controls = fields.map(([key, label, { kind = "text", ...attributes } = {}]) => {
     if (kind === "checkbox") return el("label", { class: "check" }, el("input", { type: kind, name: key, checked: Boolean(values[key]) }), label)
     const control = kind === "textarea" ? el("textarea", { name: key, rows: "3", ...attributes }) : el("input", { type: kind, name: key, autocomplete: "off", spellcheck: "false", ...attributes })
     if (values[key] !== undefined) control.defaultValue = values[key]
@@ -50,7 +50,7 @@ export function form(name, fields, button, submit, values = {}) {
     onsubmit: (event) => {
       event.preventDefault()
       const result = {}
-      for (const [key, , { kind, parse } = {}] of fields) {
+      for (const [key, , { kind } = {}] of fields) {
         const control = event.target.elements[key]
         if (kind === "checkbox") { if (control.checked) result[key] = true }
         else if (kind === "number") { if (control.value !== "") result[key] = Number(control.value) }
