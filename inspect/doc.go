@@ -12,8 +12,9 @@
 // # Cost
 //
 // A router without an inspector does nothing for it. With one, every message costs two atomic loads
-// more, and every reported refusal an entry in a ring. Everything else is done when an operator asks:
-// from an index, or by a scan of this node's connections, which locks each of them briefly. An answer
+// more, and every reported refusal an entry in a ring. Everything else is done when an operator
+// asks: from an index, or by a scan of this node's connections, which locks each of them briefly
+// and makes pauses: `go test -bench BenchmarkCalls ./inspect` measures what calls notice. An answer
 // has at most 100 entries per list.
 //
 // # Nodes

@@ -119,8 +119,10 @@ func TestPolicy_InvalidChangesNothing(t *testing.T) {
 	before := policies(t, n)
 	for _, action := range []inspect.Action{inspect.ApplyPolicy, inspect.PreviewPolicy} {
 		for _, wrong := range []object{
-			{"limit": "say", "policy": "0/s", "minutes": 1}, {"limit": "say", "policy": "other: 3/s", "minutes": 1},
-			{"limit": "say", "policy": "5/s", "minutes": 0}, {"limit": "say", "policy": "5/s", "minutes": 61},
+			{"limit": "say", "policy": "0/s", "minutes": 1},
+			{"limit": "say", "policy": "other: 3/s", "minutes": 1},
+			{"limit": "say", "policy": "5/s", "minutes": 0},
+			{"limit": "say", "policy": "5/s", "minutes": 61},
 		} {
 			n.fail(t, http.StatusBadRequest, action, wrong)
 		}
