@@ -25,7 +25,7 @@ var (
 	}
 	changing = map[inspect.Action]string{
 		inspect.Disconnect: `{"id":"%"}`, inspect.EndSession: `{"id":"%"}`, inspect.DisconnectUser: `{"user":"ann"}`,
-		inspect.Revoke: `{"user":"ann","topic":"room/a"}`, inspect.Publish: `{"topic":"room/a","type":"SAID","payload":{"text":"hi"}}`,
+		inspect.Revoke: `{"user":"ann","topic":"room/a"}`, inspect.Publish: `{"topic":"room/a","type":"SAID","payload":"secret"}`,
 		inspect.ResetKey: `{"limit":"say","user":"ann"}`, inspect.BlockKey: `{"limit":"say","user":"ann","seconds":60}`,
 		inspect.PreviewPolicy: `{"limit":"say","policy":"9/s","minutes":1}`, inspect.ApplyPolicy: `{"limit":"say","policy":"9/s","minutes":1}`,
 		inspect.ConfirmPolicy: `{"limit":"say","id":"%"}`, inspect.ReturnPolicy: `{"limit":"say","id":"%"}`,

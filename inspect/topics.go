@@ -49,15 +49,12 @@ func (i *Inspector) listTopics(ctx context.Context, _ string, arg json.RawMessag
 	}{states, rows, next}, nil
 }
 
-// mergeTopics adds what the nodes know of each topic. A node that has more topics than it has
-// returned may have other ones after its last, so nothing after that is part of the page.
+// mergeTopics adds what the nodes know of each topic. A node that has more topics than it has returned
+// has returned maxRows, so all of its topics up to the last row of the page are known.
 func mergeTopics(answers []nodeAnswer[topicPage]) (rows []topicRow, next string) {
-	byName := map[string]topicRow{}
-	end, isCut := "", false
+	byName, more := map[string]topicRow{}, false
 	for _, a := range answers {
-		if last := len(a.Result.Rows) - 1; a.Result.More && last >= 0 && (!isCut || a.Result.Rows[last].Name < end) {
-			end, isCut = a.Result.Rows[last].Name, true
-		}
+		more = more || a.Result.More
 		for _, t := range a.Result.Rows {
 			sum := byName[t.Name]
 			t.Subscribers += sum.Subscribers
@@ -69,12 +66,10 @@ func mergeTopics(answers []nodeAnswer[topicPage]) (rows []topicRow, next string)
 		}
 	}
 	for _, t := range byName {
-		if !isCut || t.Name <= end {
-			rows = append(rows, t)
-		}
+		rows = append(rows, t)
 	}
 	slices.SortFunc(rows, func(a, b topicRow) int { return cmp.Compare(a.Name, b.Name) })
-	if isCut || len(rows) > maxRows {
+	if more || len(rows) > maxRows {
 		rows = firstRows(rows)
 		next = rows[len(rows)-1].Name
 	}
