@@ -69,7 +69,7 @@ func mergeTopics(answers []nodeAnswer[topicPage]) (rows []topicRow, next string)
 		rows = append(rows, t)
 	}
 	slices.SortFunc(rows, func(a, b topicRow) int { return cmp.Compare(a.Name, b.Name) })
-	if more || len(rows) > maxRows {
+	if len(rows) > 0 && (more || len(rows) > maxRows) { // a node may send more without rows
 		rows = firstRows(rows)
 		next = rows[len(rows)-1].Name
 	}
