@@ -85,15 +85,20 @@ func TestLimiter_NeverRepeatsARequest(t *testing.T) {
 			}()
 			l := durableobject.NewLimiter(durableobject.NewClient("http://"+listener.Addr().String(), secret, nil), limit.PerHour(100))
 			const rounds = 20
+			closed := 0
 			for n := range rounds {
 				d, err := limit.Consume(t.Context(), l, ann(), 0)
 				require.NoError(t, err, "the connection is new")
 				assert.True(t, d.Allowed)
-				_, err = limit.Consume(t.Context(), l, ann(), 0)
-				require.Error(t, err, "the connection is used again, and closed")
-				assert.NotContains(t, err.Error(), secret)
+				// The connection is used again, and closed, unless net/http has taken a new one: it does if a
+				// busy machine does not report in 50 ms that the request has been written.
+				if _, err = limit.Consume(t.Context(), l, ann(), 0); err != nil {
+					assert.NotContains(t, err.Error(), secret)
+					closed++
+				}
 				require.EqualValues(t, 2*(n+1), requests.Load())
 			}
+			assert.Positive(t, closed)
 		})
 	}
 }
