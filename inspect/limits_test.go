@@ -103,6 +103,12 @@ func TestPolicy_ReturnsUnlessConfirmed(t *testing.T) {
 		nodes[1].post(t, inspect.ReturnPolicy, object{"limit": "say", "id": id})
 		assert.Equal(t, before, policies(t, nodes[0]))
 
+		apply()
+		require.NoError(t, nodes[0].limiter.SetPolicy(limit.PerMinute(7).Named("say"))) // as a file does
+		time.Sleep(time.Hour)
+		assert.ElementsMatch(t, []any{"say: 7/m", "say: 3/h"}, policies(t, nodes[0]), "no return to a policy that is out of date")
+		require.NoError(t, nodes[0].limiter.SetPolicy(limit.PerHour(3).Named("say")))
+
 		id = apply()
 		nodes[1].post(t, inspect.ConfirmPolicy, object{"limit": "say", "id": id})
 		time.Sleep(time.Hour)

@@ -70,6 +70,7 @@ func parsePolicy(text string, before limit.Policy) (limit.Policy, error) {
 type applied struct {
 	id             string
 	policy, before limit.Policy
+	inEffect       limit.Policy // policy, as the limiter describes it
 	until          time.Time
 	timer          *time.Timer
 }
@@ -190,14 +191,19 @@ func (l *inspectedLimit) apply(c policyChange) error {
 	if err := b.SetPolicy(policy); err != nil {
 		return errors.Errorf(errors.InvalidArgument, "%v", err)
 	}
+	_, inEffect, err := l.policy()
+	if err != nil {
+		return err
+	}
 	d := time.Duration(c.Minutes) * time.Minute
-	l.applied = &applied{id: c.ID, policy: policy, before: before, until: time.Now().Add(d)}
+	l.applied = &applied{id: c.ID, policy: policy, before: before, inEffect: inEffect, until: time.Now().Add(d)}
 	l.applied.timer = time.AfterFunc(d, func() { l.end(c.ID, true) })
 	return nil
 }
 
-// end ends the wait for a confirmation, and returns to the policy before or keeps the new one. It
-// reports whether the policy with the ID has waited.
+// end ends the wait for a confirmation, and returns to the policy before or keeps the new one. A policy
+// that the application has set meanwhile, from a file for example, stays. It reports whether the policy
+// with the ID has waited.
 func (l *inspectedLimit) end(id string, returns bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,7 +213,7 @@ func (l *inspectedLimit) end(id string, returns bool) bool {
 	}
 	l.applied = nil
 	a.timer.Stop()
-	if b, ok := l.bucket(); ok && returns {
+	if b, now, err := l.policy(); err == nil && returns && now == a.inEffect {
 		_ = b.SetPolicy(a.before) // it was valid before
 	}
 	return true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/inspection"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -20,22 +21,25 @@ const (
 	maxPayloadBytes = 1 << 10         // of what Options.Redact returns
 )
 
-// A traceSpec selects messages. Those of User, Conn and Type that are set must all apply, and at
-// least one must be set.
+// A traceSpec selects messages of clients: those of User, Conn and Type that are set must all apply. Or
+// it selects the publications of a Topic, optionally of one Type.
 type traceSpec struct {
 	ID       string `json:"id,omitempty"` // set by the node that has received the request
 	Tenant   string `json:"tenant,omitempty"`
 	User     string `json:"user,omitempty"`
 	Conn     string `json:"conn,omitempty"`
 	Type     string `json:"type,omitempty"`
+	Topic    string `json:"topic,omitempty"`
 	Seconds  int    `json:"seconds,omitempty"` // from 1 to 300
 	Payloads bool   `json:"payloads,omitempty"`
 }
 
 func (s *traceSpec) check() error {
 	switch {
-	case s.User == "" && s.Conn == "" && s.Type == "":
-		return errors.Errorf(errors.InvalidArgument, "a trace needs a user, a connection or a type")
+	case s.User == "" && s.Conn == "" && s.Type == "" && s.Topic == "":
+		return errors.Errorf(errors.InvalidArgument, "a trace needs a user, a connection, a type or a topic")
+	case s.Topic != "" && (s.User != "" || s.Conn != "" || s.Payloads):
+		return errors.Errorf(errors.InvalidArgument, "a trace of a topic has no user, no connection and no payloads")
 	case s.Seconds < 1 || s.Seconds > int(maxTraceTime/time.Second):
 		return errors.Errorf(errors.InvalidArgument, "seconds is %d; it must be from 1 to %d", s.Seconds, int(maxTraceTime/time.Second))
 	}
@@ -43,7 +47,7 @@ func (s *traceSpec) check() error {
 }
 
 func (s *traceSpec) matches(conn, messageType, tenant, user string) bool {
-	return (s.User == "" || s.User == user && s.Tenant == tenant) && (s.Conn == "" || s.Conn == conn) && (s.Type == "" || s.Type == messageType)
+	return s.Topic == "" && (s.User == "" || s.User == user && s.Tenant == tenant) && (s.Conn == "" || s.Conn == conn) && (s.Type == "" || s.Type == messageType)
 }
 
 // A traceEntry is what has happened to one message.
@@ -55,11 +59,13 @@ type traceEntry struct {
 	Tenant     string    `json:"tenant"`
 	User       string    `json:"user"`
 	Type       string    `json:"type"`
-	Event      string    `json:"event"` // "received", "handled" or "refused"
-	Size       int64     `json:"size"`  // of a received message, in bytes
+	Event      string    `json:"event"` // "received", "handled", "refused" or "published"
+	Size       int64     `json:"size"`  // of a received or published message, in bytes
 	Code       string    `json:"code"`  // "" if the handler has returned nil
 	DurationUs int64     `json:"durationUs"`
-	Payload    string    `json:"payload"` // the beginning of what Options.Redact has returned, as JSON
+	Offset     uint64    `json:"offset"`    // of a publication; 0 without a history
+	Receivers  int       `json:"receivers"` // connections of the node to which a publication was sent
+	Payload    string    `json:"payload"`   // the beginning of what Options.Redact has returned, as JSON
 }
 
 // A trace records messages on this node.
@@ -129,12 +135,45 @@ func (i *Inspector) changeRecorders(change func(recorders) (recorders, error)) e
 	if err != nil {
 		return err
 	}
+	i.observeDeliveries(after.traces)
 	if len(after.traces)+len(after.previews) == 0 {
 		i.recorders.Store(nil)
 		return nil
 	}
 	i.recorders.Store(&after)
 	return nil
+}
+
+// observeDeliveries observes publications while there is a trace of a topic.
+func (i *Inspector) observeDeliveries(all []*trace) {
+	if !slices.ContainsFunc(all, func(t *trace) bool { return t.spec.Topic != "" }) {
+		i.access.ObserveDeliveries(nil)
+		return
+	}
+	i.access.ObserveDeliveries(i.traceDelivery)
+}
+
+// traceDelivery records a publication on this node, which has subscribers of the topic.
+func (i *Inspector) traceDelivery(d inspection.Delivery) {
+	r := i.recorders.Load()
+	if r == nil {
+		return
+	}
+	for _, t := range r.traces {
+		if t.spec.Topic != d.Topic {
+			continue
+		}
+		var message struct {
+			Type string `json:"type"`
+		}
+		_ = json.Unmarshal(d.Message, &message) // without JSON, the type is not known
+		if t.spec.Type == "" || t.spec.Type == message.Type {
+			t.add(traceEntry{
+				Time: time.Now(), Node: i.router.NodeID(), Type: message.Type, Event: "published", Size: int64(len(d.Message)),
+				Offset: d.Offset, Receivers: d.Receivers,
+			})
+		}
+	}
 }
 
 // ingress records a received message. It refuses none.

@@ -32,6 +32,7 @@ func TestTrace_RecordsAUserOnAllNodes(t *testing.T) {
 		assert.Greater(t, rows(t, first)[0]["size"], 10.0)
 		assert.NotContains(t, fmt.Sprint(first), "s3cret")
 		assert.NotNil(t, routertest.CallError(ann, Say{Text: "error"}))
+		synctest.Wait() // the refusal is reported after the answer
 		routertest.Call[Said](ann, Say{})
 		time.Sleep(time.Second)                            // of the refusals of one client, one per second is reported
 		assert.NotNil(t, routertest.CallError(ann, Say{})) // above the limit
@@ -44,11 +45,37 @@ func TestTrace_RecordsAUserOnAllNodes(t *testing.T) {
 	})
 }
 
+// TestTrace_RecordsATopicOnAllNodes has publications of another topic and of another type.
+func TestTrace_RecordsATopicOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newCluster(t, 3)
+		for n := range 2 { // the third node has no subscribers
+			client := routertest.Dial(t, nodes[n].router, routertest.Token("ann"))
+			routertest.Call[Said](client, Join{"room/a"})
+			routertest.Call[Said](client, Join{"room/b"})
+		}
+		id := nodes[0].post(t, inspect.StartTrace, object{"topic": "room/a", "type": "SAID", "seconds": 60})["id"]
+		require.NoError(t, nodes[2].router.Publish("room/a", Said{"hi"}))
+		require.NoError(t, nodes[2].router.Publish("room/b", Said{"hi"}))
+		require.NoError(t, nodes[2].router.Publish("room/a", Say{Secret: "s3cret"}))
+		synctest.Wait()
+		found := nodes[0].post(t, inspect.ViewTrace, object{"id": id})
+		require.Len(t, rows(t, found), 2)
+		for _, row := range rows(t, found) {
+			assert.Subset(t, row, object{"event": "published", "type": "SAID", "offset": 1.0, "receivers": 1.0, "code": ""})
+			assert.Greater(t, row["size"], 10.0)
+		}
+		nodes[1].post(t, inspect.StopTrace, object{"id": id})
+		require.NoError(t, nodes[0].router.Publish("room/a", Said{"hi"}), "without an observer")
+		assert.Empty(t, rows(t, nodes[0].post(t, inspect.ViewTrace, object{"id": id})))
+	})
+}
+
 // TestTrace_EndsByTime also has traces that are not valid, and too many.
 func TestTrace_EndsByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newCluster(t, 2)
-		for _, wrong := range []object{{"seconds": 60}, {"user": "ann", "seconds": 0}, {"type": "SAY", "seconds": 301}} {
+		for _, wrong := range []object{{"seconds": 60}, {"user": "ann", "seconds": 0}, {"topic": "a", "user": "ann", "seconds": 1}, {"type": "SAY", "seconds": 301}} {
 			nodes[0].fail(t, http.StatusBadRequest, inspect.StartTrace, wrong)
 		}
 		var ids []any

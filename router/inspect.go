@@ -19,9 +19,10 @@ func (r *Router) Inspection() inspection.Access {
 			}
 			return ids
 		},
-		Topics: r.topics.List,
-		Ask:    r.asks.Ask,
-		Answer: r.asks.AnswerQuestions,
+		Topics:            r.topics.List,
+		ObserveDeliveries: r.topics.ObserveDeliveries,
+		Ask:               r.asks.Ask,
+		Answer:            r.asks.AnswerQuestions,
 	}
 }
 

@@ -218,8 +218,8 @@ function limitActions(name, rows, act) {
 async function trace({ post, act, go }, parameters) {
   if (!parameters.trace) {
     return [
-      el("p", {}, "A trace lists the messages of a user, a connection or a type on all nodes, without payloads. It lasts 5 minutes at most, and has at most 100 messages per second and node."),
-      form("Start a trace", [["user", "User"], ["tenant", "Tenant"], ["conn", "Connection"], ["type", "Message type"], ["seconds", "Seconds", { kind: "number", min: "1", max: "300", required: true }], ["payloads", "With redacted payloads", { kind: "checkbox" }]], "Start",
+      el("p", {}, "A trace lists the messages of a user, a connection or a type, or the publications of a topic, on all nodes, without payloads. It lasts 5 minutes at most, and has at most 100 messages per second and node."),
+      form("Start a trace", [["user", "User"], ["tenant", "Tenant"], ["conn", "Connection"], ["type", "Message type"], ["topic", "Topic"], ["seconds", "Seconds", { kind: "number", min: "1", max: "300", required: true }], ["payloads", "With redacted payloads", { kind: "checkbox" }]], "Start",
         async (values) => {
           const started = await act("start_trace", values, "Start trace", "On all nodes.")
           if (started) go("trace", { trace: started.id })
@@ -236,7 +236,8 @@ async function trace({ post, act, go }, parameters) {
     el("p", { class: "actions" }, button("Stop", () => act("stop_trace", { id: parameters.trace }, "Stop trace", "On all nodes."))),
     table("Messages, the newest first", [
       ["Time", (row) => time(row.time)], ["Event", (row) => row.event], ["Type", (row) => row.type], ["User", userLink],
-      ["Size", (row) => row.size ? bytes(row.size) : "", "number"], ["Code", (row) => row.code],
+      ["Size", (row) => row.size ? bytes(row.size) : "", "number"], ["Position", (row) => row.offset || "", "number"],
+      ["Receivers", (row) => row.event === "published" ? row.receivers : "", "number"], ["Code", (row) => row.code],
       ["Duration", (row) => row.durationUs ? `${(row.durationUs / 1000).toFixed(1)} ms` : "", "number"],
       ["Payload", (row) => row.payload ? el("code", {}, row.payload) : ""], ["Connection", (row) => connLink(row.conn)], ["Node", (row) => nodeName(row.node)],
     ], memory.rows),

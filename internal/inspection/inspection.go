@@ -22,6 +22,10 @@ type Access struct {
 	// after, sorted by name, at most limit of them. more is true if there are others.
 	Topics func(prefix, after string, limit int) (found []Topic, more bool)
 
+	// ObserveDeliveries sets what is called for each publication that is delivered to subscribers of this
+	// node, while nothing waits for a lock; nil ends that.
+	ObserveDeliveries func(func(Delivery))
+
 	// Ask asks all other nodes, as ask.Node does. Answer sets what answers their questions.
 	Ask    func(ctx context.Context, question []byte) (answers []ask.NodeAnswer, all bool, err error)
 	Answer func(answer func(question []byte) []byte)
@@ -43,4 +47,12 @@ type Topic struct {
 	Subscribers int             // on this node
 	Members     int             // on all nodes, as far as this node knows
 	Position    broker.Position // of the last publication here; zero without a history, or while it is not known
+}
+
+// A Delivery is a publication that a node has queued for subscribers.
+type Delivery struct {
+	Topic     string
+	Offset    uint64 // its position; 0 without a history
+	Message   []byte // the message in JSON, valid during the call; nil if no subscriber uses JSON
+	Receivers int
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/inspection"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -61,6 +63,24 @@ func (ts *Topics) Describe(t *Topic) inspection.Topic {
 	s.mu.Unlock()
 	if t.history != nil {
 		d.Position, _ = t.history.sequencer.Position()
+	}
+	return d
+}
+
+// ObserveDeliveries sets what is called for each publication that is delivered to subscribers of this
+// node; nil ends that. It may still be called for a moment.
+func (ts *Topics) ObserveDeliveries(observe func(inspection.Delivery)) {
+	if observe == nil {
+		ts.observer.Store(nil)
+		return
+	}
+	ts.observer.Store(&observe)
+}
+
+func deliveryOf(t *Topic, p *envelope.Publication, at broker.Position, receivers int) inspection.Delivery {
+	d := inspection.Delivery{Topic: t.Name, Offset: at.Offset, Receivers: receivers}
+	if frame := p.Frame(envelope.JSON); frame != nil {
+		d.Message = frame.Text()
 	}
 	return d
 }

@@ -4,10 +4,12 @@ import (
 	"hash/maphash"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/inspection"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -31,6 +33,8 @@ type Topics struct {
 	hasHistory bool          // a pattern has a History
 	userLogs   *Pattern      // of the logs of users; nil without DeclareUserLogs
 	MaxGrace   time.Duration // the longest PresenceGrace
+
+	observer atomic.Pointer[func(inspection.Delivery)] // nil unless deliveries are observed
 
 	held   heldMembers
 	grace  graceMembers
@@ -233,9 +237,18 @@ func (ts *Topics) Deliver(name string, p *envelope.Publication, except *Subscrib
 }
 
 // deliverTo queues a message for every subscriber except one, and returns for how many. at is the
-// position of a stored message. It holds the topic's lock, so that all subscribers receive messages
-// in the same order; nothing under it blocks.
+// position of a stored message.
 func (ts *Topics) deliverTo(t *Topic, p *envelope.Publication, except *Subscriber, at broker.Position) (receivers int) {
+	receivers = ts.queueForAll(t, p, except, at)
+	if observe := ts.observer.Load(); observe != nil {
+		(*observe)(deliveryOf(t, p, at, receivers))
+	}
+	return receivers
+}
+
+// queueForAll holds the topic's lock, so that all subscribers receive messages in the same order; nothing
+// under it blocks.
+func (ts *Topics) queueForAll(t *Topic, p *envelope.Publication, except *Subscriber, at broker.Position) (receivers int) {
 	p.SetPolicy(t.Pattern.SlowConsumer)
 	t.mu.Lock()
 	defer t.mu.Unlock()
