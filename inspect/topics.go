@@ -120,10 +120,30 @@ func (i *Inspector) showTopic(ctx context.Context, _ string, arg json.RawMessage
 			rows = append(rows, a.Result)
 		}
 	}
+	stored, problem := i.stored(ctx, q.Name)
 	return struct {
-		Nodes nodeStates      `json:"nodes"`
-		Rows  []*topicDetails `json:"rows"`
-	}{states, rows}, nil
+		Nodes   nodeStates      `json:"nodes"`
+		Rows    []*topicDetails `json:"rows"`
+		Stored  storedMessages  `json:"stored"`
+		Problem string          `json:"problem,omitempty"` // why Stored could not be read
+	}{states, rows, stored, problem}, nil
+}
+
+// storedMessages are those in the history of a topic, the same for all nodes.
+type storedMessages struct {
+	Messages    uint64 `json:"messages"`
+	Latest      int    `json:"latest"`      // how many of them LatestBytes counts, at most 100
+	LatestBytes int64  `json:"latestBytes"` // without the overhead of the store
+}
+
+func (i *Inspector) stored(ctx context.Context, topic string) (s storedMessages, problem string) {
+	ctx, cancel := context.WithTimeout(ctx, i.opts.Timeout)
+	defer cancel()
+	stored, err := i.access.Stored(ctx, topic)
+	if err != nil {
+		return s, "the history cannot be read: " + string(errors.CodeOf(err))
+	}
+	return storedMessages(stored), ""
 }
 
 // publication is a message to publish.

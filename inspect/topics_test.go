@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +40,22 @@ func TestTopics_SubscribersOfAllNodes(t *testing.T) {
 	assert.Equal(t, []any{1.0, 1.0}, column(topic, "subscribers"))
 	assert.Len(t, topic[0]["present"], 2)
 	assert.Empty(t, rows(t, nodes[0].post(t, inspect.ViewTopic, object{"name": "room"})))
+}
+
+// TestTopic_StoredMessages has a history of ten messages, and a topic without one.
+func TestTopic_StoredMessages(t *testing.T) {
+	t.Parallel()
+	nodes := newCluster(t, 2)
+	none := object{"messages": 0.0, "latest": 0.0, "latestBytes": 0.0}
+	assert.Equal(t, none, nodes[0].post(t, inspect.ViewTopic, object{"name": "room/a"})["stored"])
+	for range 12 {
+		require.NoError(t, nodes[0].router.Publish("room/a", Said{strings.Repeat("x", 100)}))
+		require.NoError(t, nodes[0].router.Publish("news", Said{}))
+	}
+	stored := nodes[1].post(t, inspect.ViewTopic, object{"name": "room/a"})["stored"].(object)
+	assert.Subset(t, stored, object{"messages": 10.0, "latest": 10.0})
+	assert.InDelta(t, 10*150, stored["latestBytes"], 10*50)
+	assert.Equal(t, none, nodes[1].post(t, inspect.ViewTopic, object{"name": "news"})["stored"])
 }
 
 // TestTopics_PagesHaveEachTopicOnce has 250 topics, some of them on both nodes.

@@ -20,6 +20,7 @@ func (r *Router) Inspection() inspection.Access {
 			return ids
 		},
 		Topics:            r.topics.List,
+		Stored:            r.topics.Stored,
 		ObserveDeliveries: r.topics.ObserveDeliveries,
 		Ask:               r.asks.Ask,
 		Answer:            r.asks.AnswerQuestions,

@@ -162,6 +162,8 @@ async function topic({ post, act, fail }, { name }) {
     missing(found.nodes),
     el("p", {}, el("code", {}, name)),
     table("Subscribers per node", [["Node", (row) => nodeName(row.node)], ...topicColumns.slice(1)], found.rows),
+    found.problem && el("p", {}, found.problem),
+    found.stored.messages > 0 && el("p", {}, `The history has ${found.stored.messages} messages. The latest ${found.stored.latest} have ${bytes(found.stored.latestBytes)}.`),
     table("Present (at most 100)", [["User", userLink], ["Connection", (row) => connLink(row.conn)]], present),
     el("h3", {}, "Publish"),
     form("Publish a message", [["type", "Type", { required: true }], ["payload", "Payload as JSON", { kind: "textarea" }]], "Publish",

@@ -22,6 +22,10 @@ type Access struct {
 	// after, sorted by name, at most limit of them. more is true if there are others.
 	Topics func(prefix, after string, limit int) (found []Topic, more bool)
 
+	// Stored returns what the history of a topic stores; the zero Stored without a history. It waits for
+	// the store.
+	Stored func(ctx context.Context, topic string) (Stored, error)
+
 	// ObserveDeliveries sets what is called for each publication that is delivered to subscribers of this
 	// node, while nothing waits for a lock; nil ends that.
 	ObserveDeliveries func(func(Delivery))
@@ -47,6 +51,13 @@ type Topic struct {
 	Subscribers int             // on this node
 	Members     int             // on all nodes, as far as this node knows
 	Position    broker.Position // of the last publication here; zero without a history, or while it is not known
+}
+
+// A Stored is what the history of a topic stores.
+type Stored struct {
+	Messages    uint64
+	Latest      int   // how many of the latest messages were read
+	LatestBytes int64 // of the packets of these
 }
 
 // A Delivery is a publication that a node has queued for subscribers.

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"context"
 	"maps"
 	"runtime"
 	"slices"
@@ -65,6 +66,33 @@ func (ts *Topics) Describe(t *Topic) inspection.Topic {
 		d.Position, _ = t.history.sequencer.Position()
 	}
 	return d
+}
+
+// latestStored bounds how many publications are read to show their size.
+const latestStored = 100
+
+// Stored returns what the history of a topic stores: the zero Stored without a history.
+func (ts *Topics) Stored(ctx context.Context, name string) (s inspection.Stored, err error) {
+	p := ts.PatternOf(name)
+	if ts.histories == nil || !p.HasHistory() {
+		return s, nil
+	}
+	q := broker.Query{Topic: name, Retention: p.Retention, Limit: latestStored, Backward: true}
+	latest, err := ts.histories.Read(ctx, q)
+	if err != nil || len(latest.Publications) == 0 {
+		return s, err
+	}
+	q.Limit, q.Backward = 1, false
+	oldest, err := ts.histories.Read(ctx, q)
+	if err != nil || len(oldest.Publications) == 0 {
+		return s, err
+	}
+	for _, p := range latest.Publications {
+		s.LatestBytes += int64(len(p.Packet))
+	}
+	s.Latest = len(latest.Publications)
+	s.Messages = oldest.Position.Offset - oldest.Publications[0].Position.Offset + 1
+	return s, nil
 }
 
 // ObserveDeliveries sets what is called for each publication that is delivered to subscribers of this
