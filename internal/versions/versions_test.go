@@ -166,13 +166,31 @@ func testPublications(t *testing.T, from, to string) {
 	subscriber, _ := connect(t, to, "bob", client.Options{})
 	for _, topic := range []string{"live/" + id(t), "kept/" + id(t)} {
 		notes := subscribe(t, subscriber, topic)
+		awaitDelivery(t, publisher, topic, notes)
 		for i := range 100 {
 			call(t, publisher, publish{Topic: topic, Text: fmt.Sprint(i)})
 		}
 		for i := range 100 {
-			require.Equal(t, note{Topic: topic, Text: fmt.Sprint(i)}, receive(t, notes))
+			got := receive(t, notes)
+			for got.Text == ready {
+				got = receive(t, notes)
+			}
+			require.Equal(t, note{Topic: topic, Text: fmt.Sprint(i)}, got)
 		}
 	}
+}
+
+// ready is the text of publications that show that the nodes deliver.
+const ready = "ready"
+
+// awaitDelivery publishes until a subscriber on another node receives it: on a topic without a history,
+// that begins some time after the subscription.
+func awaitDelivery(t *testing.T, publisher *client.Client, topic string, notes <-chan note) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		call(t, publisher, publish{Topic: topic, Text: ready})
+		return len(notes) > 0
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func testPresence(t *testing.T, from, to string) {
