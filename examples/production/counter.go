@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -29,7 +28,10 @@ const (
 )
 
 // A counter has its value in Redis.
-type counter struct{ redis goredis.UniversalClient }
+type counter struct {
+	redis goredis.UniversalClient
+	node  string // the name of the container
+}
 
 func (c counter) open(ctx context.Context, conn *router.Conn) error {
 	if err := conn.Subscribe(topic); err != nil {
@@ -39,7 +41,7 @@ func (c counter) open(ctx context.Context, conn *router.Conn) error {
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return err
 	}
-	return conn.Send(Count{Value: value, Node: node()})
+	return conn.Send(Count{Value: value, Node: c.node})
 }
 
 func (c counter) add(ctx *router.Context, _ Add) error {
@@ -47,11 +49,5 @@ func (c counter) add(ctx *router.Context, _ Add) error {
 	if err != nil {
 		return err
 	}
-	return ctx.Publish(topic, Count{Value: value, Node: node()})
-}
-
-// node returns the name of the container.
-func node() string {
-	name, _ := os.Hostname() // an empty name is shown as such
-	return name
+	return ctx.Publish(topic, Count{Value: value, Node: c.node})
 }

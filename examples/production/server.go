@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"net/http"
 	"net/netip"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -50,7 +51,11 @@ func newServer(ctx context.Context, cfg config, tracer tracing.Tracer) (*server,
 	m.LimitsFile(limits)
 	go limits.Run(ctx)
 
-	c := counter{redis: client}
+	node, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	c := counter{redis: client, node: node}
 	r := router.New(&router.Options{
 		Broker:         redis.NewBroker(client),
 		TrustedProxies: clientip.TrustedProxies{Networks: []netip.Prefix{cfg.proxies}},
