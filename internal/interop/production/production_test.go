@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,17 +44,27 @@ func TestContainers_FilesAreValid(t *testing.T) {
 	assert.NoError(t, err, "%s", text)
 }
 
-// TestContainers_DurationsFit compares the durations of main.go with those of compose.yaml.
+// TestContainers_DurationsFit compares the times of main.go with those of HAProxy and of compose.yaml.
 func TestContainers_DurationsFit(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(folder, "main.go"))
+	lameDuck := seconds(t, "main.go", `lameDuck\s+= (\d+) \* time\.Second`)
+	shutdown := seconds(t, "main.go", `shutdownTimeout = (\d+) \* time\.Second`)
+	grace := seconds(t, "compose.yaml", `stop_grace_period: (\d+)s`)
+	interval, fall := seconds(t, "haproxy.cfg", `check inter (\d+)s`), seconds(t, "haproxy.cfg", `fall (\d+)`)
+	assert.Greater(t, lameDuck, interval*fall, "HAProxy notices before the node rejects connections")
+	assert.Greater(t, shutdown, lameDuck, "it includes the lame-duck phase")
+	assert.Greater(t, grace, shutdown, "the process is not killed before it has ended")
+}
+
+// seconds returns the number in the only match of a pattern in a file.
+func seconds(t *testing.T, file, pattern string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, file))
 	require.NoError(t, err)
-	assert.Contains(t, string(source), "shutdownTimeout = 35 * time.Second")
-	compose, err := os.ReadFile(filepath.Join(folder, "compose.yaml"))
+	found := regexp.MustCompile(pattern).FindAllSubmatch(text, -1)
+	require.Len(t, found, 1, "%s in %s", pattern, file)
+	n, err := strconv.Atoi(string(found[0][1]))
 	require.NoError(t, err)
-	assert.Contains(t, string(compose), "stop_grace_period: 45s")
-	text, err := os.ReadFile(filepath.Join(folder, "haproxy.cfg"))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "check inter 1s fall 2", "HAProxy notices within the lame-duck phase of 5 s")
+	return n
 }
 
 // A count is the message of the example.
