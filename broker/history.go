@@ -161,6 +161,10 @@ type Append struct {
 	StateKey string
 	Removed  bool
 
+	Fence uint64
+	Last  bool
+	Epoch string
+
 	// Durability is what Append waits for after the store has stored and published p: nodes do not
 	// wait for it. It applies to a duplicate, too, so a repeated Append confirms the first one. If it
 	// is not confirmed while Append waits, the error has the code [OutcomeUnknown], and p stays
@@ -233,6 +237,7 @@ type Page struct {
 	// offset in that epoch, if there were any, are lost. It is the zero Position if the current
 	// epoch is the first that is known.
 	Previous Position
+	Closed   bool
 }
 
 // A Batch selects publications of several topics.

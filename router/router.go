@@ -57,6 +57,7 @@ type Router struct {
 	events    executor.FuncQueue // hook calls that concern no single connection, in order
 	access    *accessLog         // nil without Options.UserHistory
 	sessions  *session.Node
+	shutdowns []shutdownHook      // read-only once the router serves
 	observer  func(Event)         // nil without observers
 	inbound   executor.ByteBudget // received messages that wait, of all connections
 

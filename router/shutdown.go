@@ -39,7 +39,13 @@ import (
 // number of those that were not sent.
 func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
+	for _, hook := range r.shutdowns {
+		hook.begin()
+	}
 	err := r.closeConns(ctx)
+	for _, hook := range r.shutdowns {
+		hook.end(ctx)
+	}
 	r.sessions.Close(ctx)
 	r.topics.StopGrace()
 	r.access.close()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A Store holds the histories of all topics, and values. Its zero value is an empty store. It is safe
@@ -60,6 +61,12 @@ func (s *Store) Append(a broker.Append, publish func(topic string, p broker.Publ
 		s.free(missing)
 		result, missing = s.append(a, publish)
 	}
+	switch missing {
+	case -1:
+		return broker.Appended{}, errors.Errorf(errors.FailedPrecondition, "closed")
+	case -2:
+		return broker.Appended{}, errors.Errorf(errors.Aborted, "fence")
+	}
 	if missing > 0 {
 		return broker.Appended{}, s.errFull("the publication was not stored,", missing)
 	}
@@ -76,6 +83,13 @@ func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publ
 	if offset, ok := t.keys.find(a.IdempotencyKey, now); ok {
 		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}, 0
 	}
+	switch {
+	case t.closed:
+		return broker.Appended{}, -1
+	case a.Fence < t.fence, a.Epoch != "" && a.Epoch != t.epoch:
+		return broker.Appended{}, -2
+	}
+	t.fence, t.closed = a.Fence, a.Last
 	growth, excess := t.growth(&a)
 	if !s.reserve(growth) {
 		s.cleanLocked(t, now)
@@ -101,7 +115,7 @@ func (s *Store) Read(q broker.Query) broker.Page {
 		return unused
 	}
 	defer t.mu.Unlock()
-	page := broker.Page{Position: t.position(), Previous: t.previous}
+	page := broker.Page{Position: t.position(), Previous: t.previous, Closed: t.closed}
 	end := t.top + 1
 	first := end - uint64(t.stored.len())                          // the lowest stored offset
 	from := max(q.After+1, first+t.expired(age(q.Retention), now)) // the page is [from, to)

@@ -17,7 +17,9 @@ type topic struct {
 	used     time.Time     // by the last call
 	age      time.Duration // of the last Append
 	epoch    string
-	previous broker.Position          // see broker.Page
+	previous broker.Position // see broker.Page
+	fence    uint64
+	closed   bool
 	top      uint64                   // the last offset; 0 until the first publication is stored
 	stored   ring[broker.Publication] // adjacent, in the order of offset and time; the last one has offset top
 	bytes    int64                    // of the packets in stored

@@ -98,6 +98,16 @@ func (ts *Topics) Follow(name string, r broker.Retention, sink sequencer.Sink) *
 	return t.history.sequencer
 }
 
+// Unfollow undoes Follow.
+func (ts *Topics) Unfollow(name string) {
+	s := &ts.shards[ts.shard(name)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.topics[name]
+	delete(s.topics, name)
+	t.history.sequencer.Close()
+}
+
 // CatchUp waits until the subscribers of a topic with a History have received what is stored.
 func (ts *Topics) CatchUp(ctx context.Context, name string) error {
 	if t := ts.Find(name); t != nil {

@@ -1,0 +1,37 @@
+// Package runaccess has what package run needs of a router. It is a package of its own so that a router
+// does not link runs.
+package runaccess
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/sequencer"
+)
+
+// Access is what package run needs of a router, and applications do not. Its functions are those of the
+// router's node, and safe for concurrent use.
+type Access struct {
+	Node      string
+	Logger    *slog.Logger
+	Histories broker.Histories // nil if the broker keeps none
+
+	// Follow hands the publications of a topic over to sink, from the present on, and from one that is
+	// in the past after a loss. The topic must be one that no client can name, and is followed once at a
+	// time.
+	Follow func(topic string, r broker.Retention, sink sequencer.Sink) Follower
+
+	// OnShutdown adds a function that Router.Shutdown calls when its connections are closed, before it
+	// leaves the broker. begin is called when the shutdown begins.
+	OnShutdown func(begin func(), end func(context.Context))
+}
+
+// A Follower is what Follow begins.
+type Follower struct {
+	// WhenAttached calls f once, with the position after which publications are handed over.
+	WhenAttached func(f func(broker.Position))
+
+	// Close ends it. A sink may still be called while Close runs.
+	Close func()
+}

@@ -1,0 +1,49 @@
+package runs
+
+import "context"
+
+// A Reader reads a run. It is not safe for concurrent use.
+type Reader struct {
+	view   *view
+	record Record
+	end    *End
+}
+
+// Attach begins to read the run of a topic with an ID, or the latest one if id is "". The caller must call Close.
+func (r *Runs) Attach(ctx context.Context, topic, id string) (*Reader, error) {
+	rec, err := r.Find(ctx, topic, id)
+	if err != nil {
+		return nil, err
+	}
+	v := r.acquire(topic, rec.ID, true)
+	v.want()
+	v.startWatching()
+	r.config.Observe(Event{Kind: EventAttached})
+	return &Reader{view: v, record: rec}, nil
+}
+
+// Close ends the reading.
+func (r *Reader) Close() {
+	r.view.runs.config.Observe(Event{Kind: EventDetached})
+	r.view.release(true)
+}
+
+// Record returns the record of the run, as of when Attach was called.
+func (r *Reader) Record() Record { return r.record }
+
+// Next returns the items from a number on, at least one, or the end if there are no more. It waits for them.
+func (r *Reader) Next(ctx context.Context, from uint64) (items []any, end *End, err error) {
+	for {
+		items, end, changed := r.view.next(from)
+		if len(items) > 0 || end != nil {
+			return items, end, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-r.view.ctx.Done():
+			return nil, nil, errClosed
+		}
+	}
+}

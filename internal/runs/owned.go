@@ -1,0 +1,268 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
+)
+
+// An Owned is a run whose producer runs on this node. Its exported methods are safe for concurrent use.
+//
+// Goroutines: one runs the producer and then ends the run, one writes the log, one renews the lease, and one
+// listens to the log for a request to stop. All end with the run.
+type Owned struct {
+	runs  *Runs
+	topic string
+	began time.Time
+	lease *heldLease
+	rec   versionedRecord // of the goroutine of Start, then that of the producer
+	view  *view
+
+	producing  context.Context // of the producer
+	cancel     context.CancelCauseFunc
+	renew      chan struct{} // a token renews the lease at once
+	ended      chan struct{} // the run has ended, or belongs to another node
+	leaseEnded chan struct{}
+	wake       chan struct{} // a token wakes the writer
+	written    chan struct{} // the writer has returned
+
+	mu       sync.Mutex
+	items    []json.RawMessage // all of the run, for the case that the store loses some
+	bytes    int64             // of items
+	stored   int               // items that the log has
+	pending  int               // bytes of items that the log does not have
+	flushing int               // callers of Flush
+	end      *End              // the writer appends it after the items
+	failover bool              // the store may have lost items
+	lost     bool              // another node has ended the run, or goes on with it
+	progress chan struct{}     // closed when stored or lost changes
+
+	settle func(ctx context.Context) error // replaces the reservation
+}
+
+// newOwned begins to renew the lease of a run. The caller must call run or abandon.
+func (r *Runs) newOwned(topic string, l *heldLease) *Owned {
+	o := &Owned{
+		runs: r, topic: topic, began: time.Now(), lease: l,
+		renew: make(chan struct{}, 1), ended: make(chan struct{}), leaseEnded: make(chan struct{}),
+		wake: make(chan struct{}, 1), written: make(chan struct{}), progress: make(chan struct{}),
+	}
+	ctx, expire := context.WithDeadlineCause(context.Background(), o.began.Add(r.config.Duration), errExpired)
+	ctx, cancel := context.WithCancelCause(ctx)
+	o.producing, o.cancel = ctx, func(cause error) { cancel(cause); expire() }
+	r.mu.Lock()
+	r.owned[o] = struct{}{}
+	r.mu.Unlock()
+	o.view = r.acquire(topic, l.ID, false)
+	o.view.own(o)
+	go o.keepLease()
+	return o
+}
+
+// abandon ends what newOwned began, for a run that does not begin.
+func (o *Owned) abandon(ctx context.Context) {
+	o.cancel(nil)
+	close(o.ended)
+	<-o.leaseEnded
+	o.dropLease(ctx)
+	o.leave()
+}
+
+// leave ends the ownership on this node.
+func (o *Owned) leave() {
+	o.view.own(nil)
+	o.view.release(false)
+	r := o.runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.owned, o)
+	r.checkIdleLocked()
+}
+
+// run runs the producer and ends the run. values has the values of the context of Start.
+func (o *Owned) run(values context.Context, produce func(context.Context, *Owned) error) {
+	defer o.leave()
+	go o.write()
+	go o.listen()
+	announced := make(chan struct{})
+	go func(begun Record) { // so that the producer does not wait for it
+		defer close(announced)
+		o.runs.config.Changed(begun)
+	}(o.rec.Record)
+	err := o.produce(producerContext{o.producing, values}, produce)
+	end := o.endOf(err)
+	o.mu.Lock()
+	o.end = &end
+	o.mu.Unlock()
+	o.wakeWriter()
+	<-o.written
+	<-announced
+	o.finish(context.WithoutCancel(values), &end)
+	o.cancel(nil)
+}
+
+// A producerContext has the values of one context, and the end of another.
+type producerContext struct {
+	context.Context
+
+	values context.Context
+}
+
+// Value returns the value of a key.
+func (c producerContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// produce runs the producer. A panic becomes an error, and is logged.
+func (o *Owned) produce(ctx context.Context, produce func(context.Context, *Owned) error) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		p := recover() // nil after runtime.Goexit
+		err = &errors.Error{Code: errors.Internal, Err: errors.New("the producer has not returned: " + failure.PanicText(p))}
+		o.runs.config.Logger.Error("penstock: run: the producer panicked", "topic", o.topic, "run", o.rec.ID,
+			"panic", failure.PanicText(p), "stack", string(debug.Stack()))
+	}()
+	err = produce(ctx, o)
+	returned = true
+	return err
+}
+
+// finish stores the end of the run. If another node has ended it, nothing is left to do.
+func (o *Owned) finish(ctx context.Context, end *End) {
+	defer func() {
+		close(o.ended)
+		<-o.leaseEnded
+		if !o.isLost() {
+			o.dropLease(ctx)
+		}
+	}()
+	if o.isLost() {
+		return
+	}
+	r := o.runs
+	err := retry(r.ctx, func(ctx context.Context) error { return o.settleOnce(ctx) })
+	if err != nil {
+		r.log("the budget of a run is not settled; a node that is asked about the run does it", &o.rec.Record, err)
+		return
+	}
+	o.rec.State, o.rec.End, o.rec.Settled = end.State, end, true
+	if err := r.replace(r.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
+		r.log("the end of a run is not stored; a node that is asked about the run does it", &o.rec.Record, err)
+		return
+	}
+	r.config.Changed(o.rec.Record)
+	r.config.Observe(Event{Kind: EventEnded, State: end.State, Duration: time.Since(o.began)})
+}
+
+// settleOnce replaces the reservation, if there is one.
+func (o *Owned) settleOnce(ctx context.Context) error {
+	if o.settle == nil {
+		return nil
+	}
+	return o.settle(ctx)
+}
+
+// SetSettle sets what replaces the reservation at the end. It is called before the producer returns, at
+// most once.
+func (o *Owned) SetSettle(settle func(ctx context.Context) error) { o.settle = settle }
+
+// Reserve stores another reservation in the record, before it is used. Only the producer may call it.
+func (o *Owned) Reserve(ctx context.Context, reservation json.RawMessage) error {
+	o.rec.Reservation = reservation
+	return o.runs.replace(ctx, &o.rec)
+}
+
+// Record returns the record of the run. Only the producer may call it.
+func (o *Owned) Record() Record { return o.rec.Record }
+
+// Context returns that of the producer, whose cause says why it is canceled.
+func (o *Owned) Context() context.Context { return o.producing }
+
+// End cancels the producer with a cause.
+func (o *Owned) End(cause error) { o.cancel(cause) }
+
+// lose ends what this node does for the run, except that after errLeaseLost it may still end it.
+func (o *Owned) lose(cause error) {
+	o.cancel(cause)
+	if cause == errLeaseLost { //nolint:errorlint // one of two values
+		o.runs.config.Observe(Event{Kind: EventLeaseLost})
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.lost {
+		o.lost = true
+		o.runs.config.Observe(Event{Kind: EventFenced})
+		o.notifyLocked()
+		o.wakeWriter()
+	}
+}
+
+func (o *Owned) isLost() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.lost
+}
+
+func (o *Owned) notifyLocked() {
+	close(o.progress)
+	o.progress = make(chan struct{})
+}
+
+func (o *Owned) wakeWriter() { put(o.wake) }
+
+// put puts a token into a channel with room for one.
+func put(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// listen cancels the producer when someone asks for it, or when another node has ended the run.
+func (o *Owned) listen() {
+	for {
+		stop, ended, changed := o.view.control()
+		switch {
+		case ended:
+			if !o.isEnding() {
+				o.lose(errTakenOver)
+			}
+			return
+		case stop != nil:
+			o.cancel(&stopCause{stop.By})
+		}
+		select {
+		case <-changed:
+		case <-o.ended:
+			return
+		}
+	}
+}
+
+// isEnding reports whether the end may be that of this node.
+func (o *Owned) isEnding() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.end != nil
+}
+
+// failedOver makes the writer compare the log with the items, and the lease be renewed.
+func (o *Owned) failedOver() {
+	o.mu.Lock()
+	o.failover = true
+	o.mu.Unlock()
+	o.wakeWriter()
+	put(o.renew)
+}

@@ -1,0 +1,51 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// resume goes on with a run that this node has taken over. The log refuses what its former owner appends from
+// the first entry of this node on, so what is read after it is complete.
+func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
+	if !r.admit() {
+		return errClosed
+	}
+	defer r.leave()
+	l := &heldLease{lease: lease{ID: rec.ID, Fence: rec.Fence}}
+	if err := r.storeLease(ctx, rec.Topic, l); err != nil {
+		return err
+	}
+	o := r.newOwned(rec.Topic, l)
+	o.rec = rec
+	items, err := o.restore(ctx)
+	if err != nil {
+		o.abandon(context.WithoutCancel(ctx))
+		return err
+	}
+	go o.run(context.WithoutCancel(ctx), func(ctx context.Context, o *Owned) error { return r.config.Resume(ctx, o, items) })
+	return nil
+}
+
+// restore makes the log refuse the former owner, and reads the items.
+func (o *Owned) restore(ctx context.Context) (items []any, err error) {
+	r := o.runs
+	err = retry(ctx, func(ctx context.Context) error {
+		_, err := r.append(ctx, &o.rec.Record, &entry{Fence: o.rec.Fence, Resume: r.config.Node}, "")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	keep := func(raw json.RawMessage) (any, error) {
+		item, err := r.config.Decode(raw)
+		if err == nil {
+			o.items = append(o.items, raw)
+			o.bytes += int64(len(raw))
+		}
+		return item, err
+	}
+	state, err := r.stateOf(ctx, o.topic, o.rec.ID, keep)
+	o.stored = len(o.items)
+	return state.items, err
+}

@@ -1,0 +1,200 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
+)
+
+// A Claim is what a run begins with.
+type Claim struct {
+	Topic     string
+	RequestID string // "" is none
+
+	// Reserve takes from the budget, or returns an error; nil without a budget. Return gives back what was not
+	// used.
+	Reserve func(ctx context.Context) (reservation json.RawMessage, err error)
+	Return  func(ctx context.Context, reservation json.RawMessage)
+
+	// Produce runs on a goroutine of its own.
+	Produce func(ctx context.Context, o *Owned) error
+}
+
+// Start begins a run, or returns the one that has the same request ID. If another run of the topic is
+// active, it returns that with an ABORTED error.
+func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err error) {
+	if !r.admit() {
+		return rec, false, errClosed
+	}
+	defer r.leave()
+	before, l, err := r.claimLease(ctx, c)
+	if err != nil || l == nil {
+		return before.Record, false, err
+	}
+	o := r.newOwned(c.Topic, l)
+	if err := o.claim(ctx, c, before); err != nil {
+		o.abandon(context.WithoutCancel(ctx))
+		r.config.Observe(Event{Kind: EventRefused})
+		return rec, false, err
+	}
+	r.config.Observe(Event{Kind: EventStarted})
+	rec = o.rec.Record
+	go o.run(context.WithoutCancel(ctx), c.Produce)
+	return rec, true, nil
+}
+
+// claimLease takes the lease of a topic without an active run: what nodes that start at the same time
+// compete for. Without an error and a lease, the run is one that exists.
+func (r *Runs) claimLease(ctx context.Context, c *Claim) (before versionedRecord, _ *heldLease, err error) {
+	deadline := time.Now().Add(r.config.Lease)
+	for {
+		before, err = r.loadLive(ctx, c.Topic)
+		if err != nil {
+			return before, nil, err
+		}
+		if found := before.find("", c.RequestID); c.RequestID != "" && found != nil {
+			r.config.Observe(Event{Kind: EventRepeated})
+			return versionedRecord{Record: *found}, nil, nil
+		}
+		l, err := r.tryClaim(ctx, &before.Record, c.Topic)
+		if l != nil {
+			return before, l, nil
+		}
+		if !errors.Is(err, errStarting) || time.Now().After(deadline) {
+			r.config.Observe(Event{Kind: EventRefused})
+			return before, nil, err
+		}
+		if err := sleep.For(ctx, 30*time.Millisecond); err != nil {
+			return before, nil, err
+		}
+	}
+}
+
+// tryClaim takes the lease of a topic. It returns errStarting if that may succeed soon: another start has the
+// lease, and its record follows, or a run is about to end.
+func (r *Runs) tryClaim(ctx context.Context, before *Record, topic string) (*heldLease, error) {
+	if before.ID != "" && !before.State.Ended() {
+		ending, err := r.isEnding(ctx, before)
+		if ending {
+			return nil, errStarting
+		}
+		if err != nil {
+			return nil, err
+		}
+		return nil, errActive(before)
+	}
+	l := &heldLease{lease: lease{ID: newID(), Fence: before.Fence + 1}}
+	if err := r.takeLease(ctx, before, topic, l); err != nil {
+		if errors.CodeOf(err) == errors.Aborted {
+			err = errStarting
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// isEnding reports whether the log of an active run has its end, which the record will have soon.
+func (r *Runs) isEnding(ctx context.Context, rec *Record) (bool, error) {
+	page, err := r.config.Histories.Read(ctx, broker.Query{Topic: logTopic(rec.Topic, rec.ID), Retention: r.retention()})
+	return page.Closed, err
+}
+
+// takeLease stores a lease if there is none, or one of the run that has ended.
+func (r *Runs) takeLease(ctx context.Context, before *Record, topic string, l *heldLease) error {
+	value, err := r.config.Histories.LoadValue(ctx, leaseKey(topic))
+	if err != nil {
+		return err
+	}
+	if value.Version != 0 {
+		var held lease
+		if err := decode(value.Data, &held); err != nil {
+			return err
+		}
+		if held.ID != before.ID {
+			return errStarting
+		}
+	}
+	l.version = value.Version
+	return r.storeLease(ctx, topic, l)
+}
+
+// claim makes this node the owner of a new run, whose lease it has.
+func (o *Owned) claim(ctx context.Context, c *Claim, before versionedRecord) error {
+	r, now := o.runs, time.Now()
+	o.rec = versionedRecord{version: before.version, Record: Record{
+		ID: o.lease.ID, Topic: c.Topic, RequestID: c.RequestID, Fence: o.lease.Fence, State: Queued,
+		Node: r.config.Node, StartedAt: now.UTC(), Earlier: before.earlier(now, r.config.Retain),
+	}}
+	if c.Reserve == nil {
+		o.rec.State = Running
+		return r.replace(ctx, &o.rec)
+	}
+	if err := r.replace(ctx, &o.rec); err != nil {
+		return err
+	}
+	reservation, err := c.Reserve(ctx)
+	if err != nil {
+		o.withdraw(context.WithoutCancel(ctx), &before.Record)
+		return err
+	}
+	o.rec.State, o.rec.Reservation = Running, reservation
+	if err := r.replace(ctx, &o.rec); err != nil {
+		c.Return(context.WithoutCancel(ctx), reservation)
+		return err
+	}
+	return nil
+}
+
+// withdraw stores the record again that was there before the claim.
+func (o *Owned) withdraw(ctx context.Context, before *Record) {
+	rec := versionedRecord{Record: *before, version: o.rec.version}
+	err := retry(ctx, func(ctx context.Context) error {
+		if before.ID != "" {
+			return o.runs.store(ctx, &rec)
+		}
+		_, err := o.runs.config.Histories.StoreValue(ctx, recordKey(o.rec.Topic), nil, rec.version, 0)
+		return err
+	})
+	if err != nil {
+		o.runs.log("a run that was refused is known as queued until its lease expires", &o.rec.Record, err)
+	}
+}
+
+// replace stores a record of this node, whatever the outcome of earlier attempts was: only this node writes
+// with its fence. A failover may have brought back an older version, or none.
+func (r *Runs) replace(ctx context.Context, rec *versionedRecord) error {
+	return retry(ctx, func(ctx context.Context) error {
+		err := r.store(ctx, rec)
+		if errors.CodeOf(err) != errors.Aborted {
+			return err
+		}
+		stored, loading := r.load(ctx, rec.Topic)
+		switch {
+		case loading != nil:
+			return loading
+		case stored.version == 0 || stored.ID == rec.ID && stored.Fence <= rec.Fence:
+			rec.version = stored.version
+			return errOtherVersion
+		default:
+			return err
+		}
+	})
+}
+
+// errActive is the error of a start while another run is active.
+func errActive(rec *Record) error {
+	return &errors.Error{
+		Code: errors.Aborted, Message: "another run is active",
+		Details: map[string]any{"run": rec.ID},
+	}
+}
+
+//nolint:gochecknoglobals // constants
+var (
+	errStarting     = &errors.Error{Code: errors.Aborted, Message: "another run is being started"}
+	errOtherVersion = &errors.Error{Code: errors.Unavailable, Message: "the record has another version"}
+)

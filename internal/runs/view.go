@@ -1,0 +1,227 @@
+package runs
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/internal/sequencer"
+)
+
+// A view is what this node knows of the log of a run, while it has readers here, or while this node
+// owns it.
+type view struct {
+	runs      *Runs
+	topic, id string
+	follower  runaccess.Follower
+	ctx       context.Context
+	cancel    context.CancelFunc
+
+	users   int // guarded by Runs.mu
+	readers int // likewise
+
+	mu       sync.Mutex
+	state    logState
+	wanted   bool                 // items are kept, and not only counted
+	loading  bool                 // the log is being read from its beginning
+	again    bool                 // and must be read again
+	waiting  []broker.Publication // what has arrived meanwhile
+	heardAt  time.Time            // of the last entry
+	failover time.Time            // when this node learned that the store may have lost something
+	changed  chan struct{}        // closed at the next change
+	owner    *Owned               // on this node; nil if there is none
+	watching bool
+}
+
+// acquire returns the view of a run. The caller must release it.
+func (r *Runs) acquire(topic, id string, reader bool) *view {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := logTopic(topic, id)
+	v := r.views[name]
+	if v == nil {
+		v = &view{runs: r, topic: topic, id: id, changed: make(chan struct{})}
+		v.ctx, v.cancel = context.WithCancel(r.ctx)
+		r.views[name] = v
+		v.follower = r.config.Follow(name, r.retention(), sequencer.Sink{Deliver: v.deliver, Lost: v.lose})
+	}
+	v.users++
+	if reader {
+		v.readers++
+	}
+	return v
+}
+
+// release ends what acquire began.
+func (v *view) release(reader bool) {
+	r := v.runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reader {
+		v.readers--
+	}
+	if v.users--; v.users > 0 {
+		return
+	}
+	delete(r.views, logTopic(v.topic, v.id))
+	v.cancel()
+	v.follower.Close()
+}
+
+// want makes the view keep items.
+func (v *view) want() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.wanted {
+		v.wanted = true
+		v.loadLocked()
+	}
+}
+
+// deliver handles an entry. The sequencer calls it in the order of the log.
+func (v *view) deliver(p broker.Publication) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.heardAt = time.Now()
+	if v.loading {
+		p.Packet = slices.Clone(p.Packet)
+		v.waiting = append(v.waiting, p)
+		return
+	}
+	v.applyLocked(p)
+	v.notifyLocked()
+}
+
+// lose handles that entries are lost, or that the store may have lost some.
+func (v *view) lose(l sequencer.Loss) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l.Epoch != "" || l.Reset {
+		v.failover = time.Now()
+	}
+	v.loadLocked()
+	if v.owner != nil {
+		v.owner.failedOver()
+	}
+}
+
+func (v *view) applyLocked(p broker.Publication) {
+	if p.Position.Offset <= v.state.offset && p.Position.Epoch == v.state.epoch {
+		return
+	}
+	decode := v.runs.config.Decode
+	if !v.wanted {
+		decode = nil
+	}
+	v.state.apply(p.Packet, decode)
+	v.state.epoch, v.state.offset = p.Position.Epoch, p.Position.Offset
+}
+
+func (v *view) notifyLocked() {
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// loadLocked reads the log on a goroutine of its own.
+func (v *view) loadLocked() {
+	if v.loading {
+		v.again = true
+		return
+	}
+	v.loading = true
+	go v.load()
+}
+
+func (v *view) load() {
+	for {
+		attached := make(chan struct{})
+		v.following().WhenAttached(func(broker.Position) { close(attached) })
+		select {
+		case <-attached:
+		case <-v.ctx.Done():
+			return
+		}
+		_, err := v.runs.readLog(v.ctx, v.topic, v.id, 0, func(p broker.Publication) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			v.replayLocked(p)
+		})
+		if err != nil {
+			return // the view has ended
+		}
+		if v.endLoad() {
+			return
+		}
+	}
+}
+
+// following returns the follower, which a sink may need before acquire has set it.
+func (v *view) following() runaccess.Follower {
+	v.runs.mu.Lock()
+	defer v.runs.mu.Unlock()
+	return v.follower
+}
+
+// replayLocked applies an entry that may have been applied before. Numbers of items show what is new.
+func (v *view) replayLocked(p broker.Publication) {
+	v.state.epoch, v.state.offset = "", 0
+	if v.wanted && v.state.items == nil {
+		v.state.count = 0 // they were only counted
+	}
+	v.applyLocked(p)
+}
+
+// endLoad applies what has arrived meanwhile. It reports false if the log must be read again.
+func (v *view) endLoad() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.again {
+		v.again = false
+		return false
+	}
+	for _, p := range v.waiting {
+		v.applyLocked(p)
+	}
+	v.loading, v.waiting = false, nil
+	v.notifyLocked()
+	return true
+}
+
+// next returns the items from a number on, and the end when there are no more. changed is closed when there
+// may be others.
+func (v *view) next(from uint64) (items []any, end *End, changed <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := uint64(len(v.state.items))
+	if from < n {
+		return v.state.items[from:n:n], nil, nil
+	}
+	if !v.loading {
+		end = v.state.end
+	}
+	return nil, end, v.changed
+}
+
+// own sets the owner of the run on this node; nil is none.
+func (v *view) own(o *Owned) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.owner = o
+}
+
+// control returns what the log says to the owner.
+func (v *view) control() (stop *stopRequest, ended bool, changed <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state.stop, v.state.end != nil, v.changed
+}
+
+// ending returns the end of a run that has ended.
+func (v *view) ending() *End {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.state.end
+}

@@ -1,0 +1,32 @@
+package router
+
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/internal/sequencer"
+)
+
+// RunAccess returns what package run needs of the router. Applications cannot use it: they call run.New.
+func (r *Router) RunAccess() runaccess.Access {
+	return runaccess.Access{
+		Node:      r.NodeID(),
+		Logger:    r.opts.Logger,
+		Histories: r.histories,
+		Follow: func(topic string, retention broker.Retention, sink sequencer.Sink) runaccess.Follower {
+			s := r.topics.Follow(topic, retention, sink)
+			return runaccess.Follower{WhenAttached: s.WhenAttached, Close: func() { r.topics.Unfollow(topic) }}
+		},
+		OnShutdown: func(begin func(), end func(context.Context)) {
+			r.mustNotBeServing("run.New")
+			r.shutdowns = append(r.shutdowns, shutdownHook{begin, end})
+		},
+	}
+}
+
+// A shutdownHook is what Shutdown calls when it begins, and when the connections are closed.
+type shutdownHook struct {
+	begin func()
+	end   func(context.Context)
+}
