@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/runs"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // A Budget is what a run takes from Options.Budget, a meter over token buckets and quotas: Prompt and a first
@@ -114,6 +115,7 @@ func (b *budget[Item]) take(ctx context.Context, tokens int64) error {
 	b.taken.Receipts = append(b.taken.Receipts, d.Receipt)
 	b.taken.Tokens = append(b.taken.Tokens, tokens)
 	b.granted += tokens
+	b.rs.opts.Observe(observe.Event{Kind: observe.TokensTaken, Count: tokens})
 	return nil
 }
 
@@ -184,6 +186,7 @@ func (rs *Runs[Item]) settleTokens(ctx context.Context, r *reservation, used int
 			return &errors.Error{Code: errors.Unavailable, Message: "the budget cannot be settled", Err: err}
 		}
 	}
+	rs.opts.Observe(observe.Event{Kind: observe.TokensUsed, Count: used})
 	return nil
 }
 

@@ -22,27 +22,6 @@ const (
 	Expired     = runs.Expired     // it exceeds Limits.Duration
 )
 
-// An Event is something that metrics count.
-type Event = runs.Event
-
-// An EventKind is what has happened.
-type EventKind = runs.EventKind
-
-// The kinds of events.
-const (
-	EventStarted   = runs.EventStarted   // a run has begun on this node
-	EventRepeated  = runs.EventRepeated  // a start has the request ID of a run that exists
-	EventRefused   = runs.EventRefused   // a start was refused: another run is active, or a limit was exceeded
-	EventEnded     = runs.EventEnded     // a run of this node has ended; with its State and Duration
-	EventFirstItem = runs.EventFirstItem // the first item of a run is stored; with the Duration since its start
-	EventBatch     = runs.EventBatch     // items are stored at once; Count items of so many Bytes
-	EventAttached  = runs.EventAttached  // a reader has attached on this node
-	EventDetached  = runs.EventDetached  // and has left
-	EventStopped   = runs.EventStopped   // a request to stop is answered; with its Duration
-	EventFenced    = runs.EventFenced    // another node has ended a run of this node
-	EventLeaseLost = runs.EventLeaseLost // a producer was canceled, because its lease may have expired
-)
-
 // Info describes a run.
 type Info struct {
 	ID        string

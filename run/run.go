@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // Options configure the runs of a pattern. The zero value is a working configuration, in which clients may
@@ -59,8 +60,9 @@ type Options[Item router.Message] struct {
 	// PerUser bounds the active runs of a StartOptions.User. If nil, they are unlimited.
 	PerUser limit.Semaphore
 
-	// Observe receives what metrics count. It must not block. See metrics.ObserveRuns in middleware/metrics.
-	Observe func(Event)
+	// Observe receives what metrics count. It must not block. See Metrics.Run of package
+	// middleware/metrics.
+	Observe func(observe.Event)
 }
 
 // Limits bound a run.
@@ -142,7 +144,7 @@ func (o *Options[Item]) setDefaults() {
 	setDefault(&o.Retain, 10*time.Minute)
 	setDefault(&o.ShutdownGrace, 10*time.Second)
 	if o.Observe == nil {
-		o.Observe = func(Event) {}
+		o.Observe = func(observe.Event) {}
 	}
 	if o.Tokens == nil {
 		o.Tokens = func(Item) int64 { return 1 }

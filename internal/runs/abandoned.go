@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // This file ends the runs of owners that have died: any node does it that has readers of the run, or is
@@ -197,6 +198,7 @@ func (r *Runs) finish(ctx context.Context, rec *versionedRecord, end End) error 
 	}
 	if err == nil {
 		r.config.Changed(rec.Record)
+		r.config.Observe(observe.Event{Kind: observe.Abandoned, State: string(end.State)})
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package runs
 
-import "context"
+import (
+	"context"
+
+	"github.com/penstock-go/penstock/run/observe"
+)
 
 // A Reader reads a run. It is not safe for concurrent use.
 type Reader struct {
@@ -18,13 +22,13 @@ func (r *Runs) Attach(ctx context.Context, topic, id string) (*Reader, error) {
 	v := r.acquire(topic, rec.ID, true)
 	v.want()
 	v.startWatching()
-	r.config.Observe(Event{Kind: EventAttached})
+	r.config.Observe(observe.Event{Kind: observe.Attached})
 	return &Reader{view: v, record: rec}, nil
 }
 
 // Close ends the reading.
 func (r *Reader) Close() {
-	r.view.runs.config.Observe(Event{Kind: EventDetached})
+	r.view.runs.config.Observe(observe.Event{Kind: observe.Detached})
 	r.view.release(true)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // A Config is what runs need of package run and of the router. All fields but Resume, Reserve and
@@ -36,7 +37,7 @@ type Config struct {
 	Settle func(ctx context.Context, reservation json.RawMessage, items []any) error
 
 	Changed func(Record) // a run has begun or has ended; it may block
-	Observe func(Event)
+	Observe func(observe.Event)
 }
 
 // Runs are the runs of one pattern of topics on one node. They are safe for concurrent use.

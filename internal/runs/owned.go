@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // An Owned is a run whose producer runs on this node. Its exported methods are safe for concurrent use.
@@ -86,6 +87,7 @@ func (o *Owned) leave() {
 
 // run runs the producer and ends the run. values has the values of the context of Start.
 func (o *Owned) run(values context.Context, produce func(context.Context, *Owned) error) {
+	defer o.runs.config.Observe(observe.Event{Kind: observe.Left})
 	defer o.leave()
 	go o.write()
 	go o.listen()
@@ -162,7 +164,7 @@ func (o *Owned) finish(ctx context.Context, end *End) {
 		return
 	}
 	r.config.Changed(o.rec.Record)
-	r.config.Observe(Event{Kind: EventEnded, State: end.State, Duration: time.Since(o.began)})
+	r.config.Observe(observe.Event{Kind: observe.Ended, State: string(end.State), Duration: time.Since(o.began)})
 }
 
 // settleOnce replaces the reservation, if there is one.
@@ -196,14 +198,14 @@ func (o *Owned) End(cause error) { o.cancel(cause) }
 func (o *Owned) lose(cause error) {
 	o.cancel(cause)
 	if cause == errLeaseLost { //nolint:errorlint // one of two values
-		o.runs.config.Observe(Event{Kind: EventLeaseLost})
+		o.runs.config.Observe(observe.Event{Kind: observe.LeaseLost})
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.lost {
 		o.lost = true
-		o.runs.config.Observe(Event{Kind: EventFenced})
+		o.runs.config.Observe(observe.Event{Kind: observe.Fenced})
 		o.notifyLocked()
 		o.wakeWriter()
 	}

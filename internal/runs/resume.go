@@ -3,6 +3,8 @@ package runs
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // resume goes on with a run that this node has taken over. The log refuses what its former owner appends from
@@ -23,6 +25,7 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 		o.abandon(context.WithoutCancel(ctx))
 		return err
 	}
+	r.config.Observe(observe.Event{Kind: observe.Resumed})
 	go o.run(context.WithoutCancel(ctx), func(ctx context.Context, o *Owned) error { return r.config.Resume(ctx, o, items) })
 	return nil
 }

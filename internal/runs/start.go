@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // A Claim is what a run begins with.
@@ -38,10 +39,10 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 	o := r.newOwned(c.Topic, l)
 	if err := o.claim(ctx, c, before); err != nil {
 		o.abandon(context.WithoutCancel(ctx))
-		r.config.Observe(Event{Kind: EventRefused})
+		r.config.Observe(observe.Event{Kind: observe.Refused})
 		return rec, false, err
 	}
-	r.config.Observe(Event{Kind: EventStarted})
+	r.config.Observe(observe.Event{Kind: observe.Started})
 	rec = o.rec.Record
 	go o.run(context.WithoutCancel(ctx), c.Produce)
 	return rec, true, nil
@@ -57,7 +58,7 @@ func (r *Runs) claimLease(ctx context.Context, c *Claim) (before versionedRecord
 			return before, nil, err
 		}
 		if found := before.find("", c.RequestID); c.RequestID != "" && found != nil {
-			r.config.Observe(Event{Kind: EventRepeated})
+			r.config.Observe(observe.Event{Kind: observe.Repeated})
 			return versionedRecord{Record: *found}, nil, nil
 		}
 		l, err := r.tryClaim(ctx, &before.Record, c.Topic)
@@ -65,7 +66,7 @@ func (r *Runs) claimLease(ctx context.Context, c *Claim) (before versionedRecord
 			return before, l, nil
 		}
 		if !errors.Is(err, errStarting) || time.Now().After(deadline) {
-			r.config.Observe(Event{Kind: EventRefused})
+			r.config.Observe(observe.Event{Kind: observe.Refused})
 			return before, nil, err
 		}
 		if err := sleep.For(ctx, 30*time.Millisecond); err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // Stop ends a run, or the latest one if id is "", and returns its record when the end is in the log. It appends the
@@ -21,7 +22,7 @@ func (r *Runs) Stop(ctx context.Context, topic, id, by string) (Record, error) {
 		switch {
 		case err == nil:
 			rec.State, rec.End = end.State, end
-			r.config.Observe(Event{Kind: EventStopped, Duration: time.Since(began)})
+			r.config.Observe(observe.Event{Kind: observe.Stopped, Duration: time.Since(began)})
 			return rec, nil
 		case errors.CodeOf(err) != errors.Aborted: // another node has taken over
 			return rec, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // Bounds of what waits to be stored.
@@ -208,11 +209,11 @@ func (w *writer) stored(e *entry) {
 	o.pending -= bytes
 	o.notifyLocked()
 	w.batches++
-	observe := o.runs.config.Observe
+	report := o.runs.config.Observe
 	if w.batches == 1 {
-		observe(Event{Kind: EventFirstItem, Duration: time.Since(o.began)})
+		report(observe.Event{Kind: observe.FirstItem, Duration: time.Since(o.began)})
 	}
-	observe(Event{Kind: EventBatch, Count: int64(len(e.Items)), Bytes: int64(bytes)})
+	report(observe.Event{Kind: observe.Batch, Count: int64(len(e.Items)), Bytes: int64(bytes)})
 }
 
 // resume continues behind the items that the log has. It returns an error if another node has ended the run, or

@@ -53,6 +53,8 @@ type Metrics struct {
 	decisions cache[decision, prometheus.Counter]
 	limits    cache[string, *limitSeries]
 
+	runs runSeries
+
 	all []prometheus.Collector
 
 	mu         sync.Mutex
@@ -90,6 +92,7 @@ func New(reg prometheus.Registerer, opts *Options) *Metrics {
 	m.defineQueues()
 	m.defineTopics()
 	m.defineLimits()
+	m.defineRuns()
 	m.createSeries()
 	if err := reg.Register(collector{m}); err != nil {
 		panic(fmt.Sprintf("metrics: %v; several routers can share one Metrics, "+
