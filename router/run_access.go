@@ -18,6 +18,12 @@ func (r *Router) RunAccess() runaccess.Access {
 			s := r.topics.Follow(topic, retention, sink)
 			return runaccess.Follower{WhenAttached: s.WhenAttached, Close: func() { r.topics.Unfollow(topic) }}
 		},
+		Revocations: func(connID string) uint32 {
+			if c := r.conns.ByID(connID); c != nil {
+				return c.revocations.Load()
+			}
+			return 0
+		},
 		OnShutdown: func(begin func(), end func(context.Context)) {
 			r.mustNotBeServing("run.New")
 			r.shutdowns = append(r.shutdowns, shutdownHook{begin, end})

@@ -124,8 +124,8 @@ func (b *budget[Item]) spend(ctx context.Context, item Item) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	tokens := b.rs.opts.Tokens(item)
-	for b.used+tokens > b.granted {
-		if err := b.extendLocked(ctx); err != nil {
+	if missing := b.used + tokens - b.granted; missing > 0 {
+		if err := b.extendLocked(ctx, missing); err != nil {
 			return err
 		}
 	}
@@ -133,18 +133,24 @@ func (b *budget[Item]) spend(ctx context.Context, item Item) error {
 	return nil
 }
 
-// extendLocked takes another slice. The record has it before it is used, so that it is settled if this node
-// dies.
-func (b *budget[Item]) extendLocked(ctx context.Context) error {
-	if err := b.take(ctx, b.taken.Slice); err != nil {
+// extendLocked takes another slice, or a part of it that has at least the missing tokens. The record has it
+// before it is used, so that it is settled if this node dies.
+func (b *budget[Item]) extendLocked(ctx context.Context, missing int64) error {
+	slice := max(b.taken.Slice, missing)
+	err := b.take(ctx, slice)
+	for errors.Is(err, errExhausted) && slice > missing {
+		slice = max(slice/2, missing)
+		err = b.take(ctx, slice)
+	}
+	if err != nil {
 		b.owned.End(err)
 		return err
 	}
 	taken, err := jsonv2.Marshal(b.taken)
-	if err == nil {
-		err = b.owned.Reserve(ctx, taken)
+	if err != nil {
+		return err
 	}
-	return err
+	return b.owned.Reserve(ctx, taken)
 }
 
 // settle replaces what was taken by what was used.
@@ -190,10 +196,15 @@ func (rs *Runs[Item]) settleTokens(ctx context.Context, r *reservation, used int
 	return nil
 }
 
+// errExhausted is what all errors of exhausted wrap.
+//
+//nolint:gochecknoglobals // a constant
+var errExhausted = errors.New("the budget is exhausted")
+
 // exhausted returns the error of a run that gets no more tokens. Clients learn which policy is exhausted, and when it
 // returns.
 func exhausted(d limit.Decision) error {
-	e := &errors.Error{Code: errors.ResourceExhausted, Message: "the budget is exhausted", RetryAfter: d.RetryAfter}
+	e := &errors.Error{Code: errors.ResourceExhausted, Message: "the budget is exhausted", RetryAfter: d.RetryAfter, Err: errExhausted}
 	if d.Policy != "" {
 		e.Details = map[string]any{"policy": d.Policy}
 	}

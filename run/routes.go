@@ -49,6 +49,7 @@ func (rs *Runs[Item]) authorize(ctx *router.Context, action Action, topic string
 // serveAttach sends the items of a run to a client.
 func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item]) iter.Seq2[Part[Item], error] {
 	return func(yield func(Part[Item], error) bool) {
+		revocations := rs.revocations(ctx)
 		if err := rs.authorize(ctx, ActionAttach, m.Topic); err != nil {
 			yield(Part[Item]{}, err)
 			return
@@ -63,12 +64,22 @@ func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item
 			return
 		}
 		for part, err := range r.Parts(ctx) {
+			if now := rs.revocations(ctx); now != revocations && err == nil {
+				revocations = now
+				err = rs.authorize(ctx, ActionAttach, m.Topic)
+			}
 			if !yield(part, err) {
 				return
 			}
 		}
 		ctx.SetReply(endedOf(r.info.ID, r.end))
 	}
+}
+
+// revocations returns how often the access of the client was revoked. Whenever it was, Authorize decides again
+// before another item is sent.
+func (rs *Runs[Item]) revocations(ctx *router.Context) uint32 {
+	return rs.access.Revocations(ctx.Conn().ID())
 }
 
 // serveStop stops a run for a client.

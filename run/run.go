@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/runmessages"
 	"github.com/penstock-go/penstock/internal/runs"
 	"github.com/penstock-go/penstock/internal/topicname"
@@ -20,7 +21,8 @@ import (
 // neither attach nor stop.
 type Options[Item router.Message] struct {
 	// Authorize decides whether a client may attach to a run of a topic, or stop it. A client that may not
-	// receives NOT_FOUND, as if there were no run. If nil, no client may. Methods of Runs do not call it.
+	// receives NOT_FOUND, as if there were no run. If nil, no client may. It is asked again before another item
+	// is sent when Router.Revoke was called for the user. Methods of Runs do not call it.
 	Authorize func(ctx *router.Context, action Action, topic Topic) error
 
 	// Merge returns one item that stands for two neighbors, such as the two texts in one, or false if they
@@ -101,6 +103,7 @@ type Runs[Item router.Message] struct {
 	pattern topicname.Pattern
 	match   topicname.Matcher
 	opts    Options[Item]
+	access  runaccess.Access
 	runs    *runs.Runs
 }
 
@@ -117,12 +120,12 @@ func New[Item router.Message](r *router.Router, pattern string, opts *Options[It
 	rs.opts.mustBeValid()
 	rs.register() // panics if the pattern is invalid
 	rs.pattern, _ = topicname.Parse(pattern)
-	access := r.RunAccess()
-	if access.Histories == nil {
+	rs.access = r.RunAccess()
+	if rs.access.Histories == nil {
 		panic("run: the broker of the router keeps no histories; it must be a broker.HistoryBroker")
 	}
 	config := runs.Config{
-		Access: access, Lease: rs.opts.Lease, Flush: rs.opts.Flush, FlushBytes: rs.opts.FlushBytes,
+		Access: rs.access, Lease: rs.opts.Lease, Flush: rs.opts.Flush, FlushBytes: rs.opts.FlushBytes,
 		MaxItems: rs.opts.Limits.Items, MaxBytes: rs.opts.Limits.Bytes, Duration: rs.opts.Limits.Duration,
 		Retain: rs.opts.Retain, Grace: rs.opts.ShutdownGrace,
 		Decode: rs.decode, Settle: rs.settle, Changed: rs.changed, Observe: rs.opts.Observe,

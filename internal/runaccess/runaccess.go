@@ -22,6 +22,9 @@ type Access struct {
 	// time.
 	Follow func(topic string, r broker.Retention, sink sequencer.Sink) Follower
 
+	// Revocations returns how often the access of a connection's user to topics was revoked.
+	Revocations func(connID string) uint32
+
 	// OnShutdown adds a function that Router.Shutdown calls when its connections are closed, before it
 	// leaves the broker. begin is called when the shutdown begins.
 	OnShutdown func(begin func(), end func(context.Context))

@@ -20,7 +20,7 @@ func (r *Runs) Attach(ctx context.Context, topic, id string) (*Reader, error) {
 		return nil, err
 	}
 	v := r.acquire(topic, rec.ID, true)
-	v.want()
+	v.load(true)
 	v.startWatching()
 	r.config.Observe(observe.Event{Kind: observe.Attached})
 	return &Reader{view: v, record: rec}, nil

@@ -20,6 +20,7 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 	}
 	o := r.newOwned(rec.Topic, l)
 	o.rec = rec
+	o.view.load(false) // there may be a request to stop
 	items, err := o.restore(ctx)
 	if err != nil {
 		o.abandon(context.WithoutCancel(ctx))

@@ -32,15 +32,22 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 		return rec, false, errClosed
 	}
 	defer r.leave()
-	before, l, err := r.claimLease(ctx, c)
-	if err != nil || l == nil {
-		return before.Record, false, err
-	}
-	o := r.newOwned(c.Topic, l)
-	if err := o.claim(ctx, c, before); err != nil {
-		o.abandon(context.WithoutCancel(ctx))
-		r.config.Observe(observe.Event{Kind: observe.Refused})
-		return rec, false, err
+	var o *Owned
+	for o == nil {
+		before, l, err := r.claimLease(ctx, c)
+		if err != nil || l == nil {
+			return before.Record, false, err
+		}
+		o = r.newOwned(c.Topic, l)
+		if err := o.claim(ctx, c, before); err != nil {
+			o.abandon(context.WithoutCancel(ctx))
+			if errors.CodeOf(err) == errors.Aborted { // another run has begun and ended meanwhile
+				o = nil
+				continue
+			}
+			r.config.Observe(observe.Event{Kind: observe.Refused})
+			return rec, false, err
+		}
 	}
 	r.config.Observe(observe.Event{Kind: observe.Started})
 	rec = o.rec.Record

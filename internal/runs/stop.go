@@ -35,6 +35,7 @@ func (r *Runs) stop(ctx context.Context, rec *Record, by string) (*End, error) {
 	v := r.acquire(rec.Topic, rec.ID, true)
 	defer v.release(true)
 	v.startWatching()
+	v.load(false)
 	err := retry(ctx, func(ctx context.Context) error {
 		_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, Stop: &stopRequest{By: by}}, "")
 		return err
@@ -42,7 +43,6 @@ func (r *Runs) stop(ctx context.Context, rec *Record, by string) (*End, error) {
 	if err != nil && errors.CodeOf(err) != errors.FailedPrecondition { // closed, so the end is there
 		return nil, err
 	}
-	v.want()
 	for {
 		_, ended, changed := v.control()
 		if ended {

@@ -25,6 +25,7 @@ type view struct {
 
 	mu       sync.Mutex
 	state    logState
+	loaded   bool                 // the log has been read, or is being read, from its beginning
 	wanted   bool                 // items are kept, and not only counted
 	loading  bool                 // the log is being read from its beginning
 	again    bool                 // and must be read again
@@ -71,12 +72,12 @@ func (v *view) release(reader bool) {
 	v.follower.Close()
 }
 
-// want makes the view keep items.
-func (v *view) want() {
+// load reads what the log has, and the items if they are wanted.
+func (v *view) load(items bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.wanted {
-		v.wanted = true
+	if !v.loaded || items && !v.wanted {
+		v.loaded, v.wanted = true, v.wanted || items
 		v.loadLocked()
 	}
 }
@@ -132,10 +133,10 @@ func (v *view) loadLocked() {
 		return
 	}
 	v.loading = true
-	go v.load()
+	go v.read()
 }
 
-func (v *view) load() {
+func (v *view) read() {
 	for {
 		attached := make(chan struct{})
 		v.following().WhenAttached(func(broker.Position) { close(attached) })
@@ -208,8 +209,11 @@ func (v *view) next(from uint64) (items []any, end *End, changed <-chan struct{}
 // own sets the owner of the run on this node; nil is none.
 func (v *view) own(o *Owned) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.owner = o
+	v.mu.Unlock()
+	if o == nil {
+		v.startWatching() // for readers that are left, if another node goes on with the run
+	}
 }
 
 // control returns what the log says to the owner.
