@@ -53,7 +53,7 @@ type budget[Item router.Message] struct {
 	taken    reservation
 	granted  int64
 	used     int64
-	reported bool // used is what the provider has counted
+	settled  bool // nothing more is taken
 }
 
 // newBudget returns the budget of a start, or nil without one.
@@ -124,6 +124,9 @@ func (b *budget[Item]) spend(ctx context.Context, item Item) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	tokens := b.rs.opts.Tokens(item)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
 	if missing := b.used + tokens - b.granted; missing > 0 {
 		if err := b.extendLocked(ctx, missing); err != nil {
 			return err
@@ -136,6 +139,9 @@ func (b *budget[Item]) spend(ctx context.Context, item Item) error {
 // extendLocked takes another slice, or a part of it that has at least the missing tokens. The record has it
 // before it is used, so that it is settled if this node dies.
 func (b *budget[Item]) extendLocked(ctx context.Context, missing int64) error {
+	if b.settled {
+		return context.Cause(b.owned.Context())
+	}
 	slice := max(b.taken.Slice, missing)
 	err := b.take(ctx, slice)
 	for errors.Is(err, errExhausted) && slice > missing {
@@ -157,6 +163,7 @@ func (b *budget[Item]) extendLocked(ctx context.Context, missing int64) error {
 func (b *budget[Item]) settle(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.settled = true
 	return b.rs.settleTokens(ctx, &b.taken, b.used)
 }
 

@@ -92,6 +92,7 @@ func TestRun_StopsOnAnotherNode(t *testing.T) {
 		require.NoError(t, err)
 		_, err = all[1].Start(t.Context(), "answer/1", nil, func(context.Context, *run.Output[token]) error { return nil })
 		assert.Equal(t, errors.Aborted, errors.CodeOf(err))
+		synctest.Wait()
 		began := time.Now()
 		end, err := all[1].Stop(t.Context(), "answer/1", info.ID, "ann")
 		require.NoError(t, err)

@@ -47,9 +47,12 @@ func (rs *Runs[Item]) Start(ctx context.Context, topic string, opts *StartOption
 		return Info{}, err
 	}
 	permit := &userPermit{semaphore: rs.opts.PerUser, user: opts.User}
-	claim := &runs.Claim{Topic: topic, RequestID: opts.RequestID, Produce: func(ctx context.Context, o *runs.Owned) error {
-		defer permit.release()
-		return rs.produce(ctx, o, b, nil, produce)
+	claim := &runs.Claim{Topic: topic, RequestID: opts.RequestID, Produce: func(o *runs.Owned, rec runs.Record) runs.Producer {
+		out := rs.newOutput(o, &rec, b, nil)
+		return func(ctx context.Context) error {
+			defer permit.release()
+			return produce(ctx, out)
+		}
 	}}
 	if permit.semaphore != nil || b != nil {
 		claim.Reserve = func(ctx context.Context) (json.RawMessage, error) { return reserve(ctx, permit, b) }
@@ -61,29 +64,27 @@ func (rs *Runs[Item]) Start(ctx context.Context, topic string, opts *StartOption
 	return info, err
 }
 
-// produce runs a producer.
-func (rs *Runs[Item]) produce(ctx context.Context, o *runs.Owned, b *budget[Item], items []Item, produce func(context.Context, *Output[Item]) error) error {
-	rec := o.Record()
-	out := &Output[Item]{owned: o, budget: b, info: infoOf(&rec)}
+// newOutput returns the output of a run that has items already.
+func (rs *Runs[Item]) newOutput(o *runs.Owned, rec *runs.Record, b *budget[Item], items []Item) *Output[Item] {
 	if b != nil {
 		b.begin(o, items)
 		o.SetSettle(b.settle)
 	}
-	return produce(ctx, out)
+	return &Output[Item]{owned: o, budget: b, info: infoOf(rec)}
 }
 
 // resume goes on with a run of another node.
-func (rs *Runs[Item]) resume(ctx context.Context, o *runs.Owned, items []any) error {
+func (rs *Runs[Item]) resume(o *runs.Owned, rec runs.Record, items []any) (runs.Producer, error) {
 	typed := make([]Item, len(items))
 	for i, item := range items {
 		typed[i], _ = item.(Item)
 	}
-	rec := o.Record()
 	b, err := rs.budgetOf(rec.Reservation)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return rs.produce(ctx, o, b, typed, func(ctx context.Context, out *Output[Item]) error { return rs.opts.Resume(ctx, out, typed) })
+	out := rs.newOutput(o, &rec, b, typed)
+	return func(ctx context.Context) error { return rs.opts.Resume(ctx, out, typed) }, nil
 }
 
 // reserve takes what a run needs to begin, or nothing.

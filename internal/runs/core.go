@@ -31,7 +31,7 @@ type Config struct {
 	Decode func(item json.RawMessage) (any, error)
 
 	// Resume goes on with a run whose owner has died; nil if that ends the run.
-	Resume func(ctx context.Context, o *Owned, items []any) error
+	Resume func(o *Owned, rec Record, items []any) (Producer, error)
 
 	// Settle replaces a reservation by what the items of the run have used. It can be repeated.
 	Settle func(ctx context.Context, reservation json.RawMessage, items []any) error

@@ -14,7 +14,7 @@ import (
 
 // An Owned is a run whose producer runs on this node. Its exported methods are safe for concurrent use.
 //
-// Goroutines: one runs the producer and then ends the run, one writes the log, one renews the lease, and one
+// Goroutines: one runs the producer, one waits for it and ends the run, one writes the log, one renews the lease, and one
 // listens to the log for a request to stop. All end with the run.
 type Owned struct {
 	runs  *Runs
@@ -86,7 +86,7 @@ func (o *Owned) leave() {
 }
 
 // run runs the producer and ends the run. values has the values of the context of Start.
-func (o *Owned) run(values context.Context, produce func(context.Context, *Owned) error) {
+func (o *Owned) run(values context.Context, produce Producer) {
 	defer o.runs.config.Observe(observe.Event{Kind: observe.Left})
 	defer o.leave()
 	go o.write()
@@ -96,8 +96,7 @@ func (o *Owned) run(values context.Context, produce func(context.Context, *Owned
 		defer close(announced)
 		o.runs.config.Changed(begun)
 	}(o.rec.Record)
-	err := o.produce(producerContext{o.producing, values}, produce)
-	end := o.endOf(err)
+	end := o.endOf(o.await(producerContext{o.producing, values}, produce))
 	o.mu.Lock()
 	o.end = &end
 	o.mu.Unlock()
@@ -106,6 +105,30 @@ func (o *Owned) run(values context.Context, produce func(context.Context, *Owned
 	<-announced
 	o.finish(context.WithoutCancel(values), &end)
 	o.cancel(nil)
+}
+
+// canceledWait is how long a run waits for a producer that was canceled. A producer that returns later can emit
+// nothing more, so its readers need not wait for it.
+const canceledWait = time.Second
+
+// await runs the producer on a goroutine of its own, and returns its error.
+func (o *Owned) await(ctx context.Context, produce Producer) error {
+	returned := make(chan error, 1)
+	go func() { o.produce(ctx, produce, returned) }()
+	select {
+	case err := <-returned:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(canceledWait)
+	defer timer.Stop()
+	select {
+	case err := <-returned:
+		return err
+	case <-timer.C:
+		o.runs.log("the producer has not returned after it was canceled; the run ends without it", &o.rec.Record, context.Cause(ctx))
+		return context.Cause(ctx)
+	}
 }
 
 // A producerContext has the values of one context, and the end of another.
@@ -123,21 +146,21 @@ func (c producerContext) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// produce runs the producer. A panic becomes an error, and is logged.
-func (o *Owned) produce(ctx context.Context, produce func(context.Context, *Owned) error) (err error) {
+// produce runs the producer, and sends its error. A panic becomes an error, and is logged.
+func (o *Owned) produce(ctx context.Context, produce Producer, result chan<- error) {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
 		p := recover() // nil after runtime.Goexit
-		err = &errors.Error{Code: errors.Internal, Err: errors.New("the producer has not returned: " + failure.PanicText(p))}
+		result <- &errors.Error{Code: errors.Internal, Err: errors.New("the producer has not returned: " + failure.PanicText(p))}
 		o.runs.config.Logger.Error("penstock: run: the producer panicked", "topic", o.topic, "run", o.rec.ID,
 			"panic", failure.PanicText(p), "stack", string(debug.Stack()))
 	}()
-	err = produce(ctx, o)
+	err := produce(ctx)
 	returned = true
-	return err
+	result <- err
 }
 
 // finish stores the end of the run. If another node has ended it, nothing is left to do.
@@ -158,7 +181,7 @@ func (o *Owned) finish(ctx context.Context, end *End) {
 		r.log("the budget of a run is not settled; a node that is asked about the run does it", &o.rec.Record, err)
 		return
 	}
-	o.rec.State, o.rec.End, o.rec.Settled = end.State, end, true
+	o.rec.State, o.rec.End, o.rec.Settled = o.rec.State.to(end.State), end, true
 	if err := r.replace(r.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
 		r.log("the end of a run is not stored; a node that is asked about the run does it", &o.rec.Record, err)
 		return
@@ -175,18 +198,15 @@ func (o *Owned) settleOnce(ctx context.Context) error {
 	return o.settle(ctx)
 }
 
-// SetSettle sets what replaces the reservation at the end. It is called before the producer returns, at
-// most once.
+// SetSettle sets what replaces the reservation at the end. It is called before the producer runs.
 func (o *Owned) SetSettle(settle func(ctx context.Context) error) { o.settle = settle }
 
-// Reserve stores another reservation in the record, before it is used. Only the producer may call it.
+// Reserve stores another reservation in the record, before it is used. Calls must not be concurrent, and none may
+// follow the call of what SetSettle has set.
 func (o *Owned) Reserve(ctx context.Context, reservation json.RawMessage) error {
 	o.rec.Reservation = reservation
 	return o.runs.replace(ctx, &o.rec)
 }
-
-// Record returns the record of the run. Only the producer may call it.
-func (o *Owned) Record() Record { return o.rec.Record }
 
 // Context returns that of the producer, whose cause says why it is canceled.
 func (o *Owned) Context() context.Context { return o.producing }

@@ -21,13 +21,17 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 	o := r.newOwned(rec.Topic, l)
 	o.rec = rec
 	o.view.load(false) // there may be a request to stop
+	var produce Producer
 	items, err := o.restore(ctx)
+	if err == nil {
+		produce, err = r.config.Resume(o, rec.Record, items)
+	}
 	if err != nil {
 		o.abandon(context.WithoutCancel(ctx))
 		return err
 	}
 	r.config.Observe(observe.Event{Kind: observe.Resumed})
-	go o.run(context.WithoutCancel(ctx), func(ctx context.Context, o *Owned) error { return r.config.Resume(ctx, o, items) })
+	go o.run(context.WithoutCancel(ctx), produce)
 	return nil
 }
 

@@ -21,9 +21,12 @@ type Claim struct {
 	Reserve func(ctx context.Context) (reservation json.RawMessage, err error)
 	Return  func(ctx context.Context, reservation json.RawMessage)
 
-	// Produce runs on a goroutine of its own.
-	Produce func(ctx context.Context, o *Owned) error
+	// Produce returns the producer of a run, which runs on a goroutine of its own.
+	Produce func(o *Owned, rec Record) Producer
 }
+
+// A Producer emits the items of a run until it returns.
+type Producer func(ctx context.Context) error
 
 // Start begins a run, or returns the one that has the same request ID. If another run of the topic is
 // active, it returns that with an ABORTED error.
@@ -51,7 +54,7 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 	}
 	r.config.Observe(observe.Event{Kind: observe.Started})
 	rec = o.rec.Record
-	go o.run(context.WithoutCancel(ctx), c.Produce)
+	go o.run(context.WithoutCancel(ctx), c.Produce(o, rec))
 	return rec, true, nil
 }
 
@@ -149,7 +152,7 @@ func (o *Owned) claim(ctx context.Context, c *Claim, before versionedRecord) err
 		o.withdraw(context.WithoutCancel(ctx), &before.Record)
 		return err
 	}
-	o.rec.State, o.rec.Reservation = Running, reservation
+	o.rec.State, o.rec.Reservation = o.rec.State.to(Running), reservation
 	if err := r.replace(ctx, &o.rec); err != nil {
 		c.Return(context.WithoutCancel(ctx), reservation)
 		return err

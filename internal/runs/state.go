@@ -26,6 +26,15 @@ var transitions = map[State][]State{
 // Ended reports whether the state is one of those that no other follows.
 func (s State) Ended() bool { return s != "" && len(transitions[s]) == 0 }
 
+// to returns the state next, and panics if it does not follow s. It is for the owner of a run: another node
+// may have an older record, which a failover has brought back.
+func (s State) to(next State) State {
+	if !s.Precedes(next) {
+		panic("runs: a run that is " + string(s) + " cannot become " + string(next))
+	}
+	return next
+}
+
 // Precedes reports whether the state next may follow s.
 func (s State) Precedes(next State) bool {
 	for _, other := range transitions[s] {

@@ -1,0 +1,137 @@
+package run_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/run"
+)
+
+func nothing(context.Context, *run.Output[token]) error { return nil }
+
+// wait runs until it is stopped.
+func wait(ctx context.Context, _ *run.Output[token]) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestNew_RejectsOptions(t *testing.T) {
+	for name, opts := range map[string]*run.Options[token]{
+		"a lease that is too short": {Lease: time.Second},
+		"a negative duration":       {Limits: run.Limits{Duration: -1}},
+		"a negative size":           {FlushBytes: -1},
+	} {
+		assert.Panics(t, func() { run.New(router.New(nil), "answer/{chat}", opts) }, name)
+	}
+	assert.Panics(t, func() { run.New[token](router.New(nil), "answer/{", nil) })
+	r := router.New(nil)
+	run.New[token](r, "answer/{chat}", nil)
+	assert.Panics(t, func() { run.New[token](r, "other/{chat}", nil) }, "the types of the messages exist")
+}
+
+func TestStart_RejectsOtherTopics(t *testing.T) {
+	rs := run.New[token](router.New(nil), "answer/{chat}", nil)
+	for _, topic := range []string{"", "answer", "answer/1/2", "answer/\x00"} {
+		_, err := rs.Start(t.Context(), topic, nil, nothing)
+		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err), topic)
+		_, err = rs.Attach(t.Context(), topic, run.From{})
+		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err), topic)
+		_, err = rs.Stop(t.Context(), topic, "", "")
+		assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err), topic)
+	}
+	_, err := rs.Attach(t.Context(), "answer/1", run.From{})
+	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
+	_, err = rs.Stop(t.Context(), "answer/1", "", "")
+	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
+}
+
+// TestStart_SameRequestIsOneRun starts a run on several nodes at once, again while it runs, after its end, and after the
+// next run.
+func TestStart_SameRequestIsOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(t, 4, run.Options[token]{})
+		var runs, begun atomic.Int32
+		produce := func(ctx context.Context, _ *run.Output[token]) error {
+			runs.Add(1)
+			return sleep(ctx, time.Second)
+		}
+		first := &run.StartOptions{RequestID: "1"}
+		var ids sync.Map
+		start := func(rs *run.Runs[token]) {
+			info, err := rs.Start(t.Context(), "answer/1", first, produce)
+			assert.NoError(t, err)
+			ids.Store(info.ID, true)
+			if !info.Repeated {
+				begun.Add(1)
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() { start(all[i%4]) })
+		}
+		wg.Wait()
+		start(all[1])
+		time.Sleep(2 * time.Second)
+		start(all[2])
+		_, err := all[3].Start(t.Context(), "answer/1", &run.StartOptions{RequestID: "2"}, produce)
+		require.NoError(t, err)
+		start(all[0])
+		synctest.Wait()
+		n := 0
+		ids.Range(func(any, any) bool { n++; return true })
+		assert.Equal(t, 1, n)
+		assert.EqualValues(t, 1, begun.Load())
+		assert.EqualValues(t, 2, runs.Load())
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func TestStart_NextRunDoesNotWaitForTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := nodes(t, 2, run.Options[token]{})
+		for i := range 20 {
+			info, err := all[i%2].Start(t.Context(), "answer/1", nil, wait)
+			require.NoError(t, err)
+			_, err = all[(i+1)%2].Stop(t.Context(), "answer/1", info.ID, "")
+			require.NoError(t, err)
+		}
+	})
+}
+
+func TestStart_PermitsOfAUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := nodes(t, 1, run.Options[token]{PerUser: memory.NewSemaphore(1)})[0]
+		ann := &run.StartOptions{User: limit.Key{"ann"}}
+		info, err := rs.Start(t.Context(), "answer/1", ann, wait)
+		require.NoError(t, err)
+		_, err = rs.Start(t.Context(), "answer/2", ann, wait)
+		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
+		_, err = rs.Find(t.Context(), "answer/2", "")
+		assert.Equal(t, errors.NotFound, errors.CodeOf(err), "nothing is left of a start that was refused")
+		_, err = rs.Start(t.Context(), "answer/2", &run.StartOptions{User: limit.Key{"bob"}}, nothing)
+		require.NoError(t, err)
+		_, err = rs.Stop(t.Context(), "answer/1", info.ID, "")
+		require.NoError(t, err)
+		_, err = rs.Start(t.Context(), "answer/3", ann, nothing)
+		require.NoError(t, err)
+	})
+}
