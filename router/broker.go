@@ -1,45 +1,11 @@
 package router
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/memstore"
 )
-
-// A noopNode is the node of a router without a broker.
-type noopNode struct{}
-
-// Name returns "".
-func (noopNode) Name() string { return "" }
-
-// Nodes returns no other nodes.
-func (noopNode) Nodes() (others []string, all bool) { return nil, true }
-
-// Subscribe does nothing.
-func (noopNode) Subscribe(string) {}
-
-// Unsubscribe does nothing.
-func (noopNode) Unsubscribe(string) {}
-
-// Publish does nothing.
-func (noopNode) Publish(string, []byte) error { return nil }
-
-// Join does nothing.
-func (noopNode) Join(string, string, string) {}
-
-// Leave does nothing.
-func (noopNode) Leave(string, string) {}
-
-// Track does nothing.
-func (noopNode) Track(string) {}
-
-// Untrack does nothing.
-func (noopNode) Untrack(string) {}
-
-// Close does nothing.
-func (noopNode) Close(context.Context) error { return nil }
 
 // connectBroker makes this router a node. The broker may call the handlers before it is one, so the
 // topics must have been initialized.
@@ -63,7 +29,7 @@ func (r *Router) connectBroker() {
 func (r *Router) join(handler broker.Handler, histories broker.HistoryHandler) (broker.Node, broker.Histories) {
 	switch b := r.opts.Broker.(type) {
 	case nil:
-		return noopNode{}, new(memstore.Hub).Connect(histories)
+		return memstore.LoneNode{}, new(memstore.Hub).Connect(histories)
 	case broker.HistoryBroker:
 		node := b.ConnectHistory(handler, histories)
 		mustBeNode("ConnectHistory", "HistoryNode", node == nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-go/penstock/internal/hints"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
+	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/session"
@@ -57,7 +58,7 @@ type Router struct {
 	events    executor.FuncQueue // hook calls that concern no single connection, in order
 	access    *accessLog         // nil without Options.UserHistory
 	sessions  *session.Node
-	shutdowns []shutdownHook      // read-only once the router serves
+	shutdowns runaccess.Shutdowns // read-only once the router serves
 	observer  func(Event)         // nil without observers
 	inbound   executor.ByteBudget // received messages that wait, of all connections
 

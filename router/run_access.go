@@ -1,8 +1,6 @@
 package router
 
 import (
-	"context"
-
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sequencer"
@@ -24,15 +22,6 @@ func (r *Router) RunAccess() runaccess.Access {
 			}
 			return 0
 		},
-		OnShutdown: func(begin func(), end func(context.Context)) {
-			r.mustNotBeServing("run.New")
-			r.shutdowns = append(r.shutdowns, shutdownHook{begin, end})
-		},
+		OnShutdown: func(s runaccess.Shutdown) { r.shutdowns = append(r.shutdowns, s) },
 	}
-}
-
-// A shutdownHook is what Shutdown calls when it begins, and when the connections are closed.
-type shutdownHook struct {
-	begin func()
-	end   func(context.Context)
 }

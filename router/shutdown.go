@@ -32,20 +32,17 @@ import (
 // ctx's deadline and at most a millisecond on average, so that the clients do not all reconnect
 // at once. If there is less time than that, the delays are longer instead.
 //
-// Shutdown then closes the session of Options.Broker, which sends the publications that wait for
-// other nodes, and returns nil. If ctx is done before all connections are closed, it aborts the
-// remaining connections and returns ctx's error, so ctx must last longer than the lame-duck
-// phase. If the session has not sent all publications when ctx is done, the error contains the
-// number of those that were not sent.
+// Shutdown then waits for the producers of package run, which it has given
+// run.Options.ShutdownGrace, closes the session of Options.Broker, which sends the publications
+// that wait for other nodes, and returns nil. If ctx is done before all connections are closed,
+// it aborts the remaining connections and returns ctx's error, so ctx must last longer than the
+// lame-duck phase. If the session has not sent all publications when ctx is done, the error
+// contains the number of those that were not sent.
 func (r *Router) Shutdown(ctx context.Context) error {
 	r.lameDuck(ctx)
-	for _, hook := range r.shutdowns {
-		hook.begin()
-	}
+	r.shutdowns.Begin()
 	err := r.closeConns(ctx)
-	for _, hook := range r.shutdowns {
-		hook.end(ctx)
-	}
+	r.shutdowns.End(ctx)
 	r.sessions.Close(ctx)
 	r.topics.StopGrace()
 	r.access.close()

@@ -49,11 +49,11 @@ type budget[Item router.Message] struct {
 	rs    *Runs[Item]
 	owned *runs.Owned
 
-	mu       sync.Mutex // held while another slice is taken
-	taken    reservation
-	granted  int64
-	used     int64
-	settled  bool // nothing more is taken
+	mu      sync.Mutex // held while another slice is taken
+	taken   reservation
+	granted int64
+	used    int64
+	settled bool // nothing more is taken
 }
 
 // newBudget returns the budget of a start, or nil without one.

@@ -29,8 +29,8 @@ func TestBudget_OfBucketAndQuota(t *testing.T) {
 		state   run.State
 		used    int64
 	}{
-		"items":   {run.Budget{Prompt: 10, Slice: 20}, emit(50, nil), run.Completed, 60},
-		"nothing": {run.Budget{Prompt: 10, Slice: 20}, nothing, run.Completed, 10},
+		"items":                    {run.Budget{Prompt: 10, Slice: 20}, emit(50, nil), run.Completed, 60},
+		"nothing":                  {run.Budget{Prompt: 10, Slice: 20}, nothing, run.Completed, 10},
 		"reported by the provider": {run.Budget{Prompt: 10, Slice: 20}, emit(5, func(out *run.Output[token]) { out.Used(13) }), run.Completed, 13},
 		"more than was taken":      {run.Budget{Prompt: 10, Slice: 20}, emit(5, func(out *run.Output[token]) { out.Used(130) }), run.Completed, 130},
 		"exhausted":                {run.Budget{Prompt: 10, Slice: 30}, emit(1000, nil), run.Exhausted, 100},

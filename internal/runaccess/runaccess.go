@@ -25,9 +25,14 @@ type Access struct {
 	// Revocations returns how often the access of a connection's user to topics was revoked.
 	Revocations func(connID string) uint32
 
-	// OnShutdown adds a function that Router.Shutdown calls when its connections are closed, before it
-	// leaves the broker. begin is called when the shutdown begins.
-	OnShutdown func(begin func(), end func(context.Context))
+	// OnShutdown adds what Router.Shutdown calls. The router must not serve yet.
+	OnShutdown func(Shutdown)
+}
+
+// A Shutdown is what Router.Shutdown calls. Its functions are required.
+type Shutdown struct {
+	Begin func()                // before connections are closed
+	End   func(context.Context) // when they are closed, before the router leaves the broker
 }
 
 // A Follower is what Follow begins.
@@ -37,4 +42,21 @@ type Follower struct {
 
 	// Close ends it. A sink may still be called while Close runs.
 	Close func()
+}
+
+// Shutdowns are called together.
+type Shutdowns []Shutdown
+
+// Begin calls Begin of each.
+func (all Shutdowns) Begin() {
+	for _, s := range all {
+		s.Begin()
+	}
+}
+
+// End calls End of each.
+func (all Shutdowns) End(ctx context.Context) {
+	for _, s := range all {
+		s.End(ctx)
+	}
 }

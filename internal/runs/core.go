@@ -65,7 +65,7 @@ type Runs struct {
 func New(config Config) *Runs {
 	r := &Runs{config: config, views: map[string]*view{}, owned: map[*Owned]struct{}{}, idle: make(chan struct{})}
 	r.ctx, r.close = context.WithCancel(context.Background())
-	config.OnShutdown(r.beginShutdown, r.endShutdown)
+	config.OnShutdown(runaccess.Shutdown{Begin: r.beginShutdown, End: r.endShutdown})
 	return r
 }
 
