@@ -37,6 +37,9 @@ type HistoryNode interface {
 //     epoch. Reading a topic without publications stores nothing for it, so its epoch belongs to the
 //     store: many topics may have the same one. When the store has forgotten other topics, it may end,
 //     as Page.Previous of this one says for at least a day.
+//   - The highest fence of a topic, and whether it is closed, are part of its position metadata: a new
+//     epoch keeps them, and they are forgotten with the position. A failover that loses a publication
+//     also loses the change that its Append.Fence or Append.Last has made.
 //
 // If the memory of the store is full, Append, and StoreValue and PatchValue unless they delete, return an error with the
 // code RESOURCE_EXHAUSTED and change nothing. Other calls succeed.
@@ -52,6 +55,10 @@ type Histories interface { //nolint:interfacebloat // all that a node does with 
 	// concurrent calls for a topic are stored in the order in which they began, unless one fails.
 	// An error with the code [OutcomeUnknown] means that p may have been stored, or may yet be
 	// stored; any other error means that it was not, and will not be.
+	//
+	// Append decides in this order: a duplicate by its idempotency key returns the first position,
+	// whatever Fence says and even if the topic is closed; a closed topic refuses p with the code
+	// FAILED_PRECONDITION; a topic with a higher fence refuses it with the code ABORTED.
 	Append(ctx context.Context, p Append) (Appended, error)
 
 	// Read returns stored publications of a topic and its current position, as of one moment. It
@@ -161,9 +168,16 @@ type Append struct {
 	StateKey string
 	Removed  bool
 
+	// Fence keeps a replaced producer from storing anything more: Append stores p only if no
+	// publication with a higher Fence was stored in the topic. Otherwise it stores and publishes
+	// nothing, and returns an error with the code ABORTED. Only a stored publication raises the
+	// fence of a topic. 0 is the lowest fence, so a topic with a fence refuses plain publications.
 	Fence uint64
-	Last  bool
-	Epoch string
+
+	// Last closes the topic with p, its last publication. Every later Append that is not a duplicate
+	// by its idempotency key stores and publishes nothing, and returns an error with the code
+	// FAILED_PRECONDITION.
+	Last bool
 
 	// Durability is what Append waits for after the store has stored and published p: nodes do not
 	// wait for it. It applies to a duplicate, too, so a repeated Append confirms the first one. If it
@@ -237,7 +251,10 @@ type Page struct {
 	// offset in that epoch, if there were any, are lost. It is the zero Position if the current
 	// epoch is the first that is known.
 	Previous Position
-	Closed   bool
+
+	// Closed reports that the topic was closed by Append.Last when the page was read, even if its
+	// last publication is no longer stored.
+	Closed bool
 }
 
 // A Batch selects publications of several topics.

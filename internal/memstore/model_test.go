@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/memstore"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
@@ -26,13 +27,22 @@ type modelTopic struct {
 	ended map[string]bool      // epochs that had publications and are forgotten
 	all   []broker.Publication // every publication of the epoch
 	kept  int                  // how many of them, the newest ones, were not removed by Messages or Bytes
+	fence uint64               // the highest of the epoch
+	last  bool                 // the topic is closed
 	keys  map[string]int       // the index in all of the publication that was stored last with the key
 }
 
-func (m *modelTopic) append(a broker.Append, now time.Time) broker.Appended {
+func (m *modelTopic) append(a broker.Append, now time.Time) (broker.Appended, errors.Code) {
 	if i, ok := m.keys[a.IdempotencyKey]; ok && a.IdempotencyKey != "" && now.Sub(m.all[i].At) <= broker.IdempotencyTime {
-		return broker.Appended{Position: m.all[i].Position, Duplicate: true}
+		return broker.Appended{Position: m.all[i].Position, Duplicate: true}, ""
 	}
+	if m.last {
+		return broker.Appended{}, errors.FailedPrecondition
+	}
+	if a.Fence < m.fence {
+		return broker.Appended{}, errors.Aborted
+	}
+	m.fence, m.last = a.Fence, a.Last
 	position := broker.Position{Epoch: m.epoch, Offset: uint64(len(m.all) + 1)}
 	m.all = append(m.all, broker.Publication{Position: position, At: now, Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed})
 	m.keys[a.IdempotencyKey] = len(m.all) - 1
@@ -46,11 +56,11 @@ func (m *modelTopic) append(a broker.Append, now time.Time) broker.Appended {
 		kept++
 	}
 	m.kept = kept
-	return broker.Appended{Position: position}
+	return broker.Appended{Position: position}, ""
 }
 
 func (m *modelTopic) read(q broker.Query, now time.Time) broker.Page {
-	page := broker.Page{Position: broker.Position{Epoch: m.epoch, Offset: uint64(len(m.all))}}
+	page := broker.Page{Position: broker.Position{Epoch: m.epoch, Offset: uint64(len(m.all))}, Closed: m.last}
 	for _, p := range m.all[len(m.all)-m.kept:] {
 		offset := p.Position.Offset
 		if offset > q.After && (q.Before == 0 || offset < q.Before) && now.Sub(p.At) <= q.Retention.Age {
@@ -120,7 +130,7 @@ func TestHub_BehavesLikeModel(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, event := range []string{"duplicate", "expired key", "page", "trimmed page", "state", "second part of a state", "new epoch", "new epoch without publications", "kept epoch for a day", "delivery"} {
+	for _, event := range []string{"duplicate", "expired key", "page", "trimmed page", "state", "second part of a state", "new epoch", "new epoch without publications", "kept epoch for a day", "delivery", "ABORTED", "FAILED_PRECONDITION", "closed page"} {
 		assert.Greater(t, counts[event], 20, event)
 	}
 }
@@ -215,11 +225,27 @@ func (m *model) append(n *modelNode, name string) {
 	if m.random.IntN(2) == 0 {
 		a.StateKey, a.Removed = "state "+strconv.Itoa(m.random.IntN(5)), m.random.IntN(4) == 0
 	}
+	switch a.Fence = topic.fence; m.random.IntN(6) {
+	case 0:
+		a.Fence++
+	case 1:
+		a.Fence /= 2
+	}
+	a.Last = name == "topic 1" && m.random.IntN(20) == 0
 	got, err := n.Append(context.Background(), a)
-	require.NoError(m.t, err)
+	if err != nil { // the topic exists: a new one refuses nothing
+		topic.used = time.Now()
+		want, code := topic.append(a, topic.used)
+		require.Equal(m.t, want, got)
+		require.Equal(m.t, code, errors.CodeOf(err))
+		m.counts[string(code)]++
+		return
+	}
 	topic = m.use(name, got.Position)
 	_, known := topic.keys[a.IdempotencyKey]
-	require.Equal(m.t, topic.append(a, time.Now()), got)
+	want, code := topic.append(a, time.Now())
+	require.Empty(m.t, code)
+	require.Equal(m.t, want, got)
 	if got.Duplicate {
 		m.counts["duplicate"]++
 		return
@@ -262,6 +288,9 @@ func (m *model) read(n *modelNode, name string) {
 	got.Previous = broker.Position{}
 	want := topic.read(q, time.Now())
 	require.Equal(m.t, want, got, "%+v", q)
+	if got.Closed {
+		m.counts["closed page"]++
+	}
 	if len(want.Publications) > 0 {
 		m.counts["page"]++
 		if want.Publications[0].Position.Offset > q.After+1 {

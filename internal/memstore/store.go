@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 )
 
 // A Store holds the histories of all topics, and values. Its zero value is an empty store. It is safe
@@ -52,49 +51,40 @@ const (
 	maxCleaned = 2   // topics
 )
 
-// Append stores a publication and calls publish with it, unless it is a duplicate. publish runs
-// under the topic's lock, so that its calls are in the order of the offsets: it must not block or
+// Append stores a publication and calls publish with it, unless it is a duplicate or the topic refuses
+// it. publish runs under the topic's lock, so that its calls are in the order of the offsets: it must not block or
 // call the store.
 func (s *Store) Append(a broker.Append, publish func(topic string, p broker.Publication)) (broker.Appended, error) {
-	result, missing := s.append(a, publish)
+	result, missing, err := s.append(a, publish)
 	for retries := 2; missing > 0 && retries > 0; retries-- { // one for a new topic, one for its publication
 		s.free(missing)
-		result, missing = s.append(a, publish)
-	}
-	switch missing {
-	case -1:
-		return broker.Appended{}, errors.Errorf(errors.FailedPrecondition, "closed")
-	case -2:
-		return broker.Appended{}, errors.Errorf(errors.Aborted, "fence")
+		result, missing, err = s.append(a, publish)
 	}
 	if missing > 0 {
 		return broker.Appended{}, s.errFull("the publication was not stored,", missing)
 	}
-	return result, nil
+	return result, err
 }
 
-// append stores a publication, or returns how many bytes it needs that are not free.
-func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publication)) (_ broker.Appended, missing int64) {
+// append stores a publication, or returns how many bytes it needs that are not free, or why the topic
+// refuses it.
+func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publication)) (_ broker.Appended, missing int64, _ error) {
 	t, now, missing := s.lockNew(a.Topic)
 	if missing > 0 {
-		return broker.Appended{}, missing
+		return broker.Appended{}, missing, nil
 	}
 	defer t.mu.Unlock()
 	if offset, ok := t.keys.find(a.IdempotencyKey, now); ok {
-		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}, 0
+		return broker.Appended{Position: broker.Position{Epoch: t.epoch, Offset: offset}, Duplicate: true}, 0, nil
 	}
-	switch {
-	case t.closed:
-		return broker.Appended{}, -1
-	case a.Fence < t.fence, a.Epoch != "" && a.Epoch != t.epoch:
-		return broker.Appended{}, -2
+	if err := t.check(&a); err != nil {
+		return broker.Appended{}, 0, err
 	}
-	t.fence, t.closed = a.Fence, a.Last
 	growth, excess := t.growth(&a)
 	if !s.reserve(growth) {
 		s.cleanLocked(t, now)
 		if growth, excess = t.growth(&a); !s.reserve(growth) {
-			return broker.Appended{}, growth
+			return broker.Appended{}, growth, nil
 		}
 	}
 	before := t.size
@@ -105,7 +95,7 @@ func (s *Store) append(a broker.Append, publish func(topic string, p broker.Publ
 	t.append(&a, &p, excess)
 	s.memory.release(growth - (t.size - before))
 	publish(a.Topic, p)
-	return broker.Appended{Position: p.Position}, 0
+	return broker.Appended{Position: p.Position}, 0, nil
 }
 
 // Read returns a page.

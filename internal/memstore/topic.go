@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A topic is the history of one topic.
@@ -17,9 +18,9 @@ type topic struct {
 	used     time.Time     // by the last call
 	age      time.Duration // of the last Append
 	epoch    string
-	previous broker.Position // see broker.Page
-	fence    uint64
-	closed   bool
+	previous broker.Position          // see broker.Page
+	fence    uint64                   // the highest of the publications
+	closed   bool                     // by broker.Append.Last
 	top      uint64                   // the last offset; 0 until the first publication is stored
 	stored   ring[broker.Publication] // adjacent, in the order of offset and time; the last one has offset top
 	bytes    int64                    // of the packets in stored
@@ -57,6 +58,18 @@ func (t *topic) position() broker.Position { return broker.Position{Epoch: t.epo
 func (t *topic) expired(age time.Duration, now time.Time) uint64 {
 	oldest := now.Add(-age)
 	return uint64(sort.Search(t.stored.len(), func(i int) bool { return !t.stored.at(i).At.Before(oldest) }))
+}
+
+// check returns why the topic refuses a publication that is no duplicate, or nil.
+func (t *topic) check(a *broker.Append) error {
+	switch {
+	case t.closed:
+		return errors.Errorf(errors.FailedPrecondition, "the publication was not stored: the topic %q is closed", t.name)
+	case a.Fence < t.fence:
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has the fence %d, and the publication %d", t.name, t.fence, a.Fence)
+	default:
+		return nil
+	}
 }
 
 // growth returns how much memory a publication needs at most, in addition to what it replaces, and
@@ -100,6 +113,7 @@ func (t *topic) excess(a *broker.Append) (excess int, bytes int64) {
 func (t *topic) append(a *broker.Append, p *broker.Publication, excess int) {
 	t.age = age(a.Retention)
 	t.top = p.Position.Offset
+	t.fence, t.closed = max(t.fence, a.Fence), a.Last
 	if a.IdempotencyKey != "" {
 		t.size += t.keys.add(a.IdempotencyKey, t.top, p.At)
 	}
