@@ -58,7 +58,8 @@ type Histories interface { //nolint:interfacebloat // all that a node does with 
 	//
 	// Append decides in this order: a duplicate by its idempotency key returns the first position,
 	// whatever Fence says and even if the topic is closed; a closed topic refuses p with the code
-	// FAILED_PRECONDITION; a topic with a higher fence refuses it with the code ABORTED.
+	// FAILED_PRECONDITION; a topic with a higher fence or another epoch refuses it with the code
+	// ABORTED.
 	Append(ctx context.Context, p Append) (Appended, error)
 
 	// Read returns stored publications of a topic and its current position, as of one moment. It
@@ -178,6 +179,11 @@ type Append struct {
 	// by its idempotency key stores and publishes nothing, and returns an error with the code
 	// FAILED_PRECONDITION.
 	Last bool
+
+	// Epoch is the one that the topic must be in: otherwise Append stores and publishes nothing, and
+	// returns an error with the code ABORTED. A producer that passes the epoch of its last
+	// publication never stores one behind others that a failover has lost. "" is any epoch.
+	Epoch string
 
 	// Durability is what Append waits for after the store has stored and published p: nodes do not
 	// wait for it. It applies to a duplicate, too, so a repeated Append confirms the first one. If it

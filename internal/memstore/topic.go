@@ -67,6 +67,8 @@ func (t *topic) check(a *broker.Append) error {
 		return errors.Errorf(errors.FailedPrecondition, "the publication was not stored: the topic %q is closed", t.name)
 	case a.Fence < t.fence:
 		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has the fence %d, and the publication %d", t.name, t.fence, a.Fence)
+	case a.Epoch != "" && a.Epoch != t.epoch:
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q is in another epoch than %q", t.name, a.Epoch)
 	default:
 		return nil
 	}
