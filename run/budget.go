@@ -204,8 +204,6 @@ func (rs *Runs[Item]) settleTokens(ctx context.Context, r *reservation, used int
 }
 
 // errExhausted is what all errors of exhausted wrap.
-//
-//nolint:gochecknoglobals // a constant
 var errExhausted = errors.New("the budget is exhausted")
 
 // exhausted returns the error of a run that gets no more tokens. Clients learn which policy is exhausted, and when it

@@ -30,8 +30,6 @@ func (rs *Runs[Item]) register() {
 }
 
 // errNoRun answers a client that may not know whether there is a run.
-//
-//nolint:gochecknoglobals // a constant
 var errNoRun = &errors.Error{Code: errors.NotFound, Message: "there is no such run"}
 
 // authorize returns NOT_FOUND unless the client may do it.

@@ -10,7 +10,6 @@ import (
 type Reader struct {
 	view   *view
 	record Record
-	end    *End
 }
 
 // Attach begins to read the run of a topic with an ID, or the latest one if id is "". The caller must call Close.

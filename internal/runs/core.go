@@ -41,13 +41,6 @@ type Config struct {
 }
 
 // Runs are the runs of one pattern of topics on one node. They are safe for concurrent use.
-//
-// Locks: Runs.mu, then view.mu. Owned.mu is acquired under none. The store is read and written under no
-// lock.
-//
-// Goroutines: two for each run that this node owns, which write its log and renew its lease, beside
-// that of the producer; and one for each run that is read here while it is being read from the store, or
-// while its owner is silent.
 type Runs struct {
 	config Config
 
@@ -56,8 +49,8 @@ type Runs struct {
 	owned    map[*Owned]struct{}
 	starting int
 	closing  bool
-	idle     chan struct{} // closed when closing and nothing is owned
-	ctx      context.Context
+	idle     chan struct{}   // closed when closing and nothing is owned
+	ctx      context.Context //nolint:containedctx // of this node, until it shuts down
 	close    context.CancelFunc
 }
 
@@ -138,7 +131,6 @@ func (r *Runs) loadLive(ctx context.Context, topic string) (versionedRecord, err
 	return r.load(ctx, topic)
 }
 
-//nolint:gochecknoglobals // constants
 var (
 	errNoRun  = &errors.Error{Code: errors.NotFound, Message: "there is no such run"}
 	errClosed = &errors.Error{Code: errors.Unavailable, Message: "the server is shutting down"}

@@ -102,7 +102,6 @@ func (o *Owned) dropLease(ctx context.Context) {
 	}
 }
 
-//nolint:gochecknoglobals // constants
 var (
 	errLeaseLost = &errors.Error{Code: errors.Unavailable, Message: "the node was cut off from the store"} // the lease may have expired
 	errLost      = &errors.Error{Code: errors.Aborted, Message: "the lease belongs to another node"}

@@ -13,9 +13,6 @@ import (
 )
 
 // An Owned is a run whose producer runs on this node. Its exported methods are safe for concurrent use.
-//
-// Goroutines: one runs the producer, one waits for it and ends the run, one writes the log, one renews the lease, and one
-// listens to the log for a request to stop. All end with the run.
 type Owned struct {
 	runs  *Runs
 	topic string
@@ -24,7 +21,7 @@ type Owned struct {
 	rec   versionedRecord // of the goroutine of Start, then that of the producer
 	view  *view
 
-	producing  context.Context // of the producer
+	producing  context.Context //nolint:containedctx // of the producer, which outlives the call of Start
 	cancel     context.CancelCauseFunc
 	renew      chan struct{} // a token renews the lease at once
 	ended      chan struct{} // the run has ended, or belongs to another node
@@ -133,9 +130,9 @@ func (o *Owned) await(ctx context.Context, produce Producer) error {
 
 // A producerContext has the values of one context, and the end of another.
 type producerContext struct {
-	context.Context
+	context.Context //nolint:containedctx // a context itself
 
-	values context.Context
+	values context.Context //nolint:containedctx // likewise
 }
 
 // Value returns the value of a key.

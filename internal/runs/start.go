@@ -204,7 +204,6 @@ func errActive(rec *Record) error {
 	}
 }
 
-//nolint:gochecknoglobals // constants
 var (
 	errStarting     = &errors.Error{Code: errors.Aborted, Message: "another run is being started"}
 	errOtherVersion = &errors.Error{Code: errors.Unavailable, Message: "the record has another version"}

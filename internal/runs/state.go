@@ -1,5 +1,7 @@
 package runs
 
+import "slices"
+
 // A State is where a run is in its life. The states and their order are in transitions.
 type State string
 
@@ -37,10 +39,5 @@ func (s State) to(next State) State {
 
 // Precedes reports whether the state next may follow s.
 func (s State) Precedes(next State) bool {
-	for _, other := range transitions[s] {
-		if other == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(transitions[s], next)
 }

@@ -17,7 +17,7 @@ type view struct {
 	runs      *Runs
 	topic, id string
 	follower  runaccess.Follower
-	ctx       context.Context
+	ctx       context.Context //nolint:containedctx // of the view
 	cancel    context.CancelFunc
 
 	users   int // guarded by Runs.mu

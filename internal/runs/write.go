@@ -34,8 +34,10 @@ func (o *Owned) Emit(item json.RawMessage) error {
 	}
 	c := &o.runs.config
 	if len(o.items) >= c.MaxItems || o.bytes+int64(len(item)) > c.MaxBytes {
-		err := &ExhaustedError{&errors.Error{Code: errors.ResourceExhausted, RetryAfter: errors.Never,
-			Message: fmt.Sprintf("the run has its %d items or %d bytes", c.MaxItems, c.MaxBytes)}}
+		err := &ExhaustedError{&errors.Error{
+			Code: errors.ResourceExhausted, RetryAfter: errors.Never,
+			Message: fmt.Sprintf("the run has its %d items or %d bytes", c.MaxItems, c.MaxBytes),
+		}}
 		o.cancel(err)
 		return err
 	}
