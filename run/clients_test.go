@@ -69,6 +69,7 @@ func TestClients_AttachAndStop(t *testing.T) {
 		})
 		require.NoError(t, err)
 		assert.Equal(t, "running", routertest.Receive[changed](ann).State)
+		synctest.Wait() // the items are stored
 		p := routertest.Start(ann, attach{Topic: "answer/ann", Run: info.ID, From: 1})
 		first := routertest.NextItem[run.Part[token]](p)
 		assert.Equal(t, run.Part[token]{Run: info.ID, Number: 1}, first)
