@@ -187,6 +187,8 @@ const (
 	flagKey = 1 << iota
 	flagState
 	flagRemoved
+	flagFence
+	flagLast
 )
 
 // appendArgs returns the arguments of a script call, see history_append.lua.
@@ -231,9 +233,18 @@ func appendCallArgs(c *appendCall, keys, argv []any) (newKeys, newArgv []any) {
 	if c.Removed && c.StateKey != "" {
 		flags |= flagRemoved
 	}
+	if c.Fence != 0 {
+		flags |= flagFence
+	}
+	if c.Last {
+		flags |= flagLast
+	}
 	argv = append(argv, flags, frameText(&c.Append))
 	if c.StateKey != "" {
 		argv = append(argv, c.StateKey)
+	}
+	if c.Fence != 0 {
+		argv = append(argv, c.Fence)
 	}
 	return keys, argv
 }
@@ -252,7 +263,7 @@ func setResults(topics []topicCalls, results []any) {
 			if len(results) > 0 {
 				reply, results = results[0], results[1:]
 			}
-			c.Result, c.Err = parseAppended(epoch, reply)
+			c.Result, c.Err = parseAppended(&c.Append, epoch, reply)
 		}
 	}
 }

@@ -8,11 +8,13 @@
 -- is requested, otherwise 0. Then for each
 -- retention the maximum of messages, the lifetimes of the stream and of the metadata, the maximum of
 -- bytes or 0, and the number of topics; for each topic the number of publications; for each
--- publication its flags, its text, and its state key if it has one. The flags are the sum of 1 with
--- an idempotency key, 2 with a state key, 4 if that is removed. Times are in milliseconds.
+-- publication its flags, its text, its state key if it has one, and its fence if that is not 0. The flags
+-- are the sum of 1 with an idempotency key, 2 with a state key, 4 if that is removed, 8 with a fence, 16
+-- if the publication closes the topic. Times are in milliseconds.
 --
 -- Returns for each topic its epoch, then for each publication its offset; or, as strings, the
--- position of a duplicate, or "!" and an error. The last result is the lineage, if it is requested.
+-- position of a duplicate, or "!" and an error: "CLOSED", "FENCED" and the fence of the topic, or
+-- that of a command. The last result is the lineage, if it is requested.
 local candidate, publish, keyLife = ARGV[1], ARGV[2], ARGV[3]
 local now = unixMillis()
 
@@ -35,6 +37,11 @@ local function trim(meta, stream, counted, added, addedBytes, maxMessages, maxBy
     messages, bytes = messages - 1, bytes - packetBytes(entry[2][2])
   end
   call('HSET', meta, 'b', format('%d', bytes))
+end
+
+-- isLower compares two fences, which are decimal numbers of up to 64 bits: a number of Lua has 53.
+local function isLower(fence, other)
+  return #fence < #other or #fence == #other and fence < other
 end
 
 -- prune removes expired keys from the state of a topic: all of them unless there are many.
@@ -62,7 +69,8 @@ while a <= last do
     local first = KEYS[k + 2]
     k, a = k + 3, a + 1
     local failure, added, addedBytes = nil, 0, 0
-    local epoch, top, renewal, counted = openTopic(first, meta, stream, candidate, metaLife)
+    local epoch, top, renewal, counted, fence, closed = openTopic(first, meta, stream, candidate, metaLife)
+    local isFenceNew, isClosing = false, false
     if not epoch then
       failure = '!' .. top
     end
@@ -70,15 +78,18 @@ while a <= last do
     results[n] = epoch or ''
     for _ = 1, count do
       local flags, text = ARGV[a], ARGV[a + 1]
-      local key, state, stateKey, result = nil, nil, nil, failure
+      local key, state, stateKey, own, result = nil, nil, nil, '0', failure
       a = a + 2
       if flags ~= '0' then
         flags = tonumber(flags)
         if flags % 2 == 1 then
           key, k = KEYS[k], k + 1
         end
-        if flags >= 2 then
+        if flags % 4 >= 2 then
           state, stateKey, k, a = KEYS[k], ARGV[a], k + 1, a + 1
+        end
+        if flags % 16 >= 8 then
+          own, a = ARGV[a], a + 1
         end
       end
       if key and not result then
@@ -86,6 +97,11 @@ while a <= last do
         if type(result) == 'table' then
           result = '!' .. result.err
         end
+      end
+      if not result and closed then
+        result = '!CLOSED'
+      elseif not result and fence and isLower(own, fence) then
+        result = '!FENCED ' .. fence
       end
       if not result then
         local offset = format('%d', top + 1)
@@ -104,11 +120,17 @@ while a <= last do
             call('SET', key, epoch .. ' ' .. offset, 'PX', keyLife)
           end
           if state then
-            if flags >= 4 then
+            if flags % 8 >= 4 then
               pcall('HDEL', state, stateKey)
             elseif pcall('HSET', state, stateKey, frame) == 1 then
               call('PEXPIRE', state, streamLife)
             end
+          end
+          if own ~= '0' and own ~= fence then
+            fence, isFenceNew = own, true
+          end
+          if flags ~= '0' and flags >= 16 then
+            closed, isClosing = '1', true
           end
           call(publish, meta, frame)
           result = top
@@ -119,6 +141,12 @@ while a <= last do
     end
     if added > 0 then
       call('HSET', meta, 'o', format('%d', top))
+      if isFenceNew then
+        call('HSET', meta, 'f', fence)
+      end
+      if isClosing then
+        call('HSET', meta, 'c', closed)
+      end
       if maxBytes > 0 then
         trim(meta, stream, counted, added, addedBytes, maxMessages, maxBytes)
       elseif counted then

@@ -105,7 +105,7 @@ func parseBatchPage(reply any) (page broker.BatchPage) {
 	case isFailure:
 		page.Err = readError(errors.New(failure))
 		return page
-	case len(fields) != 5:
+	case len(fields) != pageFields:
 		page.Err = errUnexpectedReply
 		return page
 	}

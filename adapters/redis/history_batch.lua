@@ -6,8 +6,8 @@
 -- Times are in milliseconds.
 --
 -- Returns what is left of the two maximums, then for each topic either an error as a string, or its epoch,
--- its last offset, the previous epoch, the offset at which that ended, and the frames, or 0 if they are
--- omitted. A topic with metadata of another lineage begins an epoch.
+-- its last offset, the previous epoch, the offset at which that ended, the frames, or 0 if they are
+-- omitted, and "1" if the topic is closed. A topic with metadata of another lineage begins an epoch.
 local candidate, messages, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if string.find(replication, 'role:slave', 1, true) then
   return redis.error_reply("READONLY a replica's positions may be older than what was published")
@@ -44,7 +44,7 @@ local function page(stream, after, limit, maxAge, top)
 end
 
 local function read(meta, stream, first, life, after, limit, maxAge)
-  local record = call('HMGET', meta, 'e', 'l', 'o', 'pe', 'po')
+  local record = call('HMGET', meta, 'e', 'l', 'o', 'pe', 'po', 'c')
   if not record[1] or not record[3] then
     local epoch, previous, description = firstEpoch(first, meta, candidate)
     if description.isNew then
@@ -52,7 +52,7 @@ local function read(meta, stream, first, life, after, limit, maxAge)
     else
       extendLifetime(first, 2 * day)
     end
-    return {epoch, '0', previous or '', '0', {}}
+    return {epoch, '0', previous or '', '0', {}, ''}
   end
   if record[2] ~= lineage then
     call('HDEL', meta, 'r') -- when a script has removed something, it may write though memory is full
@@ -60,7 +60,7 @@ local function read(meta, stream, first, life, after, limit, maxAge)
     if not epoch then
       return failure
     end
-    record = call('HMGET', meta, 'e', 'l', 'o', 'pe', 'po')
+    record = call('HMGET', meta, 'e', 'l', 'o', 'pe', 'po', 'c')
   end
   local top, frames = tonumber(record[3]), {}
   local count = math.min(limit, top - after)
@@ -75,7 +75,7 @@ local function read(meta, stream, first, life, after, limit, maxAge)
   if frames == nil or frames == 0 or #frames == 0 then -- otherwise the metadata outlives the stream
     extendLifetime(meta, life)
   end
-  return {record[1], record[3], record[4] or '', record[5] or '0', frames or 0}
+  return {record[1], record[3], record[4] or '', record[5] or '0', frames or 0, record[6] or ''}
 end
 
 -- A topic whose keys are of another type, for example, does not make the others fail.

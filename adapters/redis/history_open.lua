@@ -27,11 +27,12 @@ local function beginTopic(record, meta, stream, candidate, life)
   return epoch
 end
 
--- openTopic returns the epoch and the last offset of a topic, when its lifetimes are renewed, and the
--- bytes if they are counted; or nil and an error. It begins an epoch if there is none, or if the
--- lineage has changed; then the offset continues, so that IDs in the stream grow.
+-- openTopic returns the epoch and the last offset of a topic, when its lifetimes are renewed, the bytes if
+-- they are counted, the fence if it has one, and whether it is closed; or nil and an error. It begins an
+-- epoch if there is none, or if the lineage has changed; then the offset continues, so that IDs in the
+-- stream grow, and the fence remains.
 local function openTopic(firstRecord, meta, stream, candidate, life)
-  local record = pcall('HMGET', meta, 'e', 'l', 'o', 'r', 'b')
+  local record = pcall('HMGET', meta, 'e', 'l', 'o', 'r', 'b', 'f', 'c')
   if record.err then
     return nil, record.err
   end
@@ -39,7 +40,7 @@ local function openTopic(firstRecord, meta, stream, candidate, life)
   if not epoch or not top then
     local failure
     epoch, failure = beginTopic(firstRecord, meta, stream, candidate, life)
-    return epoch, failure or 0, 0, false
+    return epoch, failure or 0, 0, false, false, false
   end
   if record[2] ~= lineage then
     local reply = pcall('HSET', meta, 'e', candidate, 'l', lineage, 'pe', epoch, 'po', record[3])
@@ -48,5 +49,5 @@ local function openTopic(firstRecord, meta, stream, candidate, life)
     end
     epoch = candidate
   end
-  return epoch, top, tonumber(record[4] or 0), record[5]
+  return epoch, top, tonumber(record[4] or 0), record[5], record[6], record[7]
 end

@@ -7,7 +7,7 @@
 if string.find(replication, 'role:slave', 1, true) then
   return redis.error_reply("READONLY a replica's positions may be older than what was published")
 end
-local record = call('HMGET', KEYS[1], 'e', 'l', 'o', 'pe', 'po')
+local record = call('HMGET', KEYS[1], 'e', 'l', 'o', 'pe', 'po', 'c')
 local isUnused = not record[1] or not record[3]
 if isUnused then
   local epoch, previous, first = firstEpoch(KEYS[3], KEYS[1], ARGV[1])

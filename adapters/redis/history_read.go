@@ -62,9 +62,13 @@ func (s *historyNode) Read(ctx context.Context, q broker.Query) (page broker.Pag
 	return page, err
 }
 
-// parsePage returns a page from its epoch, its offset, where the previous epoch ended, and its frames.
+// pageFields is how many results the scripts return for a page.
+const pageFields = 6
+
+// parsePage returns a page from its epoch, its offset, where the previous epoch ended, its frames, and
+// whether the topic is closed.
 func parsePage(reply []any) (page broker.Page, err error) {
-	if len(reply) != 5 {
+	if len(reply) != pageFields {
 		return page, errUnexpectedReply
 	}
 	var ok bool
@@ -76,6 +80,7 @@ func parsePage(reply []any) (page broker.Page, err error) {
 			return page, errUnexpectedReply
 		}
 	}
+	page.Closed = reply[5] == "1"
 	page.Publications, err = parseFrames(reply[4])
 	return page, err
 }

@@ -3,12 +3,12 @@
 -- The second key is the stream. ARGV from 3: the first and the last ID, the maximum of
 -- publications, 1 for the newest of them, the maximum age in milliseconds.
 --
--- Returns the epoch, the last offset, the previous epoch, the offset at which that ended, and the
--- frames, the newest first if so requested.
+-- Returns the epoch, the last offset, the previous epoch, the offset at which that ended, the frames, the
+-- newest first if so requested, and "1" if the topic is closed.
 local first, final, limit, maxAge = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[7])
 if limit == 0 or isUnused then
   extendLifetime(KEYS[1], ARGV[2])
-  return {record[1], record[3], record[4] or '', record[5] or '0', {}}
+  return {record[1], record[3], record[4] or '', record[5] or '0', {}, record[6] or ''}
 end
 
 local now = unixMillis()
@@ -36,4 +36,4 @@ end
 if #frames == 0 then -- otherwise the metadata outlives the stream
   extendLifetime(KEYS[1], ARGV[2])
 end
-return {record[1], record[3], record[4] or '', record[5] or '0', frames}
+return {record[1], record[3], record[4] or '', record[5] or '0', frames, record[6] or ''}

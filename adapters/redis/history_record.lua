@@ -1,7 +1,7 @@
 -- Every script about topics goes on with this text. Metadata of a topic is a hash: e is the epoch, l
 -- the lineage in which it began, o the last offset, pe and po the previous epoch and the offset at
 -- which it ended, r when lifetimes are renewed, b the bytes of the stored packets if they are
--- limited.
+-- limited, f the fence if it is not 0, c is 1 if the topic is closed.
 local function unixMillis()
   local time = call('TIME')
   return time[1] .. string.sub('000000' .. time[2], -6, -4)

@@ -200,13 +200,13 @@ func isRejection(reply string) bool {
 func isOutOfMemory(err error) bool { return goredis.HasErrorPrefix(err, "OOM") }
 
 // parseAppended returns the result of one publication.
-func parseAppended(epoch string, reply any) (broker.Appended, error) {
+func parseAppended(a *broker.Append, epoch string, reply any) (broker.Appended, error) {
 	switch r := reply.(type) {
 	case int64:
 		return broker.Appended{Position: broker.Position{Epoch: epoch, Offset: uint64(r)}}, nil //nolint:gosec // never negative
 	case string:
 		if failure, ok := strings.CutPrefix(r, "!"); ok {
-			return broker.Appended{}, itemError(failure)
+			return broker.Appended{}, itemError(a, failure)
 		}
 		epoch, offset, _ := strings.Cut(r, " ")
 		if position, ok := parsePosition(epoch, offset); ok {
@@ -217,7 +217,13 @@ func parseAppended(epoch string, reply any) (broker.Appended, error) {
 }
 
 // itemError returns the error of a publication that the script has not stored, unlike others.
-func itemError(failure string) error {
+func itemError(a *broker.Append, failure string) error {
+	if failure == "CLOSED" {
+		return errors.Errorf(errors.FailedPrecondition, "the publication was not stored: the topic %q is closed", a.Topic)
+	}
+	if fence, ok := strings.CutPrefix(failure, "FENCED "); ok {
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has the fence %s, and the publication %d", a.Topic, fence, a.Fence)
+	}
 	code := errors.Internal
 	switch {
 	case strings.HasPrefix(failure, "OOM"):
