@@ -30,7 +30,7 @@ func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 // selectCases leaves out those cases in the quick tier that wait until a fault is noticed or the
 // presence of a failed node expires, which takes seconds.
 func selectCases[C any](cases []C, name func(C) string) []C {
-	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "value expires", "metadata outlives publications", "retention by age"}
+	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "value expires", "metadata outlives publications", "retention by age", "fenced outcome is true"}
 	return testscale.Pick(slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return slices.Contains(slow, name(c)) }), cases)
 }
 

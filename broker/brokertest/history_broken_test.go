@@ -357,7 +357,7 @@ type brokenHistory struct {
 
 func brokenHistories() map[string]brokenHistory {
 	all := map[string]brokenHistory{}
-	for _, some := range []map[string]brokenHistory{brokenPositions(), brokenKeys(), brokenRetentions(), brokenReads(), brokenBatches(), brokenStates(), brokenFollowers(), brokenOutcomes(), brokenValues(), brokenValueOutcomes()} {
+	for _, some := range []map[string]brokenHistory{brokenPositions(), brokenKeys(), brokenRetentions(), brokenReads(), brokenBatches(), brokenFences(), brokenStates(), brokenFollowers(), brokenOutcomes(), brokenValues(), brokenValueOutcomes()} {
 		maps.Copy(all, some)
 	}
 	return all

@@ -68,6 +68,15 @@ func HistoryCases() []HistoryCase {
 		{"concurrent duplicates", "Concurrent Appends with one idempotency key store one publication.", concurrentDuplicates},
 		{"key outlives publication", "An idempotency key is remembered when its publication is no longer stored.", keyOutlivesPublication},
 		{"key expires", "An idempotency key is remembered for IdempotencyTime, not longer.", keyExpires},
+		{"lower fence", "An Append with a lower fence than a stored publication stores and publishes nothing, and returns an ABORTED error.", lowerFenceIsRefused},
+		{"higher fence", "An Append whose fence is at least that of the topic is stored.", higherFenceIsAccepted},
+		{"duplicate with a fence", "A duplicate returns the first position whatever its fence is and even if the topic is closed. It neither raises the fence nor closes the topic.", duplicatesPassFences},
+		{"concurrent fences", "After the first publication with a higher fence, none with a lower one is stored, however many are in flight.", concurrentFences},
+		{"closed topic", "After an Append with Last, the topic stores and publishes nothing more, and Append returns a FAILED_PRECONDITION error.", closedTopicRefuses},
+		{"closed is read", "Read and ReadAll return on all nodes whether the topic is closed, whatever publications a page contains.", closedIsRead},
+		{"closed outlives publications", "A topic whose publications were all removed or have expired is still closed.", closedOutlivesPublications},
+		{"fence outlives publications", "A topic whose publications have all expired keeps its fence.", fenceOutlivesPublications},
+		{"forgotten fence", "A topic that the store has forgotten has no fence and is not closed.", forgottenFence},
 		{"retention by messages", "A history keeps the newest publications, Retention.Messages of them and perhaps some more.", retentionByMessages},
 		{"retention by bytes", "A history keeps at most Retention.Bytes of packets, the newest ones.", retentionByBytes},
 		{"retention by age", "Publications older than Retention.Age are not returned.", retentionByAge},
@@ -105,5 +114,6 @@ func HistoryCases() []HistoryCase {
 		{"nothing is published after close", "After Close, no function of the HistoryHandler is called.", nothingIsPublishedAfterClose},
 		{"outcome is true", "Whatever happens, a publication with a position is stored there, one with an error other than OutcomeUnknown is not stored, a repeated one with a key is stored once, and what a follower misses shows as a gap or was stored before Following.", outcomeIsTrue},
 		{"value outcome is true", "Whatever happens, a value with a version is stored, one with an error other than OutcomeUnknown is not, and ABORTED means that another value was stored.", valueOutcomeIsTrue},
+		{"fenced outcome is true", "Whatever happens, a producer with a higher fence replaces another one: what they know to be stored is stored once, in the order of their fences, and a repeated Append with Last and a key closes the topic once.", fencedOutcomeIsTrue},
 	}
 }
