@@ -189,6 +189,7 @@ const (
 	flagRemoved
 	flagFence
 	flagLast
+	flagEpoch
 )
 
 // appendArgs returns the arguments of a script call, see history_append.lua.
@@ -239,12 +240,18 @@ func appendCallArgs(c *appendCall, keys, argv []any) (newKeys, newArgv []any) {
 	if c.Last {
 		flags |= flagLast
 	}
+	if c.Epoch != "" {
+		flags |= flagEpoch
+	}
 	argv = append(argv, flags, frameText(&c.Append))
 	if c.StateKey != "" {
 		argv = append(argv, c.StateKey)
 	}
 	if c.Fence != 0 {
 		argv = append(argv, c.Fence)
+	}
+	if c.Epoch != "" {
+		argv = append(argv, c.Epoch)
 	}
 	return keys, argv
 }

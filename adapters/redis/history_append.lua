@@ -8,13 +8,14 @@
 -- is requested, otherwise 0. Then for each
 -- retention the maximum of messages, the lifetimes of the stream and of the metadata, the maximum of
 -- bytes or 0, and the number of topics; for each topic the number of publications; for each
--- publication its flags, its text, its state key if it has one, and its fence if that is not 0. The flags
--- are the sum of 1 with an idempotency key, 2 with a state key, 4 if that is removed, 8 with a fence, 16
--- if the publication closes the topic. Times are in milliseconds.
+-- publication its flags, its text, its state key if it has one, its fence if that is not 0, and the epoch that
+-- it requires. The flags are the sum of 1 with an idempotency key, 2 with a state key, 4 if that is removed,
+-- 8 with a fence, 16 if the publication closes the topic, 32 if it requires an epoch. Times are in
+-- milliseconds.
 --
 -- Returns for each topic its epoch, then for each publication its offset; or, as strings, the
--- position of a duplicate, or "!" and an error: "CLOSED", "FENCED" and the fence of the topic, or
--- that of a command. The last result is the lineage, if it is requested.
+-- position of a duplicate, or "!" and an error: "CLOSED", "FENCED" and the fence of the topic, "OTHEREPOCH"
+-- and the epoch, or that of a command. The last result is the lineage, if it is requested.
 local candidate, publish, keyLife = ARGV[1], ARGV[2], ARGV[3]
 local now = unixMillis()
 
@@ -78,7 +79,7 @@ while a <= last do
     results[n] = epoch or ''
     for _ = 1, count do
       local flags, text = ARGV[a], ARGV[a + 1]
-      local key, state, stateKey, own, result = nil, nil, nil, '0', failure
+      local key, state, stateKey, own, required, result = nil, nil, nil, '0', nil, failure
       a = a + 2
       if flags ~= '0' then
         flags = tonumber(flags)
@@ -91,6 +92,9 @@ while a <= last do
         if flags % 16 >= 8 then
           own, a = ARGV[a], a + 1
         end
+        if flags >= 32 then
+          required, a = ARGV[a], a + 1
+        end
       end
       if key and not result then
         result = pcall('GET', key)
@@ -102,6 +106,8 @@ while a <= last do
         result = '!CLOSED'
       elseif not result and fence and isLower(own, fence) then
         result = '!FENCED ' .. fence
+      elseif not result and required and required ~= epoch then
+        result = '!OTHEREPOCH ' .. epoch
       end
       if not result then
         local offset = format('%d', top + 1)
@@ -129,7 +135,7 @@ while a <= last do
           if own ~= '0' and own ~= fence then
             fence, isFenceNew = own, true
           end
-          if flags ~= '0' and flags >= 16 then
+          if flags ~= '0' and flags % 32 >= 16 then
             closed, isClosing = '1', true
           end
           call(publish, meta, frame)

@@ -224,6 +224,9 @@ func itemError(a *broker.Append, failure string) error {
 	if fence, ok := strings.CutPrefix(failure, "FENCED "); ok {
 		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has the fence %s, and the publication %d", a.Topic, fence, a.Fence)
 	}
+	if epoch, ok := strings.CutPrefix(failure, "OTHEREPOCH "); ok {
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q is in the epoch %q, and the publication requires %q", a.Topic, epoch, a.Epoch)
+	}
 	code := errors.Internal
 	switch {
 	case strings.HasPrefix(failure, "OOM"):

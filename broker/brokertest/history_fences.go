@@ -306,3 +306,33 @@ func forgottenFence(c HistoryCluster) error {
 	}
 	return errors.Join(nodes[1].readsClosed(topic, false), nodes[1].storesAt(broker.Append{Topic: topic, Retention: r}, 1))
 }
+
+func requiredEpoch(c HistoryCluster) error {
+	nodes, closeAll := c.connectNodes(2)
+	defer closeAll()
+	topic := c.topic()
+	first, err := nodes[0].store(broker.Append{Topic: topic, Packet: []byte("any epoch")})
+	if err != nil {
+		return err
+	}
+	epoch := first.Position.Epoch
+	for i, n := range nodes {
+		if err := n.refuses(broker.Append{Topic: topic, Epoch: epoch + "0", IdempotencyKey: "key", Last: true, Fence: 1}, errors.Aborted); err != nil {
+			return err
+		}
+		if err := n.storesAt(broker.Append{Topic: topic, Epoch: epoch}, uint64(i+2)); err != nil {
+			return err
+		}
+	}
+	if err := nodes[0].storesAt(broker.Append{Topic: topic, Epoch: epoch, IdempotencyKey: "key", StateKey: "state", Fence: 1}, 4); err != nil {
+		return err
+	}
+	again, err := nodes[1].store(broker.Append{Topic: topic, Epoch: epoch + "0", IdempotencyKey: "key"})
+	if err != nil {
+		return err
+	}
+	if want := (broker.Position{Epoch: epoch, Offset: 4}); !again.Duplicate || again.Position != want {
+		return fmt.Errorf("a duplicate that requires another epoch returned %+v, want the position %v", again, want)
+	}
+	return nil
+}

@@ -25,6 +25,12 @@ func brokenFences() map[string]brokenHistory {
 			return f.append(a)
 		}), "higher fence"},
 		"compares fences with a sign": {changeAppend(func(a *broker.Append) { a.Fence ^= 1 << 63 }), "higher fence"},
+		"ignores the required epoch":  {changeAppend(func(a *broker.Append) { a.Epoch = "" }), "required epoch"},
+		"refuses any required epoch": {changeAppend(func(a *broker.Append) {
+			if a.Epoch != "" {
+				a.Epoch = "other"
+			}
+		}), "required epoch"},
 		"refuses equal fences": {fenceDefect(func(f fencedCall, a broker.Append) (broker.Appended, error) {
 			if a.Fence > 0 && a.Fence <= f.fences[a.Topic] {
 				return broker.Appended{}, errLowerFence

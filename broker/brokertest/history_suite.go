@@ -70,6 +70,7 @@ func HistoryCases() []HistoryCase {
 		{"key expires", "An idempotency key is remembered for IdempotencyTime, not longer.", keyExpires},
 		{"lower fence", "An Append with a lower fence than a stored publication stores and publishes nothing, and returns an ABORTED error.", lowerFenceIsRefused},
 		{"higher fence", "An Append whose fence is at least that of the topic is stored.", higherFenceIsAccepted},
+		{"required epoch", "An Append that requires the epoch of the topic is stored. One that requires another epoch stores and publishes nothing, and returns an ABORTED error.", requiredEpoch},
 		{"duplicate with a fence", "A duplicate returns the first position whatever its fence is and even if the topic is closed. It neither raises the fence nor closes the topic.", duplicatesPassFences},
 		{"concurrent fences", "After the first publication with a higher fence, none with a lower one is stored, however many are in flight.", concurrentFences},
 		{"closed topic", "After an Append with Last, the topic stores and publishes nothing more, and Append returns a FAILED_PRECONDITION error.", closedTopicRefuses},

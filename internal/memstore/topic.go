@@ -68,7 +68,7 @@ func (t *topic) check(a *broker.Append) error {
 	case a.Fence < t.fence:
 		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has the fence %d, and the publication %d", t.name, t.fence, a.Fence)
 	case a.Epoch != "" && a.Epoch != t.epoch:
-		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q is in another epoch than %q", t.name, a.Epoch)
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q is in the epoch %q, and the publication requires %q", t.name, t.epoch, a.Epoch)
 	default:
 		return nil
 	}
