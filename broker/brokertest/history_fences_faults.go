@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -111,9 +112,7 @@ func checkProducers(n *historyNode, replaced, newer *producer) error {
 	}
 	stored := map[string]broker.Position{}
 	for _, p := range []*producer{replaced, newer} {
-		for packet, position := range p.stored {
-			stored[packet] = position
-		}
+		maps.Copy(stored, p.stored)
 	}
 	err = errors.Join(checkFences(page.Publications, stored), n.readsClosed(newer.topic, true))
 	return errors.Join(err, n.refuses(broker.Append{Topic: newer.topic, Fence: newer.fence}, errors.FailedPrecondition))
