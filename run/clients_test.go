@@ -174,3 +174,29 @@ func TestClients_SlowReadersReceiveMergedItems(t *testing.T) {
 		assert.Equal(t, "completed", routertest.ReceiveAnswer[ended](p).State)
 	})
 }
+
+// TestClients_EmptyValuesAreSent: an item without members, and a request to stop without a name, are values.
+func TestClients_EmptyValuesAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		rs := run.New(r, "answer/{chat}", &run.Options[empty]{Authorize: func(*router.Context, run.Action, run.Topic) error { return nil }})
+		info, err := rs.Start(t.Context(), "answer/1", nil, func(ctx context.Context, out *run.Output[empty]) error {
+			return errors.Join(out.Emit(empty{}), sleep(ctx, time.Hour))
+		})
+		require.NoError(t, err)
+		p := routertest.Start(routertest.Dial(t, r), runmessages.Attach[empty]{Topic: "answer/1"})
+		routertest.NextItem[run.Part[empty]](p)
+		assert.NotNil(t, routertest.NextItem[run.Part[empty]](p).Item)
+		began := time.Now()
+		_, err = rs.Stop(t.Context(), "answer/1", info.ID, "")
+		require.NoError(t, err)
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.NoError(t, r.Shutdown(t.Context()))
+	})
+}
+
+type empty struct {
+	Text string `json:"text,omitzero"`
+}
+
+func (empty) MessageType() string { return "empty" }

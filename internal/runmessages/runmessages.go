@@ -16,8 +16,8 @@ type Message interface{ MessageType() string }
 // An Attach asks for the items of a run: a stream of Parts, which ends with an Ended.
 type Attach[Item Message] struct {
 	Topic string `json:"topic"`
-	Run   string `json:"run,omitempty"`  // the latest one if ""
-	From  uint64 `json:"from,omitempty"` // the number of the first item
+	Run   string `json:"run,omitzero"`  // the latest one if ""
+	From  uint64 `json:"from,omitzero"` // the number of the first item
 }
 
 // MessageType returns the type of the items with the suffix ".attach".
@@ -29,10 +29,10 @@ func (Attach[Item]) MessageType() string {
 // A Part is an item, or several items that are merged into one. The first part of a stream names the run,
 // and has no item.
 type Part[Item any] struct {
-	Run    string `json:"run,omitempty"`
+	Run    string `json:"run,omitzero"`
 	Number uint64 `json:"n"`               // of the first item
-	Count  int    `json:"count,omitempty"` // of the items that are merged; 1 if 0
-	Item   *Item  `json:"item,omitempty"`
+	Count  int    `json:"count,omitzero"` // of the items that are merged; 1 if 0
+	Item   *Item  `json:"item,omitzero"`
 }
 
 // Next returns the number of the item after the part.
@@ -60,8 +60,8 @@ type Ended struct {
 	Run   string                 `json:"run"`
 	State string                 `json:"state"`
 	Items uint64                 `json:"items"` // of the run
-	By    string                 `json:"by,omitempty"`
-	Error *protocol.ErrorPayload `json:"error,omitempty"`
+	By    string                 `json:"by,omitzero"`
+	Error *protocol.ErrorPayload `json:"error,omitzero"`
 }
 
 // MessageType returns "run.ended".

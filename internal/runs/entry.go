@@ -12,17 +12,17 @@ import (
 type entry struct {
 	Fence uint64 `json:"f"`
 
-	First uint64            `json:"n,omitempty"` // the number of the first item
-	Items []json.RawMessage `json:"i,omitempty"`
+	First uint64            `json:"n,omitzero"` // the number of the first item
+	Items []json.RawMessage `json:"i,omitzero"`
 
-	Stop   *stopRequest `json:"stop,omitempty"`
-	Resume string       `json:"resume,omitempty"` // the node that goes on
-	End    *End         `json:"end,omitempty"`
+	Stop   *stopRequest `json:"stop,omitzero"`
+	Resume string       `json:"resume,omitzero"` // the node that goes on
+	End    *End         `json:"end,omitzero"`
 }
 
 // A stopRequest asks the owner to stop.
 type stopRequest struct {
-	By string `json:"by,omitempty"`
+	By string `json:"by,omitzero"`
 }
 
 func parseEntry(packet []byte) (e entry, ok bool) {

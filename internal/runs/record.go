@@ -14,37 +14,37 @@ import (
 type Record struct {
 	ID        string    `json:"id"`
 	Topic     string    `json:"topic"`
-	RequestID string    `json:"request,omitempty"`
+	RequestID string    `json:"request,omitzero"`
 	Fence     uint64    `json:"fence"` // of the owner: what it appends to the log has this fence
 	State     State     `json:"state"`
-	Node      string    `json:"node,omitempty"` // of the owner
+	Node      string    `json:"node,omitzero"` // of the owner
 	StartedAt time.Time `json:"started,omitzero"`
 
 	// Of a run that has ended.
-	End *End `json:"end,omitempty"`
+	End *End `json:"end,omitzero"`
 
 	// Reservation is what the run has taken from its budget; nil without one. Settled means that it has
 	// been replaced by what was used.
-	Reservation json.RawMessage `json:"reservation,omitempty"`
-	Settled     bool            `json:"settled,omitempty"`
+	Reservation json.RawMessage `json:"reservation,omitzero"`
+	Settled     bool            `json:"settled,omitzero"`
 
 	// Earlier has the runs before this one, newest first, as far as they may be asked for.
-	Earlier []Earlier `json:"earlier,omitempty"`
+	Earlier []Earlier `json:"earlier,omitzero"`
 }
 
 // An End is how a run has ended. It is the last entry of the log of the run, and part of its record.
 type End struct {
 	State State                  `json:"state"`
 	Items uint64                 `json:"items"`           // of the run
-	Error *protocol.ErrorPayload `json:"error,omitempty"` // nil if it is completed
-	By    string                 `json:"by,omitempty"`    // who has stopped it
+	Error *protocol.ErrorPayload `json:"error,omitzero"` // nil if it is completed
+	By    string                 `json:"by,omitzero"`    // who has stopped it
 	At    time.Time              `json:"at"`
 }
 
 // An Earlier is a run before the latest one.
 type Earlier struct {
 	ID        string    `json:"id"`
-	RequestID string    `json:"request,omitempty"`
+	RequestID string    `json:"request,omitzero"`
 	StartedAt time.Time `json:"started,omitzero"`
 	End       End       `json:"end"`
 }

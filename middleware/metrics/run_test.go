@@ -24,7 +24,7 @@ func TestRun_CountsWhatRunsReport(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		m := metrics.New(reg, nil)
 		for name := range scrape(t, reg) {
-			assert.False(t, strings.HasPrefix(name, "penstock_run"), "%s is there without runs", name)
+			assert.False(t, strings.HasPrefix(name, "run"), "%s is there without runs", name)
 		}
 		r := router.New(nil)
 		meter := limit.NewMeter(limit.MaxLease, memory.NewLimiter(limit.PerHour(100)))
@@ -45,20 +45,20 @@ func TestRun_CountsWhatRunsReport(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		now := scrape(t, reg)
-		assert.InDelta(t, 1, now["penstock_runs_active"], 0)
-		assert.InDelta(t, 1, now["penstock_run_readers"], 0)
+		assert.InDelta(t, 1, now["runs_active"], 0)
+		assert.InDelta(t, 1, now["run_readers"], 0)
 		reader.Close()
 		_, err = runs.Stop(t.Context(), "echo/2", "", "")
 		require.NoError(t, err)
 		synctest.Wait()
 		for name, want := range map[string]float64{
-			"penstock_runs_active": 0, "penstock_run_readers": 0, "penstock_run_attach_total": 1,
-			`penstock_runs_started_total{outcome="started"}`: 2, `penstock_runs_started_total{outcome="repeated"}`: 1,
-			`penstock_runs_started_total{outcome="refused"}`: 1,
-			`penstock_runs_ended_total{state="completed"}`:   1, `penstock_runs_ended_total{state="stopped"}`: 1,
-			"penstock_run_items_total": 1, "penstock_run_bytes_total": 7, "penstock_run_batches_total": 1,
-			"penstock_run_first_item_seconds_count": 1, "penstock_run_duration_seconds_count": 2, "penstock_run_stop_seconds_count": 1,
-			`penstock_run_budget_tokens_total{kind="taken"}`: 20, `penstock_run_budget_tokens_total{kind="used"}`: 1,
+			"runs_active": 0, "run_readers": 0, "run_attach_total": 1,
+			`runs_started_total{outcome=started}`: 2, `runs_started_total{outcome=repeated}`: 1,
+			`runs_started_total{outcome=refused}`: 1,
+			`runs_ended_total{state=completed}`:   1, `runs_ended_total{state=stopped}`: 1,
+			"run_items_total": 1, "run_bytes_total": 7, "run_batches_total": 1,
+			"run_first_item_seconds count": 1, "run_duration_seconds count": 2, "run_stop_seconds count": 1,
+			`run_budget_tokens_total{kind=taken}`: 20, `run_budget_tokens_total{kind=used}`: 1,
 		} {
 			got, ok := scrape(t, reg)[name]
 			assert.True(t, ok, name)
@@ -70,8 +70,8 @@ func TestRun_CountsWhatRunsReport(t *testing.T) {
 		m.Run(observe.Event{Kind: observe.LeaseLost})
 		now = scrape(t, reg)
 		for _, name := range []string{
-			`penstock_runs_started_total{outcome="resumed"}`, `penstock_runs_ended_total{state="interrupted"}`,
-			"penstock_run_fenced_total", "penstock_run_lease_lost_total",
+			`runs_started_total{outcome=resumed}`, `runs_ended_total{state=interrupted}`,
+			"run_fenced_total", "run_lease_lost_total",
 		} {
 			assert.InDelta(t, 1, now[name], 0, name)
 		}
