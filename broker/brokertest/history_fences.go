@@ -31,6 +31,17 @@ func (n *historyNode) storesAt(a broker.Append, offset uint64) error {
 	return nil
 }
 
+// hasOnly checks that exactly these packets are stored and were delivered to a follower, and that no
+// publication has changed the state.
+func (n *historyNode) hasOnly(follower *historyNode, topic string, packets ...string) error {
+	page, err := n.history(topic)
+	state, stateErr := n.readState(topic, keepAll())
+	if err = errors.Join(err, stateErr, n.has(topic, packets...), comparePublications("in the state", state.Publications, nil)); err != nil {
+		return err
+	}
+	return follower.receives(topic, page.Publications)
+}
+
 // fences are in ascending order. As text, as signed integers or as floating-point numbers they are not.
 func fences() []uint64 {
 	return []uint64{0, 9, 10, 1 << 53, 1<<53 + 1, math.MaxUint64 - 1, math.MaxUint64}
@@ -58,18 +69,7 @@ func lowerFenceIsRefused(c HistoryCluster) error {
 			}
 		}
 	}
-	state, err := nodes[0].readState(topic, keepAll())
-	if err = errors.Join(err, nodes[0].has(topic, packets...)); err != nil {
-		return err
-	}
-	if len(state.Publications) > 0 {
-		return errors.New("a refused publication has changed the state")
-	}
-	page, err := nodes[0].history(topic)
-	if err != nil {
-		return err
-	}
-	return nodes[1].receives(topic, page.Publications)
+	return nodes[0].hasOnly(nodes[1], topic, packets...)
 }
 
 func higherFenceIsAccepted(c HistoryCluster) error {
@@ -117,56 +117,85 @@ func duplicatesPassFences(c HistoryCluster) error {
 
 // concurrentFences replaces a producer by another one while both have several publications in flight.
 func concurrentFences(c HistoryCluster) error {
-	const callers, each = 8, 20
 	nodes, closeAll := c.connectNodes(2)
 	defer closeAll()
 	topic := c.topic()
+	got, err := storeConcurrently(nodes, topic, errors.Aborted, '2', func(caller, number int) broker.Append {
+		fence := 1 + caller%2
+		return broker.Append{Topic: topic, Fence: uint64(fence), Packet: fmt.Appendf(nil, "%d %d %d", fence, caller, number)}
+	})
+	if want := concurrentCallers / 2 * concurrentEach; err == nil && got != want {
+		return fmt.Errorf("%d publications with the higher fence are stored, want %d", got, want)
+	}
+	return err
+}
+
+// concurrentCloses closes a topic with several calls while other publications are in flight.
+func concurrentCloses(c HistoryCluster) error {
+	nodes, closeAll := c.connectNodes(2)
+	defer closeAll()
+	topic := c.topic()
+	got, err := storeConcurrently(nodes, topic, errors.FailedPrecondition, '1', func(caller, number int) broker.Append {
+		last := number / (concurrentEach / 2)
+		return broker.Append{Topic: topic, Last: last > 0, Packet: fmt.Appendf(nil, "%d %d %d", last, caller, number)}
+	})
+	if err == nil && got != 1 {
+		return fmt.Errorf("%d publications have closed the topic, want 1", got)
+	}
+	return errors.Join(err, nodes[1].readsClosed(topic, true))
+}
+
+const concurrentCallers, concurrentEach = 16, 20
+
+// storeConcurrently appends publications with all nodes, and returns how many packets that begin with a
+// byte are stored. It checks that publications without an error are stored, that others have the code of a
+// refusal, and that packets are stored in the order of their first bytes.
+func storeConcurrently(nodes []*historyNode, topic string, refusal errors.Code, first byte, publication func(caller, number int) broker.Append) (number int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var wrong error
 	stored := map[string]broker.Position{}
-	publish := func(n *historyNode, fence uint64, packet string) {
-		result, err := n.store(broker.Append{Topic: topic, Fence: fence, Packet: []byte(packet)})
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err == nil:
-			stored[packet] = result.Position
-		case fence == 2 || errors.CodeOf(err) != errors.Aborted:
-			wrong = errors.Join(wrong, err)
-		}
-	}
-	for caller := range callers {
-		for i, n := range nodes {
-			fence := uint64(i + 1)
-			wg.Go(func() {
-				for number := range each {
-					publish(n, fence, fmt.Sprintf("%d %d %d", fence, caller, number))
+	for caller := range concurrentCallers {
+		wg.Go(func() {
+			for number := range concurrentEach {
+				a := publication(caller, number)
+				result, err := nodes[caller%len(nodes)].store(a)
+				mu.Lock()
+				if err == nil {
+					stored[string(a.Packet)] = result.Position
+				} else if errors.CodeOf(err) != refusal {
+					wrong = errors.Join(wrong, err)
 				}
-			})
-		}
+				mu.Unlock()
+			}
+		})
 	}
 	wg.Wait()
 	page, err := nodes[0].history(topic)
 	if err = errors.Join(wrong, err); err != nil {
-		return err
+		return 0, err
 	}
-	if len(page.Publications) != len(stored) {
-		return fmt.Errorf("%d publications are stored, but %d have a position", len(page.Publications), len(stored))
+	for _, p := range page.Publications {
+		if p.Packet[0] == first {
+			number++
+		}
 	}
-	return checkFences(page.Publications, stored)
+	return number, checkOrder(page.Publications, stored)
 }
 
-// checkFences checks that publications have the positions that their publishers know, and that the
-// fence, with which each packet begins, never becomes lower.
-func checkFences(publications []broker.Publication, stored map[string]broker.Position) error {
+// checkOrder checks that publications have the positions that their publishers know, and that the first
+// bytes of packets are in ascending order.
+func checkOrder(publications []broker.Publication, stored map[string]broker.Position) error {
+	if len(publications) != len(stored) {
+		return fmt.Errorf("%d publications are stored, but %d have a position", len(publications), len(stored))
+	}
 	highest := byte('0')
 	for _, p := range publications {
 		if position := stored[string(p.Packet)]; position != p.Position {
 			return fmt.Errorf("%q is stored at %+v, but Append returned %+v", p.Packet, p.Position, position)
 		}
 		if p.Packet[0] < highest {
-			return fmt.Errorf("%q is stored at offset %d after a publication with fence %c", p.Packet, p.Position.Offset, highest)
+			return fmt.Errorf("%q is stored at offset %d, after a packet that begins with %c", p.Packet, p.Position.Offset, highest)
 		}
 		highest = p.Packet[0]
 	}
@@ -194,18 +223,7 @@ func closedTopicRefuses(c HistoryCluster) error {
 			}
 		}
 	}
-	state, err := nodes[0].readState(topic, keepAll())
-	if err = errors.Join(err, nodes[0].has(topic, "first", "last"), nodes[0].storeAll(c.topic(), keepAll(), "another topic is open")); err != nil {
-		return err
-	}
-	if len(state.Publications) > 0 {
-		return errors.New("a refused publication has changed the state")
-	}
-	page, err := nodes[0].history(topic)
-	if err != nil {
-		return err
-	}
-	return nodes[1].receives(topic, page.Publications)
+	return errors.Join(nodes[0].hasOnly(nodes[1], topic, "first", "last"), nodes[0].storeAll(c.topic(), keepAll(), "another topic is open"))
 }
 
 // readsClosed checks what pages of every size say, alone and in a batch.
@@ -243,44 +261,34 @@ func closedIsRead(c HistoryCluster) error {
 	)
 }
 
-// closedOutlivesPublications closes a topic whose last publication is too large to be kept, and one whose
-// publications expire.
-func closedOutlivesPublications(c HistoryCluster) error {
+// fenceOutlivesPublications stores publications that are too large to be kept, and some that expire.
+func fenceOutlivesPublications(c HistoryCluster) error {
 	nodes, closeAll := c.connectNodes(2)
 	defer closeAll()
 	for _, r := range []broker.Retention{{Messages: 10, Bytes: 1}, {Messages: 10, Age: c.Age}} {
-		topic := c.topic()
-		err := nodes[0].storesAt(broker.Append{Topic: topic, Retention: r, Packet: []byte("last"), Last: true}, 1)
-		if err != nil {
+		a := broker.Append{Topic: c.topic(), Retention: r, Packet: []byte("packet"), Fence: 2}
+		if err := nodes[0].storesAt(a, 1); err != nil {
 			return err
 		}
 		time.Sleep(2 * c.Age)
-		page, err := nodes[1].read(broker.Query{Topic: topic, Retention: r, Limit: 10})
+		lower, last := a, a
+		lower.Fence, last.Last = 1, true
+		if err := errors.Join(nodes[1].refuses(lower, errors.Aborted), nodes[0].storesAt(last, 2)); err != nil {
+			return err
+		}
+		time.Sleep(2 * c.Age)
+		page, err := nodes[1].read(broker.Query{Topic: a.Topic, Retention: r, Limit: 10})
 		if err != nil {
 			return err
 		}
 		if len(page.Publications) > 0 || !page.Closed {
 			return fmt.Errorf("with %+v, the page has %d publications, closed: %t; want none and true", r, len(page.Publications), page.Closed)
 		}
-		if err := nodes[1].refuses(broker.Append{Topic: topic, Retention: r}, errors.FailedPrecondition); err != nil {
+		if err := nodes[1].refuses(a, errors.FailedPrecondition); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func fenceOutlivesPublications(c HistoryCluster) error {
-	nodes, closeAll := c.connectNodes(2)
-	defer closeAll()
-	topic, r := c.topic(), broker.Retention{Messages: 10, Age: c.Age}
-	if err := nodes[0].storesAt(broker.Append{Topic: topic, Retention: r, Fence: 2}, 1); err != nil {
-		return err
-	}
-	time.Sleep(2 * c.Age)
-	return errors.Join(
-		nodes[1].refuses(broker.Append{Topic: topic, Retention: r, Fence: 1}, errors.Aborted),
-		nodes[1].storesAt(broker.Append{Topic: topic, Retention: r, Fence: 2}, 2),
-	)
 }
 
 // forgottenFence waits until the store has forgotten a closed topic: it then has no fence and is open.
@@ -294,14 +302,10 @@ func forgottenFence(c HistoryCluster) error {
 	if err := nodes[0].storesAt(broker.Append{Topic: topic, Retention: r, Fence: 2, Last: true}, 1); err != nil {
 		return err
 	}
-	before, err := nodes[1].position(topic)
-	if err != nil {
-		return err
-	}
 	if err := nodes[1].staysAt(c.topic(), 2*c.MetadataAge+2*c.Age); err != nil {
 		return err
 	}
-	if after, err := nodes[1].position(topic); err != nil || after.Epoch == before.Epoch {
+	if after, err := nodes[1].position(topic); err != nil || after.Offset > 0 {
 		return err // it is still known
 	}
 	return errors.Join(nodes[1].readsClosed(topic, false), nodes[1].storesAt(broker.Append{Topic: topic, Retention: r}, 1))

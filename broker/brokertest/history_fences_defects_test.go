@@ -89,6 +89,17 @@ func brokenFences() map[string]brokenHistory {
 			f.refused[a.Topic] = err != nil && a.Last
 			return result, err
 		}), "closed topic"},
+		"checks whether a topic is closed before it stores": {fenceDefect(func(f fencedCall, a broker.Append) (broker.Appended, error) {
+			if f.refused[a.Topic] {
+				return broker.Appended{}, errors.Errorf(errors.FailedPrecondition, "closed")
+			}
+			f.mu.Unlock()
+			time.Sleep(time.Millisecond) // between the check and the Append
+			f.mu.Lock()
+			f.refused[a.Topic] = f.refused[a.Topic] || a.Last
+			a.Last = false
+			return f.append(a)
+		}), "concurrent closes"},
 		"does not read whether a topic is closed":      {pageDefect(func(_ broker.Query, p *broker.Page) { p.Closed = false }), "closed is read"},
 		"closes topics before their first publication": {pageDefect(func(_ broker.Query, p *broker.Page) { p.Closed = true }), "closed is read"},
 		"does not read in batches whether one is closed": {batchDefect(func(_ broker.Batch, pages []broker.BatchPage) []broker.BatchPage {
@@ -99,7 +110,7 @@ func brokenFences() map[string]brokenHistory {
 		}), "closed is read"},
 		"opens a topic without publications": {historyDefect{node: func(o *override) {
 			changePage(o, func(q broker.Query, p *broker.Page) { p.Closed = p.Closed && len(o.history(q.Topic)) > 0 })
-		}}, "closed outlives publications"},
+		}}, "fence outlives publications"},
 		"drops the fence with the publications": {fenceDefect(func(f fencedCall, a broker.Append) (broker.Appended, error) {
 			if last, ok := f.last[a.Topic]; ok && time.Since(last) > a.Retention.Age {
 				a.Fence = math.MaxUint64

@@ -3,6 +3,7 @@ package brokertest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -28,19 +29,25 @@ func (c HistoryCluster) disturbFences(fault Fault, at int) error {
 	}
 	end := fault.Begin(nodes[at].HistoryNode)
 	var wg sync.WaitGroup
-	var errs [2]error
-	wg.Go(func() { errs[0] = replaced.publishUntilRefused() })
+	errs := make([]error, 2)
+	wg.Go(func() { errs[0] = replaced.publishAll(math.MaxInt, true) })
 	wg.Go(func() {
 		time.Sleep(fault.Duration / 3)
-		errs[1] = newer.publishAll(packetsInFault / 2)
+		errs[1] = newer.publishAll(packetsInFault/2, false)
 	})
 	time.Sleep(fault.Duration)
 	end()
 	wg.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
+	page, err := nodes[2].history(topic)
+	if err = errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	return checkProducers(nodes[2], replaced, newer)
+	maps.Copy(replaced.stored, newer.stored)
+	return errors.Join(
+		checkOrder(page.Publications, replaced.stored),
+		nodes[2].readsClosed(topic, true),
+		nodes[2].refuses(broker.Append{Topic: topic, Fence: newer.fence}, errors.FailedPrecondition),
+	)
 }
 
 // A producer publishes in a topic with a fence, and repeats what may not have been stored.
@@ -72,48 +79,22 @@ func (p *producer) publish(last bool) error {
 	}
 }
 
-// publishAll appends a number of publications, of which the last one closes the topic.
-func (p *producer) publishAll(number int) error {
-	for i := range number {
-		if err := p.publish(i == number-1); err != nil {
-			return fmt.Errorf("publication %d of the newer producer: %w", i, err)
+// publishAll appends a number of publications, of which the last one closes the topic. The topic must
+// refuse one of them if isReplaced is true, otherwise none.
+func (p *producer) publishAll(number int, isReplaced bool) error {
+	for i := 0; i < number && time.Now().Before(p.until); i++ {
+		err := p.publish(i == number-1)
+		code := errors.CodeOf(err)
+		switch {
+		case isReplaced && (code == errors.Aborted || code == errors.FailedPrecondition):
+			return nil
+		case err != nil:
+			return fmt.Errorf("publication %d with fence %d: %w", i, p.fence, err)
 		}
 		time.Sleep(p.pause)
+	}
+	if isReplaced {
+		return errors.New("no publication of the replaced producer was refused")
 	}
 	return nil
-}
-
-// publishUntilRefused ends when the topic has a higher fence or is closed.
-func (p *producer) publishUntilRefused() error {
-	for {
-		err := p.publish(false)
-		switch code := errors.CodeOf(err); {
-		case code == errors.Aborted || code == errors.FailedPrecondition:
-			return nil
-		case err == nil && time.Now().After(p.until):
-			err = errors.New("no publication was refused")
-		}
-		if err != nil {
-			return fmt.Errorf("publications of the replaced producer: %w", err)
-		}
-		time.Sleep(p.pause)
-	}
-}
-
-// checkProducers checks that exactly what producers know to be stored is stored, in the order of their
-// fences, and that the topic is closed.
-func checkProducers(n *historyNode, replaced, newer *producer) error {
-	page, err := n.history(newer.topic)
-	if err != nil {
-		return err
-	}
-	if got, want := len(page.Publications), len(replaced.stored)+len(newer.stored); got != want {
-		return fmt.Errorf("%d publications are stored, want %d", got, want)
-	}
-	stored := map[string]broker.Position{}
-	for _, p := range []*producer{replaced, newer} {
-		maps.Copy(stored, p.stored)
-	}
-	err = errors.Join(checkFences(page.Publications, stored), n.readsClosed(newer.topic, true))
-	return errors.Join(err, n.refuses(broker.Append{Topic: newer.topic, Fence: newer.fence}, errors.FailedPrecondition))
 }
