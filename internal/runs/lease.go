@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/run/observe"
 )
 
 // A heldLease is the lease of an owner. Only the goroutine that renews it changes it.
@@ -30,9 +30,13 @@ func (r *Runs) storeLease(ctx context.Context, topic string, l *heldLease) error
 // the lease may have expired; it is renewed nevertheless, so that this node ends the run.
 func (o *Owned) keepLease() {
 	defer close(o.leaseEnded)
-	renewal := o.runs.config.Lease / 3
+	renewal, expired := o.runs.config.Lease/3, false
 	for pause := renewal; ; {
-		timer := time.NewTimer(min(pause, max(0, time.Until(o.lease.until))))
+		wait := pause
+		if !expired {
+			wait = min(pause, time.Until(o.lease.until))
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-o.renew:
@@ -43,17 +47,17 @@ func (o *Owned) keepLease() {
 		}
 		switch err := o.renewLease(); {
 		case err == nil:
-			pause = renewal
+			pause, expired = renewal, false
 			continue
 		case errors.CodeOf(err) == errors.Aborted:
-			o.lose(errTakenOver)
+			o.lose()
 			return
 		}
-		if !time.Now().Before(o.lease.until) {
-			o.lose(errLeaseLost)
-		}
-		if pause = renewal / 10; o.isLost() {
-			_ = sleep.For(o.runs.ctx, pause) // the lease has expired, so the timer does not wait
+		pause = renewal / 10
+		if !expired && !time.Now().Before(o.lease.until) {
+			expired = true
+			o.cancel(errLeaseLost)
+			o.runs.config.Observe(observe.Event{Kind: observe.LeaseLost})
 		}
 	}
 }

@@ -211,18 +211,16 @@ func (o *Owned) Context() context.Context { return o.producing }
 // End cancels the producer with a cause.
 func (o *Owned) End(cause error) { o.cancel(cause) }
 
-// lose ends what this node does for the run, except that after errLeaseLost it may still end it.
-func (o *Owned) lose(cause error) {
-	o.cancel(cause)
-	if cause == errLeaseLost { //nolint:errorlint // one of two values
-		o.runs.config.Observe(observe.Event{Kind: observe.LeaseLost})
-		return
-	}
+// lose ends what this node does for the run, which another node has ended, or goes on with.
+func (o *Owned) lose() {
+	o.cancel(errTakenOver)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.lost {
 		o.lost = true
-		o.runs.config.Observe(observe.Event{Kind: observe.Fenced})
+		if o.runs.ctx.Err() == nil { // otherwise this node has shut down
+			o.runs.config.Observe(observe.Event{Kind: observe.Fenced})
+		}
 		o.notifyLocked()
 		o.wakeWriter()
 	}
@@ -256,7 +254,7 @@ func (o *Owned) listen() {
 		switch {
 		case ended:
 			if !o.isEnding() {
-				o.lose(errTakenOver)
+				o.lose()
 			}
 			return
 		case stop != nil:

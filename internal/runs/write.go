@@ -104,11 +104,11 @@ func (o *Owned) write() {
 		case err == nil:
 			w.stored(e)
 		case isTemporary(err): // the node has shut down
-			o.lose(errTakenOver)
+			o.lose()
 			return
 		default: // the store has lost entries, or another node has appended to the log
 			if err := w.resume(); err != nil {
-				o.lose(err)
+				o.lose()
 				return
 			}
 		}
@@ -140,7 +140,7 @@ func (w *writer) tryNext() (_ *entry, wait time.Duration, ok bool) {
 	o := w.o
 	if o.takeFailover() {
 		if err := w.resume(); err != nil {
-			o.lose(err)
+			o.lose()
 		}
 	}
 	o.mu.Lock()
