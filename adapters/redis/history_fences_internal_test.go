@@ -45,7 +45,7 @@ func TestHistory_ScriptDecidesInOrder(t *testing.T) {
 		append broker.Append
 		want   outcome
 	}{
-		{broker.Append{}, outcome{offset: 1}},
+		{broker.Append{Fence: 1, StateKey: "kept"}, outcome{offset: 1}},
 		{broker.Append{Fence: 9, IdempotencyKey: "a", StateKey: "s"}, outcome{offset: 2}},
 		{broker.Append{Fence: 8, StateKey: "s"}, outcome{code: errors.Aborted, message: `ABORTED: the publication was not stored: the topic "news" has the fence 9, and the publication 8`}},
 		{broker.Append{}, outcome{code: errors.Aborted, message: `ABORTED: the publication was not stored: the topic "news" has the fence 9, and the publication 0`}},
@@ -72,7 +72,8 @@ func TestHistory_ScriptDecidesInOrder(t *testing.T) {
 	}
 	state, err := n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: retention})
 	require.NoError(t, err)
-	assert.Empty(t, state.Publications)
+	require.Len(t, state.Publications, 1)
+	assert.Equal(t, "kept", state.Publications[0].StateKey)
 }
 
 // TestHistory_ScriptKeepsTopicsApart refuses publications of one topic of a script call.
