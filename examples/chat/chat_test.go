@@ -109,13 +109,15 @@ func TestRoom_TenantsAreIsolated(t *testing.T) {
 }
 
 func TestGuests_AreDistinguishedAndLimitedByAddress(t *testing.T) {
-	chat := newChat(t, "-capacity=1")
-	one, two, three := routertest.RemoteAddr("192.0.2.1:1"), routertest.RemoteAddr("192.0.2.1:2"), routertest.RemoteAddr("192.0.2.2:1")
-	users := routertest.Call[RoomJoined](routertest.Dial(t, chat, one), JoinRoom{Room: "go"}).Users
-	assert.Len(t, users, 1)
-	assert.NotContains(t, users[0], "192.0.2.1")
-	assert.Equal(t, errors.ResourceExhausted, routertest.CallError(routertest.Dial(t, chat, two), JoinRoom{Room: "go"}).Code, "guests of one address share a bucket")
-	assert.Len(t, routertest.Call[RoomJoined](routertest.Dial(t, chat, three), JoinRoom{Room: "go"}).Users, 2)
+	synctest.Test(t, func(t *testing.T) { // the bucket refills by the clock
+		chat := newChat(t, "-capacity=1")
+		one, two, three := routertest.RemoteAddr("192.0.2.1:1"), routertest.RemoteAddr("192.0.2.1:2"), routertest.RemoteAddr("192.0.2.2:1")
+		users := routertest.Call[RoomJoined](routertest.Dial(t, chat, one), JoinRoom{Room: "go"}).Users
+		assert.Len(t, users, 1)
+		assert.NotContains(t, users[0], "192.0.2.1")
+		assert.Equal(t, errors.ResourceExhausted, routertest.CallError(routertest.Dial(t, chat, two), JoinRoom{Room: "go"}).Code, "guests of one address share a bucket")
+		assert.Len(t, routertest.Call[RoomJoined](routertest.Dial(t, chat, three), JoinRoom{Room: "go"}).Users, 2)
+	})
 }
 
 func TestAuthenticate_RejectsMalformedTokens(t *testing.T) {
