@@ -95,6 +95,26 @@ func (r *Reader[Item]) Parts(ctx context.Context) iter.Seq2[Part[Item], error] {
 	}
 }
 
+// Stored returns the items that have not been read yet, as far as this node has received them, and does not wait for
+// others. When it has returned the last items of a run that has ended, Info has the end.
+func (r *Reader[Item]) Stored(ctx context.Context) (parts []Part[Item], err error) {
+	for {
+		items, end, err := r.reader.Stored(ctx, r.next)
+		switch {
+		case err != nil:
+			return nil, err
+		case end != nil:
+			r.end = end
+			r.info.setEnd(end)
+			return parts, nil
+		case len(items) == 0:
+			return parts, nil
+		}
+		parts = append(parts, r.rs.merge(r.next, items)...)
+		r.next += uint64(len(items))
+	}
+}
+
 // merge returns items, which begin with a number, as few parts. It merges halves, so that the copies of merged
 // items cost n log n, and not the square.
 func (rs *Runs[Item]) merge(first uint64, items []any) []Part[Item] {

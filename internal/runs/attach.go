@@ -50,3 +50,22 @@ func (r *Reader) Next(ctx context.Context, from uint64) (items []any, end *End, 
 		}
 	}
 }
+
+// Stored returns the items from a number on that this node has, or none, and the end if there are no more. It waits only
+// while the log is read.
+func (r *Reader) Stored(ctx context.Context, from uint64) (items []any, end *End, err error) {
+	for {
+		loading := r.view.isLoading()
+		items, end, changed := r.view.next(from)
+		if len(items) > 0 || end != nil || !loading {
+			return items, end, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-r.view.ctx.Done():
+			return nil, nil, errClosed
+		}
+	}
+}

@@ -206,6 +206,13 @@ func (v *view) next(from uint64) (items []any, end *End, changed <-chan struct{}
 	return nil, end, v.changed
 }
 
+// isLoading reports whether the log is being read, so that next may not have all of it.
+func (v *view) isLoading() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.loading
+}
+
 // own sets the owner of the run on this node; nil is none.
 func (v *view) own(o *Owned) {
 	v.mu.Lock()
