@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -107,6 +108,36 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 	}
 	messages, err = r.parseAllStored(page.Publications)
 	return messages, page.Position, err
+}
+
+// Follow returns the messages of a topic with a History after a position, each once and in the order of positions, and
+// waits for further ones. It is a subscription of the application, which needs no client. The zero position is before
+// the oldest message; the position that ReadHistory returns begins with the next one. Follow reads the store whenever
+// something is published, and again while the store cannot be reached. It does not delay publishers.
+//
+// It ends with the error of ctx, with UNAVAILABLE when Shutdown has closed the connections, with
+// FAILED_PRECONDITION when messages after the position are lost or not retained any more, and with
+// INVALID_ARGUMENT for a position that the topic has not reached.
+func (r *Router) Follow(ctx context.Context, topic string, after broker.Position) iter.Seq2[StoredMessage, error] {
+	return func(yield func(StoredMessage, error) bool) {
+		err := topicname.Check(topic)
+		if err == nil {
+			err = r.mustHaveHistory(topic)
+		}
+		if err != nil {
+			yield(StoredMessage{}, err)
+			return
+		}
+		for p, err := range r.topics.Tail(ctx, topic, after) {
+			var m StoredMessage
+			if err == nil {
+				m, err = r.parseStored(p)
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // parseAllStored returns stored messages in JSON.

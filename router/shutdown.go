@@ -44,7 +44,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	err := r.closeConns(ctx)
 	r.shutdowns.End(ctx)
 	r.sessions.Close(ctx)
-	r.topics.StopGrace()
+	r.topics.Close()
 	r.access.close()
 	defer r.log.Flush()
 	defer r.asks.Close()

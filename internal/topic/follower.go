@@ -35,6 +35,7 @@ type topicHistory struct {
 	sequencer *sequencer.Sequencer // its lock is acquired before the topic's, which guards the rest
 	followers connList[*follower]
 	joining   connList[*follower] // subscriptions with positions that wait for the store
+	changed   chan struct{}       // closed when something is published; nil if nothing waits for that
 }
 
 // isJoining reports whether the subscriber has not unsubscribed or asked again since it began to wait.

@@ -118,8 +118,9 @@ func (g *graceMembers) ofUser(user User) (connIDs []string) {
 	return connIDs
 }
 
-// StopGrace ends the waiting. Other nodes let the members stay.
-func (ts *Topics) StopGrace() {
+// Close ends the waiting for members, which other nodes let stay, and calls of Tail.
+func (ts *Topics) Close() {
+	ts.close()
 	g := &ts.grace
 	g.mu.Lock()
 	defer g.mu.Unlock()

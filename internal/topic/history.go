@@ -36,10 +36,7 @@ func (ts *Topics) startSequencer(t *Topic) {
 	if !t.Pattern.HasHistory() {
 		return
 	}
-	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, t.Name, t.Pattern.Retention, sequencer.Sink{
-		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
-		Lost:    func(l sequencer.Loss) { ts.lose(t, l) },
-	})}
+	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, t.Name, t.Pattern.Retention, ts.sink(t))}
 }
 
 // deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of

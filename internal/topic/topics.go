@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"context"
 	"hash/maphash"
 	"iter"
 	"sync"
@@ -36,6 +37,9 @@ type Topics struct {
 
 	observer atomic.Pointer[func(inspection.Delivery)] // nil unless deliveries are observed
 
+	closing context.Context //nolint:containedctx // canceled by Close
+	close   context.CancelFunc
+
 	held   heldMembers
 	grace  graceMembers
 	events waitingChanges
@@ -68,6 +72,7 @@ type Topic struct {
 func (ts *Topics) Init(config Config) {
 	ts.config = config
 	ts.seed = maphash.MakeSeed()
+	ts.closing, ts.close = context.WithCancel(context.Background())
 	for i := range ts.shards {
 		ts.shards[i].topics = map[string]*Topic{}
 	}
@@ -158,7 +163,7 @@ func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool)
 
 // Remove unsubscribes c from a topic that has been removed from c.subscriptions. Only the goroutine
 // that has removed it there may call Remove, so t is not dropped before. Unless it is final,
-// another connection may have the member of c.
+// another connection may have the member of c. c is nil if it was listen that subscribed.
 func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	s := &ts.shards[t.shard]
 	s.mu.Lock()
@@ -191,6 +196,9 @@ func (ts *Topics) drop(t *Topic, c *Subscriber, final bool) {
 
 // removeSubscriberLocked needs t.mu.
 func (ts *Topics) removeSubscriberLocked(t *Topic, c *Subscriber, final bool) {
+	if c == nil {
+		return
+	}
 	t.silenceLocked(c)
 	ts.removeLocalMemberLocked(t, c, final)
 }
