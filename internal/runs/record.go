@@ -35,7 +35,7 @@ type Record struct {
 // An End is how a run has ended. It is the last entry of the log of the run, and part of its record.
 type End struct {
 	State State                  `json:"state"`
-	Items uint64                 `json:"items"`           // of the run
+	Items uint64                 `json:"items"`          // of the run
 	Error *protocol.ErrorPayload `json:"error,omitzero"` // nil if it is completed
 	By    string                 `json:"by,omitzero"`    // who has stopped it
 	At    time.Time              `json:"at"`
