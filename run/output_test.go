@@ -65,6 +65,24 @@ func TestRun_Ends(t *testing.T) {
 	}
 }
 
+// TestRun_KeepsDetailsOfItsError as far as they can be encoded.
+func TestRun_KeepsDetailsOfItsError(t *testing.T) {
+	for _, test := range []struct{ details, want map[string]any }{
+		{map[string]any{"policy": "daily"}, map[string]any{"policy": "daily"}},
+		{map[string]any{"policy": make(chan int)}, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			rs := nodes(t, 1, run.Options[token]{})[0]
+			failed := &errors.Error{Code: errors.ResourceExhausted, Message: "none are left", Details: test.details}
+			_, err := rs.Start(t.Context(), "answer/1", nil, func(context.Context, *run.Output[token]) error { return failed })
+			require.NoError(t, err)
+			_, end := read(t, rs, run.From{})
+			assert.Equal(t, run.Failed, end.State)
+			assert.Equal(t, &errors.Error{Code: errors.ResourceExhausted, Message: "none are left", Details: test.want}, end.Err)
+		})
+	}
+}
+
 // TestRun_ContextHasValues of the caller, and outlives it.
 func TestRun_ContextOutlivesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -33,8 +34,12 @@ var (
 	stopped      = payload(&errors.Error{Code: errors.Canceled, Message: "the run was stopped"})
 )
 
+// payload returns what readers may see of an error. Details that cannot be encoded are left out.
 func payload(e *errors.Error) *protocol.ErrorPayload {
 	p := failure.Payload(e)
+	if _, err := jsonv2.Marshal(e.Details); err == nil && len(e.Details) > 0 {
+		p.Details = e.Details
+	}
 	return &p
 }
 
