@@ -53,5 +53,5 @@ func (i *Info) setEnd(end *runs.End) {
 
 // endedOf returns the end of a run as a message.
 func endedOf(id string, end *runs.End) runmessages.Ended {
-	return runmessages.Ended{Run: id, State: string(end.State), Items: end.Items, By: end.By, Error: end.Error}
+	return runmessages.Ended{Run: id, State: string(end.State), Items: end.Items, By: end.By, Error: runmessages.FailureOf(end.Error)}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -16,8 +17,8 @@ type Message interface{ MessageType() string }
 // An Attach asks for the items of a run: a stream of Parts, which ends with an Ended.
 type Attach[Item Message] struct {
 	Topic string `json:"topic"`
-	Run   string `json:"run,omitzero"`  // the latest one if ""
-	From  uint64 `json:"from,omitzero"` // the number of the first item
+	Run   string `json:"run,omitzero" description:"the latest one of the topic without it"`
+	From  uint64 `json:"from,omitzero" contract:"safe" description:"the number of the first item"`
 }
 
 // MessageType returns the type of the items with the suffix ".attach".
@@ -29,9 +30,9 @@ func (Attach[Item]) MessageType() string {
 // A Part is an item, or several items that are merged into one. The first part of a stream names the run,
 // and has no item.
 type Part[Item any] struct {
-	Run    string `json:"run,omitzero"`
-	Number uint64 `json:"n"`               // of the first item
-	Count  int    `json:"count,omitzero"` // of the items that are merged; 1 if 0
+	Run    string `json:"run,omitzero" description:"in the first part, which has no item"`
+	Number uint64 `json:"n" contract:"safe" description:"the number of the item, or of the first one that is merged"`
+	Count  int    `json:"count,omitzero" description:"how many items are merged; 1 without it"`
 	Item   *Item  `json:"item,omitzero"`
 }
 
@@ -57,11 +58,11 @@ func (Stop[Item]) MessageType() string {
 
 // An Ended says how a run has ended.
 type Ended struct {
-	Run   string                 `json:"run"`
-	State string                 `json:"state"`
-	Items uint64                 `json:"items"` // of the run
-	By    string                 `json:"by,omitzero"`
-	Error *protocol.ErrorPayload `json:"error,omitzero"`
+	Run   string   `json:"run"`
+	State string   `json:"state"`
+	Items uint64   `json:"items" contract:"safe" description:"how many the run has"`
+	By    string   `json:"by,omitzero" description:"who has stopped it"`
+	Error *Failure `json:"error,omitzero" description:"why it is not complete"`
 }
 
 // MessageType returns "run.ended".
@@ -72,14 +73,48 @@ func (e *Ended) Err() error {
 	if e.Error == nil {
 		return nil
 	}
-	details, _ := e.Error.Details.(map[string]any)
-	err := &errors.Error{Code: e.Error.Code, Message: e.Error.Message, Details: details}
-	if text := string(e.Error.RetryAfterMs); text == "null" {
+	f := e.Error
+	err := &errors.Error{Code: f.Code, Message: f.Message, Details: f.Details}
+	switch {
+	case f.RetryAfterMs != nil:
+		err.RetryAfter = time.Duration(*f.RetryAfterMs) * time.Millisecond
+	case !f.Retryable && err.Retryable(): // other errors with the code are
 		err.RetryAfter = errors.Never
-	} else if ms, failure := strconv.ParseInt(text, 10, 64); failure == nil && ms > 0 {
-		err.RetryAfter = time.Duration(ms) * time.Millisecond
 	}
 	return err
+}
+
+// A Failure says why a run is not complete. It is an error of the protocol in types that every format of
+// payloads can encode.
+type Failure struct {
+	Code         errors.Code    `json:"code"`
+	Message      string         `json:"message,omitzero"`
+	Details      map[string]any `json:"details,omitzero"`
+	Retryable    bool           `json:"retryable" description:"whether another run may succeed"`
+	RetryAfterMs *int64         `json:"retryAfterMs,omitzero" contract:"safe" description:"milliseconds to wait before that"`
+}
+
+// FailureOf returns an error of the protocol as a Failure, or nil if it is nil.
+func FailureOf(p *protocol.ErrorPayload) *Failure {
+	if p == nil {
+		return nil
+	}
+	f := &Failure{Code: p.Code, Message: p.Message, Details: detailsOf(p.Details), Retryable: p.Retryable}
+	if ms, err := strconv.ParseInt(string(p.RetryAfterMs), 10, 64); err == nil && ms > 0 {
+		f.RetryAfterMs = &ms
+	}
+	return f
+}
+
+// detailsOf returns details as they are after decoding.
+func detailsOf(details any) (object map[string]any) {
+	if object, ok := details.(map[string]any); ok || details == nil {
+		return object
+	}
+	if text, err := jsonv2.Marshal(details); err == nil {
+		_ = jsonv2.Unmarshal(text, &object) // what is no object has no details
+	}
+	return object
 }
 
 // A Changed is published to the topic of a run when it has begun, and when it has ended.
