@@ -9,11 +9,11 @@ import { build } from "esbuild";
 
 const wanted = process.argv.slice(2);
 const files = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
-const withServer = ["cbor", "otel-server", "server", "react", "tanstack-db"];
+const withServer = ["cbor", "otel-server", "run-server", "server", "react", "tanstack-db"];
 const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : !withServer.includes(name)));
 const testPackage = {
   name: "package",
-  setup: (b) => b.onResolve({ filter: /src\/(index|cbor|otel|pacing|react|tanstack-db|try-call)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
+  setup: (b) => b.onResolve({ filter: /src\/(index|cbor|otel|pacing|react|run|tanstack-db|try-call)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
 };
 const outdir = mkdtempSync(join("node_modules", ".test-"));
 try {

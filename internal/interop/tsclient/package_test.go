@@ -23,11 +23,13 @@ var consumers = map[string]string{
 import { pacing } from "penstock-client/pacing";
 import { cbor } from "penstock-client/cbor";
 import { tryCall } from "penstock-client/try-call";
+import { attach } from "penstock-client/run";
 import { Worker } from "node:worker_threads";
 const client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 if (client.inspect().waiting !== 0 || !(new PenstockError("A") instanceof Error)) throw new Error("ESM");
 client.close();
 if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
+if (attach(client, "token", "answer/1").next !== 0) throw new Error("attach");
 const worker = new Worker(new URL("./common.cjs", import.meta.url));
 worker.on("exit", (code) => (process.exitCode = code));
 `,
@@ -37,21 +39,26 @@ const { tryCall } = require("penstock-client/try-call");
 const { cbor } = require("penstock-client/cbor");
 if (createClient({ url: "ws://localhost:1", pacing, ...cbor() }).state !== "idle") throw new Error("CommonJS");
 if (typeof tryCall !== "function") throw new Error("tryCall");
+if (typeof require("penstock-client/run").stop !== "function") throw new Error("stop");
 if (!require("penstock-client/package.json").version) throw new Error("package.json");
 `,
 	"uses.mts": `import { createClient, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
 import { cbor } from "penstock-client/cbor";
+import { attach, type Run } from "penstock-client/run";
 export const client: Client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 export const outcome = tryCall(client, "ASK");
+export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
 `,
 	"uses.cts": `import { createClient, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
 import { cbor } from "penstock-client/cbor";
+import { attach, type Run } from "penstock-client/run";
 export const client: Client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 export const outcome = tryCall(client, "ASK");
+export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
 `,
 	"tsconfig.json": `{"compilerOptions":{"module":"node16","target":"es2022","lib":["es2023","dom"],"strict":true,"noEmit":true,"skipLibCheck":false,"types":[]},"files":["uses.mts","uses.cts"]}`,
 }

@@ -175,6 +175,7 @@ func register(r *router.Router) {
 	router.RPC(r, ask)
 	router.RPC(r, func(_ *router.Context, m Measure) (Measured, error) { return Measured(m), nil })
 	router.Stream(r, export)
+	registerRuns(r)
 }
 
 func ask(ctx *router.Context, m Ask) (Answer, error) {

@@ -13,7 +13,7 @@ func TestTypeScriptClient_TypeChecks(t *testing.T) { run(t, nil, "npm", "run", "
 func TestTypeScriptClient_BehavesWithScriptedSocket(t *testing.T) { run(t, nil, "npm", "test") }
 
 // serverTests are the test files that need a server, one for each entry of the package that has tests of its own.
-var serverTests = []string{"server", "react", "tanstack-db"}
+var serverTests = []string{"server", "react", "run-server", "tanstack-db"}
 
 // TestTypeScriptClient_PackageWorks builds the package, whose size is limited, and runs the tests
 // with what npm packs.
@@ -35,6 +35,6 @@ func TestTypeScriptClient_WorksWithServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) { run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name) })
 	}
 	t.Run("CBOR", func(t *testing.T) {
-		run(t, []string{"PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server", "cbor")
+		run(t, []string{"PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server", "cbor", "run-server")
 	})
 }

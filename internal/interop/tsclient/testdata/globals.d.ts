@@ -19,6 +19,7 @@ declare global {
   const texts: string[];
   const controller: AbortController;
   const bar: { value: number };
+  const page: { textContent: string; append(text: string): void };
   const banner: { hidden: boolean };
 
   function show(...what: unknown[]): void;
