@@ -45,6 +45,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/client/runs"
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"

@@ -38,7 +38,7 @@
 // # Clients
 //
 // New registers two message types, whose names begin with the type of the items: for items of type "token",
-// the stream "token.attach" and the call "token.stop". Package client and the TypeScript client attach with
-// them. Subscribers of the topic itself learn which run is the latest, and when it begins and ends, from
-// messages of type "run.changed".
+// the stream "token.attach" and the call "token.stop". Package client/runs, and penstock-client/run of the
+// TypeScript client, read and stop runs with them, by the types of the contract. Subscribers of the topic
+// itself learn which run is the latest, and when it begins and ends, from messages of type "run.changed".
 package run
