@@ -84,11 +84,14 @@ func (v *view) endAbandoned() {
 }
 
 // adopt ends the view as the record says, if the log has lost the end. Without a record, the run has been
-// forgotten.
+// forgotten. Items that this node has not received yet are read before.
 func (v *view) adopt(rec *Record) {
 	end := End{State: Interrupted, Error: interrupted, At: time.Now()}
 	if rec != nil && rec.End != nil {
 		end = *rec.End
+	}
+	if !v.reload() {
+		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

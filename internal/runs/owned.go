@@ -250,9 +250,9 @@ func put(c chan struct{}) {
 // listen cancels the producer when someone asks for it, or when another node has ended the run.
 func (o *Owned) listen() {
 	for {
-		stop, ended, changed := o.view.control()
+		stop, end, changed := o.view.control()
 		switch {
-		case ended:
+		case end != nil:
 			if !o.isEnding() {
 				o.lose()
 			}

@@ -44,9 +44,9 @@ func (r *Runs) stop(ctx context.Context, rec *Record, by string) (*End, error) {
 		return nil, err
 	}
 	for {
-		_, ended, changed := v.control()
-		if ended {
-			return v.ending(), nil
+		_, end, changed := v.control()
+		if end != nil {
+			return end, nil
 		}
 		select {
 		case <-changed:

@@ -26,7 +26,8 @@ type view struct {
 	mu       sync.Mutex
 	state    logState
 	loaded   bool                 // the log has been read, or is being read, from its beginning
-	wanted   bool                 // items are kept, and not only counted
+	wanted   bool                 // a reader needs the items
+	keeping  bool                 // the items are kept, and not only counted
 	loading  bool                 // the log is being read from its beginning
 	again    bool                 // and must be read again
 	waiting  []broker.Publication // what has arrived meanwhile
@@ -114,7 +115,7 @@ func (v *view) applyLocked(p broker.Publication) {
 		return
 	}
 	decode := v.runs.config.Decode
-	if !v.wanted {
+	if !v.keeping {
 		decode = nil
 	}
 	v.state.apply(p.Packet, decode)
@@ -136,6 +137,26 @@ func (v *view) loadLocked() {
 	go v.read()
 }
 
+// reload reads the log, and returns when that is done. It returns false if the view ends before.
+func (v *view) reload() bool {
+	v.mu.Lock()
+	v.loadLocked()
+	v.mu.Unlock()
+	for {
+		v.mu.Lock()
+		loading, changed := v.loading, v.changed
+		v.mu.Unlock()
+		if !loading {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-v.ctx.Done():
+			return false
+		}
+	}
+}
+
 func (v *view) read() {
 	for {
 		attached := make(chan struct{})
@@ -145,6 +166,7 @@ func (v *view) read() {
 		case <-v.ctx.Done():
 			return
 		}
+		v.beginRead()
 		_, err := v.runs.readLog(v.ctx, v.topic, v.id, 0, func(p broker.Publication) {
 			v.mu.Lock()
 			defer v.mu.Unlock()
@@ -166,12 +188,19 @@ func (v *view) following() runaccess.Follower {
 	return v.follower
 }
 
+// beginRead forgets what is known if items that were only counted are wanted now: entries before an end
+// that is known would not count.
+func (v *view) beginRead() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.wanted && !v.keeping {
+		v.keeping, v.state = true, logState{}
+	}
+}
+
 // replayLocked applies an entry that may have been applied before. Numbers of items show what is new.
 func (v *view) replayLocked(p broker.Publication) {
 	v.state.epoch, v.state.offset = "", 0
-	if v.wanted && v.state.items == nil {
-		v.state.count = 0 // they were only counted
-	}
 	v.applyLocked(p)
 }
 
@@ -223,16 +252,10 @@ func (v *view) own(o *Owned) {
 	}
 }
 
-// control returns what the log says to the owner.
-func (v *view) control() (stop *stopRequest, ended bool, changed <-chan struct{}) {
+// control returns what the log says to the owner, and to those who have requested to stop. end is nil unless
+// the run has ended.
+func (v *view) control() (stop *stopRequest, end *End, changed <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.state.stop, v.state.end != nil, v.changed
-}
-
-// ending returns the end of a run that has ended.
-func (v *view) ending() *End {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.state.end
+	return v.state.stop, v.state.end, v.changed
 }
