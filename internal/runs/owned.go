@@ -20,6 +20,7 @@ type Owned struct {
 	lease *heldLease
 	rec   versionedRecord // of the goroutine of Start, then that of the producer
 	view  *view
+	epoch string // in which the log of a run was read that goes on here; "" for a new one
 
 	producing  context.Context //nolint:containedctx // of the producer, which outlives the call of Start
 	cancel     context.CancelCauseFunc

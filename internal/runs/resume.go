@@ -54,6 +54,6 @@ func (o *Owned) restore(ctx context.Context) (items []any, err error) {
 		return item, err
 	}
 	state, err := r.stateOf(ctx, o.topic, o.rec.ID, keep)
-	o.stored = len(o.items)
+	o.stored, o.epoch = len(o.items), state.epoch
 	return state.items, err
 }

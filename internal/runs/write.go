@@ -89,7 +89,7 @@ type writer struct {
 // write appends what was emitted, and then the end.
 func (o *Owned) write() {
 	defer close(o.written)
-	w := &writer{o: o}
+	w := &writer{o: o, epoch: o.epoch}
 	for {
 		e, ok := w.next()
 		if !ok {
@@ -247,6 +247,8 @@ func idempotencyKey(e *entry, epoch string) string {
 	switch {
 	case e.End != nil:
 		return fmt.Sprintf("end/%d/%s", e.Fence, epoch)
+	case e.Resume != "":
+		return fmt.Sprintf("resume/%d", e.Fence)
 	case e.Stop != nil:
 		return ""
 	default:
