@@ -62,7 +62,8 @@ func (o *Owned) keepLease() {
 	}
 }
 
-// renewLease stores the lease again. A failover may have brought back an older version, or none.
+// renewLease stores the lease again. A failover may have brought back an older version, that of an earlier
+// run, or none.
 func (o *Owned) renewLease() error {
 	ctx, cancel := context.WithTimeout(o.runs.ctx, min(storeTimeout, o.runs.config.Lease/3))
 	defer cancel()
@@ -79,12 +80,13 @@ func (o *Owned) renewLease() error {
 		if err := decode(value.Data, &held); err != nil {
 			return err
 		}
-		if held != o.lease.lease {
+		if held.Fence > o.lease.Fence || held.Fence == o.lease.Fence && held.ID != o.lease.ID {
 			return errLost
 		}
 	} else if err := o.isReplaced(ctx); err != nil {
 		return err
 	}
+	put(o.restored) // the store may have lost the record, too
 	o.lease.version = value.Version
 	return o.runs.storeLease(ctx, o.topic, o.lease)
 }

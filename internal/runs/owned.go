@@ -18,17 +18,20 @@ type Owned struct {
 	topic string
 	began time.Time
 	lease *heldLease
-	rec   versionedRecord // of the goroutine of Start, then that of the producer
+	rec   versionedRecord
 	view  *view
 	epoch string // in which the log of a run was read that goes on here; "" for a new one
 
 	producing  context.Context //nolint:containedctx // of the producer, which outlives the call of Start
 	cancel     context.CancelCauseFunc
 	renew      chan struct{} // a token renews the lease at once
+	restored   chan struct{} // a token stores the record again
 	ended      chan struct{} // the run has ended, or belongs to another node
 	leaseEnded chan struct{}
 	wake       chan struct{} // a token wakes the writer
 	written    chan struct{} // the writer has returned
+
+	storing chan struct{} // has a token while rec is changed and stored, from the beginning of run on
 
 	mu       sync.Mutex
 	items    []json.RawMessage // all of the run, for the case that the store loses some
@@ -48,7 +51,8 @@ type Owned struct {
 func (r *Runs) newOwned(topic string, l *heldLease) *Owned {
 	o := &Owned{
 		runs: r, topic: topic, began: time.Now(), lease: l,
-		renew: make(chan struct{}, 1), ended: make(chan struct{}), leaseEnded: make(chan struct{}),
+		renew: make(chan struct{}, 1), restored: make(chan struct{}, 1), storing: make(chan struct{}, 1),
+		ended: make(chan struct{}), leaseEnded: make(chan struct{}),
 		wake: make(chan struct{}, 1), written: make(chan struct{}), progress: make(chan struct{}),
 	}
 	ctx, expire := context.WithDeadlineCause(context.Background(), o.began.Add(r.config.Duration), errExpired)
@@ -173,6 +177,8 @@ func (o *Owned) finish(ctx context.Context, end *End) {
 	if o.isLost() {
 		return
 	}
+	o.storing <- struct{}{}
+	defer func() { <-o.storing }()
 	r := o.runs
 	err := retry(r.ctx, func(ctx context.Context) error { return o.settleOnce(ctx) })
 	if err != nil {
@@ -202,6 +208,8 @@ func (o *Owned) SetSettle(settle func(ctx context.Context) error) { o.settle = s
 // Reserve stores another reservation in the record, before it is used. Calls must not be concurrent, and none may
 // follow the call of what SetSettle has set.
 func (o *Owned) Reserve(ctx context.Context, reservation json.RawMessage) error {
+	o.storing <- struct{}{}
+	defer func() { <-o.storing }()
 	o.rec.Reservation = reservation
 	return o.runs.replace(ctx, &o.rec)
 }
@@ -263,9 +271,23 @@ func (o *Owned) listen() {
 		}
 		select {
 		case <-changed:
+		case <-o.restored:
+			o.restore()
 		case <-o.ended:
 			return
 		}
+	}
+}
+
+// restore stores the record again, of which a failover may have brought back an older version, or none.
+func (o *Owned) restore() {
+	o.storing <- struct{}{}
+	defer func() { <-o.storing }()
+	if o.rec.State.Ended() || o.isLost() {
+		return
+	}
+	if err := o.runs.replace(o.runs.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
+		o.runs.log("the record of a run is not stored again after a failover", &o.rec.Record, err)
 	}
 }
 
@@ -276,11 +298,12 @@ func (o *Owned) isEnding() bool {
 	return o.end != nil
 }
 
-// failedOver makes the writer compare the log with the items, and the lease be renewed.
+// failedOver makes the writer compare the log with the items, and the lease and the record be stored again.
 func (o *Owned) failedOver() {
 	o.mu.Lock()
 	o.failover = true
 	o.mu.Unlock()
 	o.wakeWriter()
 	put(o.renew)
+	put(o.restored)
 }

@@ -22,7 +22,7 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 	o.rec = rec
 	o.view.load(false) // there may be a request to stop
 	var produce Producer
-	items, err := o.restore(ctx)
+	items, err := o.recover(ctx)
 	if err == nil {
 		produce, err = r.config.Resume(o, rec.Record, items)
 	}
@@ -35,8 +35,8 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 	return nil
 }
 
-// restore makes the log refuse the former owner, and reads the items.
-func (o *Owned) restore(ctx context.Context) (items []any, err error) {
+// recover makes the log refuse the former owner, and reads the items.
+func (o *Owned) recover(ctx context.Context) (items []any, err error) {
 	r := o.runs
 	err = retry(ctx, func(ctx context.Context) error {
 		_, err := r.append(ctx, &o.rec.Record, &entry{Fence: o.rec.Fence, Resume: r.config.Node}, "")

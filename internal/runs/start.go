@@ -176,7 +176,7 @@ func (o *Owned) withdraw(ctx context.Context, before *Record) {
 }
 
 // replace stores a record of this node, whatever the outcome of earlier attempts was: only this node writes
-// with its fence. A failover may have brought back an older version, or none.
+// with its fence. A failover may have brought back an older version, that of an earlier run, or none.
 func (r *Runs) replace(ctx context.Context, rec *versionedRecord) error {
 	return retry(ctx, func(ctx context.Context) error {
 		err := r.store(ctx, rec)
@@ -187,7 +187,7 @@ func (r *Runs) replace(ctx context.Context, rec *versionedRecord) error {
 		switch {
 		case loading != nil:
 			return loading
-		case stored.version == 0 || stored.ID == rec.ID && stored.Fence <= rec.Fence:
+		case stored.version == 0 || stored.Fence < rec.Fence || stored.Fence == rec.Fence && stored.ID == rec.ID:
 			rec.version = stored.version
 			return errOtherVersion
 		default:
