@@ -35,6 +35,9 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 		return rec, false, errClosed
 	}
 	defer r.leave()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(errClosed) })()
 	var o *Owned
 	for o == nil {
 		before, l, err := r.claimLease(ctx, c)
@@ -154,25 +157,41 @@ func (o *Owned) claim(ctx context.Context, c *Claim, before versionedRecord) err
 	}
 	o.rec.State, o.rec.Reservation = o.rec.State.to(Running), reservation
 	if err := r.replace(ctx, &o.rec); err != nil {
-		c.Return(context.WithoutCancel(ctx), reservation)
+		if o.withdraw(context.WithoutCancel(ctx), &before.Record) { // otherwise it is settled by who ends the run
+			c.Return(context.WithoutCancel(ctx), reservation)
+		}
 		return err
 	}
 	return nil
 }
 
-// withdraw stores the record again that was there before the claim.
-func (o *Owned) withdraw(ctx context.Context, before *Record) {
-	rec := versionedRecord{Record: *before, version: o.rec.version}
+// withdraw stores the record again that was there before the claim. It tries as long as a lease lasts, and
+// reports whether no other node can go on with the run.
+func (o *Owned) withdraw(ctx context.Context, before *Record) bool {
+	ctx, cancel := context.WithTimeout(ctx, o.runs.config.Lease)
+	defer cancel()
 	err := retry(ctx, func(ctx context.Context) error {
-		if before.ID != "" {
-			return o.runs.store(ctx, &rec)
+		stored, err := o.runs.load(ctx, o.topic)
+		if err != nil {
+			return err
 		}
-		_, err := o.runs.config.Histories.StoreValue(ctx, recordKey(o.rec.Topic), nil, rec.version, 0)
+		if stored.Fence > o.rec.Fence || stored.Fence == o.rec.Fence && stored.ID != o.rec.ID {
+			return errTaken
+		}
+		if before.ID != "" {
+			err = o.runs.store(ctx, &versionedRecord{Record: *before, version: stored.version})
+		} else {
+			_, err = o.runs.config.Histories.StoreValue(ctx, recordKey(o.topic), nil, stored.version, 0)
+		}
+		if errors.CodeOf(err) == errors.Aborted {
+			return errOtherVersion
+		}
 		return err
 	})
 	if err != nil {
-		o.runs.log("a run that was refused is known as queued until its lease expires", &o.rec.Record, err)
+		o.runs.log("a run that was refused is known as active until its lease expires", &o.rec.Record, err)
 	}
+	return err == nil
 }
 
 // replace stores a record of this node, whatever the outcome of earlier attempts was: only this node writes
@@ -206,5 +225,6 @@ func errActive(rec *Record) error {
 
 var (
 	errStarting     = &errors.Error{Code: errors.Aborted, Message: "another run is being started"}
+	errTaken        = &errors.Error{Code: errors.Aborted, Message: "another node has ended the run, or goes on with it"}
 	errOtherVersion = &errors.Error{Code: errors.Unavailable, Message: "the record has another version"}
 )
