@@ -152,9 +152,13 @@ func (r *Runs) takeOver(ctx context.Context, rec versionedRecord) error {
 	return r.finish(ctx, &rec, end)
 }
 
-// appendEnd appends the end of a run that this node has taken over, and returns the end that the log has.
+// appendEnd appends the end of a run that this node has taken over, and returns the end that the log has. Before, an
+// entry makes the log refuse the former owner, so that the end has all items.
 func (r *Runs) appendEnd(ctx context.Context, rec *Record, end End) (End, error) {
 	for {
+		if err := r.fenceOff(ctx, rec); err != nil && isTemporary(err) {
+			return end, err
+		}
 		state, err := r.stateOf(ctx, rec.Topic, rec.ID, nil)
 		switch {
 		case err != nil:
@@ -178,6 +182,15 @@ func (r *Runs) appendEnd(ctx context.Context, rec *Record, end End) (End, error)
 			return end, err
 		}
 	}
+}
+
+// fenceOff makes the log refuse what former owners append. An error that is not temporary means that it has an end,
+// or a later owner.
+func (r *Runs) fenceOff(ctx context.Context, rec *Record) error {
+	return retry(ctx, func(ctx context.Context) error {
+		_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, Resume: r.config.Node}, "")
+		return err
+	})
 }
 
 // append appends an entry to the log of a run, if its epoch is still the one that the caller knows. An end

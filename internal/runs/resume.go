@@ -38,11 +38,7 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 // recover makes the log refuse the former owner, and reads the items.
 func (o *Owned) recover(ctx context.Context) (items []any, err error) {
 	r := o.runs
-	err = retry(ctx, func(ctx context.Context) error {
-		_, err := r.append(ctx, &o.rec.Record, &entry{Fence: o.rec.Fence, Resume: r.config.Node}, "")
-		return err
-	})
-	if err != nil {
+	if err := r.fenceOff(ctx, &o.rec.Record); err != nil {
 		return nil, err
 	}
 	keep := func(raw json.RawMessage) (any, error) {
