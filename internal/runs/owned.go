@@ -186,7 +186,7 @@ func (o *Owned) finish(ctx context.Context, end *End) {
 		return
 	}
 	o.rec.State, o.rec.End, o.rec.Settled = o.rec.State.to(end.State), end, true
-	if err := r.replace(r.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
+	if err := r.replaceOlder(r.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
 		r.log("the end of a run is not stored; a node that is asked about the run does it", &o.rec.Record, err)
 		return
 	}
@@ -211,7 +211,7 @@ func (o *Owned) Reserve(ctx context.Context, reservation json.RawMessage) error 
 	o.storing <- struct{}{}
 	defer func() { <-o.storing }()
 	o.rec.Reservation = reservation
-	return o.runs.replace(ctx, &o.rec)
+	return o.runs.replaceOlder(ctx, &o.rec)
 }
 
 // Context returns that of the producer, whose cause says why it is canceled.
@@ -286,7 +286,7 @@ func (o *Owned) restore() {
 	if o.rec.State.Ended() || o.isLost() {
 		return
 	}
-	if err := o.runs.replace(o.runs.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
+	if err := o.runs.replaceOlder(o.runs.ctx, &o.rec); err != nil && errors.CodeOf(err) != errors.Aborted {
 		o.runs.log("the record of a run is not stored again after a failover", &o.rec.Record, err)
 	}
 }

@@ -195,8 +195,20 @@ func (o *Owned) withdraw(ctx context.Context, before *Record) bool {
 }
 
 // replace stores a record of this node, whatever the outcome of earlier attempts was: only this node writes
-// with its fence. A failover may have brought back an older version, that of an earlier run, or none.
+// with its fence. A failover may have brought back an older version, or none.
 func (r *Runs) replace(ctx context.Context, rec *versionedRecord) error {
+	return r.replaceIf(ctx, rec, func(stored *Record) bool { return stored.ID == rec.ID && stored.Fence <= rec.Fence })
+}
+
+// replaceOlder is replace for a run that has begun. A failover may have brought back the record of an earlier run.
+func (r *Runs) replaceOlder(ctx context.Context, rec *versionedRecord) error {
+	return r.replaceIf(ctx, rec, func(stored *Record) bool {
+		return stored.Fence < rec.Fence || stored.Fence == rec.Fence && stored.ID == rec.ID
+	})
+}
+
+// replaceIf stores a record in place of whatever version of those that isOlder accepts, or of none.
+func (r *Runs) replaceIf(ctx context.Context, rec *versionedRecord, isOlder func(*Record) bool) error {
 	return retry(ctx, func(ctx context.Context) error {
 		err := r.store(ctx, rec)
 		if errors.CodeOf(err) != errors.Aborted {
@@ -206,7 +218,7 @@ func (r *Runs) replace(ctx context.Context, rec *versionedRecord) error {
 		switch {
 		case loading != nil:
 			return loading
-		case stored.version == 0 || stored.Fence < rec.Fence || stored.Fence == rec.Fence && stored.ID == rec.ID:
+		case stored.version == 0 || isOlder(&stored.Record):
 			rec.version = stored.version
 			return errOtherVersion
 		default:
