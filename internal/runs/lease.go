@@ -47,7 +47,9 @@ func (o *Owned) keepLease() {
 		}
 		switch err := o.renewLease(); {
 		case err == nil:
-			pause, expired = renewal, false
+			if pause, expired = renewal, false; o.outdated.Swap(false) {
+				put(o.restored)
+			}
 			continue
 		case errors.CodeOf(err) == errors.Aborted:
 			o.lose()
@@ -86,7 +88,7 @@ func (o *Owned) renewLease() error {
 	} else if err := o.isReplaced(ctx); err != nil {
 		return err
 	}
-	put(o.restored) // the store may have lost the record, too
+	o.outdated.Store(true) // the store may have lost the record, too
 	o.lease.version = value.Version
 	return o.runs.storeLease(ctx, o.topic, o.lease)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -25,7 +26,8 @@ type Owned struct {
 	producing  context.Context //nolint:containedctx // of the producer, which outlives the call of Start
 	cancel     context.CancelCauseFunc
 	renew      chan struct{} // a token renews the lease at once
-	restored   chan struct{} // a token stores the record again
+	outdated   atomic.Bool   // the store may have lost the record
+	restored   chan struct{} // a token stores the record again, once the lease is: without that, other nodes end the run
 	ended      chan struct{} // the run has ended, or belongs to another node
 	leaseEnded chan struct{}
 	wake       chan struct{} // a token wakes the writer
@@ -91,6 +93,7 @@ func (o *Owned) leave() {
 func (o *Owned) run(values context.Context, produce Producer) {
 	defer o.runs.config.Observe(observe.Event{Kind: observe.Left})
 	defer o.leave()
+	put(o.renew) // a failover may have lost the lease before the record was stored
 	go o.write()
 	go o.listen()
 	announced := make(chan struct{})
@@ -304,6 +307,6 @@ func (o *Owned) failedOver() {
 	o.failover = true
 	o.mu.Unlock()
 	o.wakeWriter()
+	o.outdated.Store(true)
 	put(o.renew)
-	put(o.restored)
 }
