@@ -52,6 +52,8 @@ func (r *Runs) stop(ctx context.Context, rec *Record, by string) (*End, error) {
 		case <-changed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-v.ctx.Done():
+			return nil, errClosed
 		}
 	}
 }
