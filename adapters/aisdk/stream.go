@@ -1,0 +1,321 @@
+package aisdk
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/run"
+)
+
+// Bounds of a request.
+const (
+	requestTimeout = 30 * time.Second // until it is attached to its run, or has stopped it
+	maxTransient   = 64               // chunks that wait for the client
+)
+
+// A stream answers a send or a resume.
+type stream struct {
+	conn      *conn
+	requestID string
+	action    Action
+	frame     *frame
+	chat      string // "" if the frame has no valid one
+	ingress   router.IngressContext
+	after     []*stream // which must have ended before this one begins
+
+	isAborted bool          // guarded by conn.mu
+	aborted   chan struct{} // closed when it is
+	finished  chan struct{} // closed when serve has returned
+	transient chan Chunk
+
+	ctx    context.Context //nolint:containedctx // of reading the run
+	cancel context.CancelCauseFunc
+
+	topic string
+	run   string // the ID of the run
+
+	mu       sync.Mutex // held while a frame of the stream is written
+	sequence int        // of the next chunk
+	order    *order
+	ended    bool // nothing more may be sent
+}
+
+func (c *conn) newStream(requestID string, action Action, f *frame) *stream {
+	s := &stream{
+		conn: c, requestID: requestID, action: action, frame: f, order: newOrder(),
+		aborted: make(chan struct{}), finished: make(chan struct{}), transient: make(chan Chunk, maxTransient),
+	}
+	s.chat, _ = f.chat()
+	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
+	return s
+}
+
+// serve answers the request.
+func (s *stream) serve() {
+	defer close(s.finished)
+	defer s.conn.end(s)
+	defer s.cancel(nil)
+	defer s.conn.handler.recovered("a request", func() { s.refuse(publicPart(errPanic)) })
+	reader, err := s.open()
+	if err != nil {
+		s.refuse(err)
+		return
+	}
+	defer reader.Close()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer s.cancel(nil)
+	s.run = reader.Info().ID
+	watching.Go(s.watch)
+	s.follow(reader)
+}
+
+// open attaches to the run of the request. It goes on if the client disconnects, because what the page has sent
+// counts.
+func (s *stream) open() (*run.Reader[Chunk], error) {
+	c, h := s.conn, s.conn.handler
+	ctx, cancel := context.WithTimeout(c.values, requestTimeout)
+	defer cancel()
+	for _, other := range s.after {
+		select {
+		case <-other.finished:
+		case <-ctx.Done():
+		}
+	}
+	if err := h.opts.Ingress(ctx, s.ingress); err != nil {
+		return nil, err
+	}
+	chat, err := s.frame.chat()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.opts.Authorize(ctx, s.access(s.action)); err != nil {
+		return nil, err
+	}
+	s.topic = h.opts.Topic(c.id, chat)
+	if s.action == ActionResume {
+		if err := s.frame.checkResume(); err != nil {
+			return nil, err
+		}
+		return h.runs.Attach(ctx, s.topic, run.From{})
+	}
+	info, err := s.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.runs.Attach(ctx, s.topic, run.From{Run: info.ID})
+}
+
+func (s *stream) access(action Action) Access {
+	return Access{Action: action, Chat: s.chat, Identity: s.conn.id}
+}
+
+// start begins the run of a send, or finds the one that the same send has begun.
+func (s *stream) start(ctx context.Context) (info run.Info, err error) {
+	h := s.conn.handler
+	req, err := s.frame.request(s.chat)
+	if err != nil {
+		return info, err
+	}
+	s.frame = nil // the whole conversation
+	req.Identity = s.conn.id
+	opts, err := h.opts.Start(ctx, req)
+	if err != nil {
+		return info, err
+	}
+	if opts == nil {
+		opts = new(run.StartOptions)
+	}
+	begin := *opts
+	produce := func(ctx context.Context, out *run.Output[Chunk]) error { return h.answer(ctx, req, out) }
+	for begin.RequestID = req.requestID(); ; begin.RequestID = req.requestID() + "/" + info.ID {
+		info, err = h.runs.Start(ctx, s.topic, &begin, produce)
+		if err != nil || !info.Repeated || req.Trigger != TriggerRegenerate || !info.State.Ended() {
+			return info, err
+		}
+	}
+}
+
+// answer produces a run.
+func (h *Handler) answer(ctx context.Context, req *Request, out *run.Output[Chunk]) error {
+	o := h.NewOutput(out)
+	if err := h.opts.Answer(ctx, req, o); err != nil {
+		return err
+	}
+	return o.Finish(FinishStop)
+}
+
+// refuse answers a request that is not attached to a run.
+func (s *stream) refuse(err error) {
+	h, code := s.conn.handler, publicPart(err).Code
+	if l, ok := errors.AsType[*router.LimitExceeded](err); ok {
+		l.Type, l.Messages = string(s.action), 1
+		defer h.recovered("OnLimitExceeded", func() {})
+		defer h.opts.OnLimitExceeded(s.access(s.action), *l)
+	} else if code == errors.Internal {
+		h.logger.Error("penstock: aisdk: a request has failed", "action", string(s.action), "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.conn.end(s)
+	if s.action == ActionResume && (code == errors.NotFound || code == errors.PermissionDenied) {
+		_ = s.conn.write(&response{Type: frameNoActive, RequestID: s.requestID})
+		return
+	}
+	s.conn.writeError(s.requestID, err)
+}
+
+// follow sends the chunks of a run, and how it has ended. It reads as fast as the client: what it has not read is
+// merged.
+func (s *stream) follow(reader *run.Reader[Chunk]) {
+	h := s.conn.handler
+	if s.conn.write(&response{Type: frameStart, RequestID: s.requestID}) != nil {
+		return
+	}
+	h.attach(s)
+	defer h.detach(s)
+	for part, err := range reader.Parts(s.ctx) {
+		if err == nil {
+			err = s.send(part.Item)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, errDetached):
+			s.finish(run.Info{State: run.Stopped})
+			return
+		case s.ctx.Err() != nil || errors.CodeOf(err) == errors.Unavailable:
+			return // the connection is closed, or will be soon
+		default:
+			h.logger.Error("penstock: aisdk: a run cannot be sent", "topic", s.topic, "run", s.run, "error", err)
+			s.finish(run.Info{State: run.Failed, Err: errNotSent})
+			return
+		}
+	}
+	s.finish(reader.Info())
+}
+
+var (
+	errDetached = errors.New("the page has aborted the request")
+	errPanic    = errors.New("the application has panicked")
+	errNotSent  = &errors.Error{Code: errors.Internal, Message: "the answer cannot be sent"}
+)
+
+// send sends a chunk.
+func (s *stream) send(c *Chunk) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errClosed
+	}
+	if err := s.order.add(c); err != nil {
+		return err
+	}
+	return s.sendLocked(c)
+}
+
+func (s *stream) sendLocked(c *Chunk) error {
+	sequence := s.sequence
+	s.sequence++
+	return s.conn.write(&response{Type: frameChunk, RequestID: s.requestID, Sequence: &sequence, Chunk: c})
+}
+
+// finish closes what is open, and says how the run has ended.
+func (s *stream) finish(info run.Info) {
+	text := errorText(info.Err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	closing := s.order.closing(text)
+	if !s.order.finished {
+		switch info.State {
+		case run.Completed:
+			closing = append(closing, Finish(FinishStop))
+		case run.Stopped:
+			closing = append(closing, Chunk{Type: "abort", Reason: "stopped"})
+		}
+	}
+	for i := range closing {
+		if s.sendLocked(&closing[i]) != nil {
+			return
+		}
+	}
+	s.conn.end(s)
+	if info.State == run.Completed || info.State == run.Stopped {
+		_ = s.conn.write(&response{Type: frameEnd, RequestID: s.requestID})
+		return
+	}
+	_ = s.conn.write(&response{Type: frameError, RequestID: s.requestID, ErrorText: text})
+}
+
+// errorText returns the text of an error for people who use the page.
+func errorText(err error) string {
+	e, ok := errors.AsType[*errors.Error](err)
+	if !ok {
+		return failure.Message(errors.Canceled)
+	}
+	text := e.Message
+	if text == "" {
+		text = failure.Message(e.Code)
+	}
+	if policy, ok := e.Details["policy"].(string); ok {
+		text += fmt.Sprintf(" (%s)", policy)
+	}
+	if e.RetryAfter > 0 && e.RetryAfter != errors.Never {
+		text += fmt.Sprintf("; retry in %v", time.Duration(failure.Ceil(e.RetryAfter, time.Second))*time.Second)
+	}
+	return text
+}
+
+// watch does what an abort asks for, and sends transient chunks, until the stream ends.
+func (s *stream) watch() {
+	for {
+		select {
+		case c := <-s.transient:
+			if c.check() == nil {
+				_ = s.send(&c)
+			}
+			continue
+		case <-s.aborted:
+		case <-s.ctx.Done():
+		}
+		select {
+		case <-s.aborted: // even if the connection is closed
+			s.abort()
+		default:
+		}
+		return
+	}
+}
+
+// abort stops the run, or only detaches from it.
+func (s *stream) abort() {
+	stopped := false
+	defer func() {
+		if !stopped {
+			s.cancel(errDetached)
+		}
+	}()
+	c, h := s.conn, s.conn.handler
+	defer h.recovered("Authorize", func() {})
+	if h.opts.AbortDetaches {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.values, requestTimeout)
+	defer cancel()
+	if err := h.opts.Authorize(ctx, s.access(ActionAbort)); err != nil {
+		return
+	}
+	_, err := h.runs.Stop(ctx, s.topic, s.run, c.id.UserID)
+	if stopped = err == nil; !stopped {
+		h.logger.Warn("penstock: aisdk: an abort has not stopped the run", "topic", s.topic, "run", s.run, "error", err)
+	}
+}
