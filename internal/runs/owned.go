@@ -110,6 +110,25 @@ func (o *Owned) run(values context.Context, produce Producer) {
 	<-announced
 	o.finish(context.WithoutCancel(values), &end)
 	o.cancel(nil)
+	o.awaitView()
+}
+
+// awaitView waits until the readers on this node can have the end, so that a shutdown does not end their reading
+// before it.
+func (o *Owned) awaitView() {
+	timer := time.NewTimer(canceledWait)
+	defer timer.Stop()
+	for !o.isLost() {
+		_, ended, changed := o.view.control()
+		if ended {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // canceledWait is how long a run waits for a producer that was canceled. A producer that returns later can emit
