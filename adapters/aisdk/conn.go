@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -33,7 +34,8 @@ type conn struct {
 	cancel  context.CancelCauseFunc
 	ended   chan struct{}
 
-	writing sync.Mutex // held while a frame is written
+	writing sync.Mutex   // held while a frame is written
+	writes  atomic.Int64 // odd while a frame is written
 
 	mu       sync.Mutex
 	streams  map[string]*stream // by request ID
@@ -187,6 +189,8 @@ func (c *conn) write(r *response) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	c.writes.Add(1)
+	defer c.writes.Add(1)
 	ctx, cancel := context.WithTimeout(c.ctx, c.patience())
 	defer cancel()
 	if err := c.ws.Write(ctx, websocket.MessageText, text); err != nil {
@@ -203,13 +207,18 @@ func (c *conn) writeError(requestID string, err error) {
 // patience is how long a client may take for a frame or for the answer to a ping.
 func (c *conn) patience() time.Duration { return 2 * c.handler.opts.PingInterval }
 
-// ping disconnects a client that does not answer.
+// ping disconnects a client that does not answer. While a frame is written, the timeout of that counts: a ping would
+// wait behind it, and the library gives it 5 s.
 func (c *conn) ping() {
 	for sleep.For(c.ctx, c.handler.opts.PingInterval) == nil {
+		writes := c.writes.Load()
+		if writes%2 == 1 {
+			continue
+		}
 		ctx, cancel := context.WithTimeout(c.ctx, c.patience())
 		err := c.ws.Ping(ctx)
 		cancel()
-		if err != nil {
+		if err != nil && c.writes.Load() == writes {
 			c.cancel(errClosed)
 			return
 		}

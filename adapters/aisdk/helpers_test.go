@@ -31,8 +31,12 @@ type node struct {
 
 // nodes returns nodes that share a store. Chats belong to the user of the query parameter "user"; the user
 // "viewer" may read those of "ann", and not stop them.
-func nodes(t *testing.T, n int, opts aisdk.Options) []*node {
+func nodes(t *testing.T, n int, opts aisdk.Options, changes ...func(*run.Options[aisdk.Chunk])) []*node {
 	b := memory.NewBroker()
+	ofRuns := &run.Options[aisdk.Chunk]{Merge: aisdk.MergeDeltas}
+	for _, change := range changes {
+		change(ofRuns)
+	}
 	all := make([]*node, n)
 	if opts.Authenticate == nil {
 		opts.Authenticate = func(req *http.Request) (router.Identity, error) {
@@ -48,7 +52,7 @@ func nodes(t *testing.T, n int, opts aisdk.Options) []*node {
 	opts.Topic = func(_ router.Identity, chat string) string { return "answer/" + chat }
 	for i := range all {
 		r := router.New(&router.Options{Broker: b})
-		rs := run.New(r, "answer/{chat}", &run.Options[aisdk.Chunk]{Merge: aisdk.MergeDeltas})
+		rs := run.New(r, "answer/{chat}", ofRuns)
 		all[i] = &node{r, rs, aisdk.New(r, rs, &opts)}
 		t.Cleanup(func() { all[i].shutDown(t) })
 	}
@@ -161,7 +165,7 @@ func dial(t *testing.T, h http.Handler, query string, header http.Header) (*webs
 		assert.NoError(t, server.Close())
 	})
 	return websocket.Dial(t.Context(), "ws://chat.example/chat?"+query, &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header,
+		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: header, Subprotocols: header["Subprotocols"],
 	})
 }
 
@@ -195,7 +199,9 @@ func abort(id string) string { return fmt.Sprintf(`{"type":"abort","requestId":%
 // next returns the next frame. It fails the test if the frame has other members, or a null.
 func (p *page) next() frame {
 	p.t.Helper()
-	typ, data, err := p.ws.Read(p.t.Context())
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	typ, data, err := p.ws.Read(ctx)
 	require.NoError(p.t, err)
 	require.Equal(p.t, websocket.MessageText, typ)
 	require.NotContains(p.t, string(data), "\n")
@@ -211,9 +217,12 @@ func (p *page) next() frame {
 // closed returns the code with which the server closes the connection.
 func (p *page) closed() websocket.StatusCode {
 	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Minute)
+	defer cancel()
 	for {
-		_, _, err := p.ws.Read(p.t.Context())
+		_, _, err := p.ws.Read(ctx)
 		if err != nil {
+			p.t.Log(err)
 			return websocket.CloseStatus(err)
 		}
 	}
@@ -233,11 +242,21 @@ func (p *page) read(id string) (a answer) {
 	return p.readAll(id)[id]
 }
 
+// rest is read for a request whose first frame has been read.
+func (p *page) rest(id string) answer {
+	p.t.Helper()
+	return p.readStarted(map[string]bool{id: true}, id)[id]
+}
+
 // readAll reads the frames of requests until their ends.
 func (p *page) readAll(ids ...string) map[string]answer {
 	p.t.Helper()
+	return p.readStarted(map[string]bool{}, ids...)
+}
+
+func (p *page) readStarted(started map[string]bool, ids ...string) map[string]answer {
+	p.t.Helper()
 	answers := map[string]answer{}
-	started := map[string]bool{}
 	for open := len(ids); open > 0; {
 		f := p.next()
 		require.Contains(p.t, ids, f.RequestID)
@@ -268,4 +287,17 @@ func (a *answer) add(t *testing.T, text json.RawMessage) {
 	if c["type"] == "text-delta" {
 		a.text += c["delta"].(string)
 	}
+}
+
+func chunkType(t *testing.T, f frame) string {
+	var c struct{ Type string }
+	require.NoError(t, json.Unmarshal(f.Chunk, &c))
+	return c.Type
+}
+
+func last(types []string) string {
+	if len(types) == 0 {
+		return ""
+	}
+	return types[len(types)-1]
 }

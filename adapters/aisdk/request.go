@@ -113,10 +113,10 @@ type frame struct {
 func parseFrame(text []byte) (f *frame, kind, requestID string, err error) {
 	f = new(frame)
 	if err := jsonv2.Unmarshal(text, f); err != nil {
-		return nil, "", "", fmt.Errorf("a frame must be a JSON object")
+		return nil, "", "", errors.Errorf(errors.InvalidArgument, "a frame must be a JSON object")
 	}
 	if jsonv2.Unmarshal(f.RequestID, &requestID) != nil || requestID == "" || len(requestID) > maxIDBytes {
-		return nil, "", "", fmt.Errorf("a frame needs a requestId of 1 to %d bytes", maxIDBytes)
+		return nil, "", "", errors.Errorf(errors.InvalidArgument, "a frame needs a requestId of 1 to %d bytes", maxIDBytes)
 	}
 	if jsonv2.Unmarshal(f.Type, &kind) != nil {
 		kind = "" // unknown

@@ -40,7 +40,7 @@ func TestHandler_ClosesForFramesThatCannotBeAnswered(t *testing.T) {
 		require.NoError(t, p.ws.Write(t.Context(), websocket.MessageBinary, []byte(abort("1"))))
 		assert.Equal(t, websocket.StatusPolicyViolation, p.closed(), "a binary message")
 		p = nodes(t, 1, aisdk.Options{})[0].open(t, "ann")
-		p.write(submit("1", "ann-1", "m", script{Items: 1, EveryMs: 1000}))
+		p.write(submit("1", "ann-1", "m", script{Items: 1, EveryMs: 1000, FailAfter: -1}))
 		p.write(resume("1", "ann-1"))
 		assert.Equal(t, websocket.StatusPolicyViolation, p.closed(), "a requestId that is in use")
 	})

@@ -157,7 +157,7 @@ func (s *stream) refuse(err error) {
 		l.Type, l.Messages = string(s.action), 1
 		defer h.recovered("OnLimitExceeded", func() {})
 		defer h.opts.OnLimitExceeded(s.access(s.action), *l)
-	} else if code == errors.Internal {
+	} else if code == errors.Internal && !errors.Is(err, errPanic) { // which is in the log
 		h.logger.Error("penstock: aisdk: a request has failed", "action", string(s.action), "error", err)
 	}
 	s.mu.Lock()

@@ -47,6 +47,7 @@ func TestResume_AnyTimeOnAnyNode(t *testing.T) {
 		all := nodes(t, 2, aisdk.Options{})
 		starter := all[0].open(t, "ann")
 		starter.write(submit("1", "ann-1", "m", script{Items: 100, EveryMs: 10, FailAfter: -1, Text: "w"}))
+		assert.Equal(t, "start", starter.next().Type)
 		done := make(chan answer)
 		const tabs = 20
 		for i := range tabs {
@@ -57,7 +58,7 @@ func TestResume_AnyTimeOnAnyNode(t *testing.T) {
 				done <- p.read("r")
 			}()
 		}
-		first := starter.read("1")
+		first := starter.rest("1")
 		for range tabs {
 			a := <-done
 			assert.Equal(t, text(100), a.text)
