@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,5 +134,23 @@ func TestStart_PermitsOfAUser(t *testing.T) {
 		require.NoError(t, err)
 		_, err = rs.Start(t.Context(), "answer/3", ann, nothing)
 		require.NoError(t, err)
+	})
+}
+
+// TestStart_SameRequestAfterTheEnd returns the run with its end, even if the record lacked the end when the reader had
+// it.
+func TestStart_SameRequestAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := nodes(t, 1, run.Options[token]{})[0]
+		for i := range 100 {
+			opts := &run.StartOptions{RequestID: fmt.Sprint(i)}
+			info, err := rs.Start(t.Context(), "answer/1", opts, nothing)
+			require.NoError(t, err)
+			_, _ = read(t, rs, run.From{Run: info.ID})
+			again, err := rs.Start(t.Context(), "answer/1", opts, nothing)
+			require.NoError(t, err)
+			require.Equal(t, info.ID, again.ID)
+			require.Equal(t, run.Completed, again.State)
+		}
 	})
 }

@@ -70,15 +70,16 @@ func (r *Runs) claimLease(ctx context.Context, c *Claim) (before versionedRecord
 		if err != nil {
 			return before, nil, err
 		}
+		var l *heldLease
 		if found := before.find("", c.RequestID); c.RequestID != "" && found != nil {
-			r.config.Observe(observe.Event{Kind: observe.Repeated})
-			return versionedRecord{Record: *found}, nil, nil
-		}
-		l, err := r.tryClaim(ctx, &before.Record, c.Topic)
-		if l != nil {
+			ending, _ := r.isEnding(ctx, found) // after an error, it is returned as the record has it
+			if found.End != nil || !ending || time.Now().After(deadline) {
+				r.config.Observe(observe.Event{Kind: observe.Repeated})
+				return versionedRecord{Record: *found}, nil, nil
+			}
+		} else if l, err = r.tryClaim(ctx, &before.Record, c.Topic); l != nil {
 			return before, l, nil
-		}
-		if !errors.Is(err, errStarting) || time.Now().After(deadline) {
+		} else if !errors.Is(err, errStarting) || time.Now().After(deadline) {
 			r.config.Observe(observe.Event{Kind: observe.Refused})
 			return before, nil, err
 		}
