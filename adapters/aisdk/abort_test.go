@@ -16,10 +16,10 @@ import (
 // long is a script that does not end.
 func long() script { return script{Items: 1e6, EveryMs: 10, FailAfter: -1, Text: "w"} }
 
-// state returns the state of the latest run of a chat.
-func (n *node) state(t *testing.T, chat string) run.State {
+// state returns the state of the latest run of the chat "ann-1".
+func (n *node) state(t *testing.T) run.State {
 	synctest.Wait() // the record has the end after the log has it
-	info, err := n.runs.Find(context.WithoutCancel(t.Context()), "answer/"+chat, "")
+	info, err := n.runs.Find(context.WithoutCancel(t.Context()), "answer/ann-1", "")
 	require.NoError(t, err)
 	return info.State
 }
@@ -58,7 +58,7 @@ func TestAbort_StopsTheRunForAllTabs(t *testing.T) {
 				assert.Equal(t, "end", (<-answers).Type)
 			}
 			assert.Less(t, time.Since(began), 1500*time.Millisecond)
-			assert.Equal(t, run.Stopped, all[1].state(t, "ann-1"))
+			assert.Equal(t, run.Stopped, all[1].state(t))
 			tabs[1].write(resume("2", "ann-1"))
 			assert.Equal(t, "abort", last(tabs[1].read("2").types), "a later resume")
 		})
@@ -91,7 +91,7 @@ func TestAbort_DetachesViewers(t *testing.T) {
 			a := starter.rest("1")
 			assert.Equal(t, "end", a.end.Type)
 			assert.Equal(t, text(100), a.text, name)
-			assert.Equal(t, run.Completed, n.state(t, "ann-1"))
+			assert.Equal(t, run.Completed, n.state(t))
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestAbort_OfWhatHasNotBegun(t *testing.T) {
 		p.write(abort("1"))
 		require.NoError(t, p.ws.CloseNow())
 		time.Sleep(time.Second)
-		assert.Equal(t, run.Stopped, n.state(t, "ann-1"))
+		assert.Equal(t, run.Stopped, n.state(t))
 	})
 }
 
@@ -117,7 +117,7 @@ func TestAbort_OfUnknownRequestsIsIgnored(t *testing.T) {
 		p.write(submit("1", "ann-1", "m", script{Items: 10, EveryMs: 10, FailAfter: -1, Text: "w"}))
 		assert.Equal(t, text(10), p.read("1").text)
 		p.write(abort("1"))
-		assert.Equal(t, run.Completed, n.state(t, "ann-1"))
+		assert.Equal(t, run.Completed, n.state(t))
 	})
 }
 

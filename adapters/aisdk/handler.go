@@ -150,21 +150,27 @@ func (h *Handler) remove(c *conn) {
 	delete(h.conns, c)
 }
 
-// attach adds a stream to those that receive transient data of its run.
-func (h *Handler) attach(s *stream) {
+// attach adds a stream to those that receive transient data of a run, unless it has ended.
+func (h *Handler) attach(runID string, s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.streams[s.run] == nil {
-		h.streams[s.run] = map[*stream]struct{}{}
+	if s.isDetached {
+		return
 	}
-	h.streams[s.run][s] = struct{}{}
+	s.attachedTo = runID
+	if h.streams[runID] == nil {
+		h.streams[runID] = map[*stream]struct{}{}
+	}
+	h.streams[runID][s] = struct{}{}
 }
 
+// detach ends what attach has begun, and what it may begin later.
 func (h *Handler) detach(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if delete(h.streams[s.run], s); len(h.streams[s.run]) == 0 {
-		delete(h.streams, s.run)
+	s.isDetached = true
+	if delete(h.streams[s.attachedTo], s); len(h.streams[s.attachedTo]) == 0 {
+		delete(h.streams, s.attachedTo)
 	}
 }
 
@@ -175,8 +181,17 @@ func (h *Handler) sendTransient(runID string, c Chunk) {
 	for s := range h.streams[runID] {
 		select {
 		case s.transient <- c:
+			put(s.wake)
 		default:
 		}
+	}
+}
+
+// put puts a token into a channel with room for one.
+func put(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

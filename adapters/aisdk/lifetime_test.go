@@ -2,6 +2,7 @@ package aisdk_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +74,7 @@ func TestSlowClient_ReceivesMergedItems(t *testing.T) {
 		p.write(submit("1", "ann-1", "m", script{Items: items, EveryMs: 10, FailAfter: -1, Text: long}))
 		assert.Equal(t, "start", p.next().Type)
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, run.Completed, n.state(t, "ann-1"), "the run does not wait")
+		assert.Equal(t, run.Completed, n.state(t), "the run does not wait")
 		a := p.rest("1")
 		assert.Equal(t, text(items), strings.ReplaceAll(a.text, long, "w"))
 		assert.Equal(t, "end", a.end.Type)
@@ -94,7 +95,7 @@ func TestSlowClient_IsDisconnected(t *testing.T) {
 		p.write(submit("1", "ann-1", "m", script{Items: 1000, EveryMs: 100, FailAfter: -1, Text: "w"}))
 		assert.Equal(t, "start", p.next().Type)
 		time.Sleep(time.Minute)
-		assert.Equal(t, run.Running, n.state(t, "ann-1"))
+		assert.Equal(t, run.Running, n.state(t))
 		assert.EqualValues(t, -1, p.closed(), "without a close frame, which it would not read")
 		p = n.open(t, "ann")
 		p.write(resume("2", "ann-1"))
@@ -176,6 +177,34 @@ func TestTransient_ReachesAttachedPages(t *testing.T) {
 		assert.NotContains(t, a.types, "data-progress")
 		assert.Equal(t, "ab", a.text)
 		assert.Contains(t, a.types, "text-delta")
+	})
+}
+
+// TestTransient_EmittedAtOnce reaches the page that has sent.
+func TestTransient_EmittedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := nodes(t, 1, aisdk.Options{Answer: func(ctx context.Context, _ *aisdk.Request, out *aisdk.Output) error {
+			progress := aisdk.Data("progress", 7)
+			progress.Transient = true
+			if err := errors.Join(out.Emit(aisdk.Start("", nil)), out.Emit(progress)); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}})[0]
+		for i := range 50 {
+			p := n.open(t, "ann")
+			chat := fmt.Sprint("ann-", i)
+			p.write(submit("1", chat, "m", script{}))
+			for _, want := range []string{"start", "chunk", "chunk"} {
+				f := p.next()
+				require.Equal(t, want, f.Type)
+			}
+			p.write(abort("1"))
+			a := p.next()
+			assert.Equal(t, "abort", chunkType(t, a))
+			assert.Equal(t, "end", p.next().Type)
+		}
 	})
 }
 

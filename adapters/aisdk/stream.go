@@ -32,6 +32,10 @@ type stream struct {
 	aborted   chan struct{} // closed when it is
 	finished  chan struct{} // closed when serve has returned
 	transient chan Chunk
+	wake      chan struct{} // a token makes watch send what is in transient
+
+	attachedTo string // the run whose transient chunks it receives; guarded by Handler.mu
+	isDetached bool   // likewise
 
 	ctx    context.Context //nolint:containedctx // of reading the run
 	cancel context.CancelCauseFunc
@@ -49,6 +53,7 @@ func (c *conn) newStream(requestID string, action Action, f *frame) *stream {
 	s := &stream{
 		conn: c, requestID: requestID, action: action, frame: f, order: newOrder(),
 		aborted: make(chan struct{}), finished: make(chan struct{}), transient: make(chan Chunk, maxTransient),
+		wake: make(chan struct{}, 1),
 	}
 	s.chat, _ = f.chat()
 	s.ctx, s.cancel = context.WithCancelCause(c.ctx)
@@ -60,6 +65,7 @@ func (s *stream) serve() {
 	defer close(s.finished)
 	defer s.conn.end(s)
 	defer s.cancel(nil)
+	defer s.conn.handler.detach(s)
 	defer s.conn.handler.recovered("a request", func() { s.refuse(publicPart(errPanic)) })
 	reader, err := s.open()
 	if err != nil {
@@ -132,7 +138,10 @@ func (s *stream) start(ctx context.Context) (info run.Info, err error) {
 		opts = new(run.StartOptions)
 	}
 	begin := *opts
-	produce := func(ctx context.Context, out *run.Output[Chunk]) error { return h.answer(ctx, req, out) }
+	produce := func(ctx context.Context, out *run.Output[Chunk]) error {
+		h.attach(out.Run().ID, s) // before the first chunk
+		return h.answer(ctx, req, out)
+	}
 	for begin.RequestID = req.requestID(); ; begin.RequestID = req.requestID() + "/" + info.ID {
 		info, err = h.runs.Start(ctx, s.topic, &begin, produce)
 		if err != nil || !info.Repeated || req.Trigger != TriggerRegenerate || !info.State.Ended() {
@@ -154,9 +163,7 @@ func (h *Handler) answer(ctx context.Context, req *Request, out *run.Output[Chun
 func (s *stream) refuse(err error) {
 	h, code := s.conn.handler, publicPart(err).Code
 	if l, ok := errors.AsType[*router.LimitExceeded](err); ok {
-		l.Type, l.Messages = string(s.action), 1
-		defer h.recovered("OnLimitExceeded", func() {})
-		defer h.opts.OnLimitExceeded(s.access(s.action), *l)
+		s.reportLimit(*l)
 	} else if code == errors.Internal && !errors.Is(err, errPanic) { // which is in the log
 		h.logger.Error("penstock: aisdk: a request has failed", "action", string(s.action), "error", err)
 	}
@@ -174,6 +181,13 @@ func (s *stream) refuse(err error) {
 	s.conn.writeError(s.requestID, err)
 }
 
+func (s *stream) reportLimit(l router.LimitExceeded) {
+	h := s.conn.handler
+	defer h.recovered("OnLimitExceeded", func() {})
+	l.Type, l.Messages = string(s.action), 1
+	h.opts.OnLimitExceeded(s.access(s.action), l)
+}
+
 // follow sends the chunks of a run, and how it has ended. It reads as fast as the client: what it has not read is
 // merged.
 func (s *stream) follow(reader *run.Reader[Chunk]) {
@@ -181,8 +195,7 @@ func (s *stream) follow(reader *run.Reader[Chunk]) {
 	if s.conn.write(&response{Type: frameStart, RequestID: s.requestID}) != nil {
 		return
 	}
-	h.attach(s)
-	defer h.detach(s)
+	h.attach(s.run, s)
 	for part, err := range reader.Parts(s.ctx) {
 		if err == nil {
 			err = s.send(part.Item)
@@ -211,15 +224,46 @@ var (
 
 // send sends a chunk.
 func (s *stream) send(c *Chunk) error {
+	defer func() { // without the lock
+		if len(s.transient) > 0 {
+			put(s.wake)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return errClosed
 	}
+	if err := s.flushLocked(); err != nil {
+		return err
+	}
 	if err := s.order.add(c); err != nil {
 		return err
 	}
 	return s.sendLocked(c)
+}
+
+// flush sends the transient chunks that wait, unless another goroutine sends: that wakes watch again.
+func (s *stream) flush() {
+	if s.mu.TryLock() {
+		defer s.mu.Unlock()
+		_ = s.flushLocked() // the connection ends after an error
+	}
+}
+
+// flushLocked sends the transient chunks that wait, between the start of the answer and its end.
+func (s *stream) flushLocked() error {
+	for s.order.started && !s.order.finished && !s.ended {
+		select {
+		case c := <-s.transient:
+			if err := s.sendLocked(&c); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 func (s *stream) sendLocked(c *Chunk) error {
@@ -233,6 +277,9 @@ func (s *stream) finish(info run.Info) {
 	text := errorText(info.Err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.flushLocked() != nil {
+		return
+	}
 	s.ended = true
 	closing := s.order.closing(text)
 	if !s.order.finished {
@@ -279,10 +326,8 @@ func errorText(err error) string {
 func (s *stream) watch() {
 	for {
 		select {
-		case c := <-s.transient:
-			if c.check() == nil {
-				_ = s.send(&c)
-			}
+		case <-s.wake:
+			s.flush()
 			continue
 		case <-s.aborted:
 		case <-s.ctx.Done():
