@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -151,6 +152,27 @@ func TestStart_SameRequestAfterTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, info.ID, again.ID)
 			require.Equal(t, run.Completed, again.State)
+		}
+	})
+}
+
+// TestAttach_WhileTheRunEnds receives all items, even if the node of the run has seen the end already.
+func TestAttach_WhileTheRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := nodes(t, 1, run.Options[token]{})[0]
+		produce := func(_ context.Context, out *run.Output[token]) error {
+			return errors.Join(out.Emit(token{"a"}), out.Emit(token{"b"}))
+		}
+		for i := range 500 {
+			info, err := rs.Start(t.Context(), "answer/1", nil, produce)
+			require.NoError(t, err)
+			for range i % 50 { // so that the run is at another place
+				runtime.Gosched()
+			}
+			text, end := read(t, rs, run.From{Run: info.ID})
+			require.Equal(t, "ab", text)
+			require.Equal(t, run.Completed, end.State)
+			synctest.Wait()
 		}
 	})
 }
