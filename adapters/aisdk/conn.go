@@ -30,8 +30,9 @@ type conn struct {
 	connID  string
 	ip      netip.Addr
 	values  context.Context //nolint:containedctx // of the request; it does not end
-	ctx     context.Context //nolint:containedctx // ends with the connection
+	ctx     context.Context //nolint:containedctx // ends when nothing more can be written
 	cancel  context.CancelCauseFunc
+	unread  chan struct{} // closed when no further frames of the page are handled
 	ended   chan struct{}
 
 	writing sync.Mutex   // held while a frame is written
@@ -47,7 +48,8 @@ type conn struct {
 func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identity) {
 	c := &conn{
 		handler: h, ws: ws, id: id, connID: rand.Text(), ip: h.opts.TrustedProxies.ClientIP(req),
-		values: context.WithoutCancel(req.Context()), ended: make(chan struct{}), streams: map[string]*stream{},
+		values: context.WithoutCancel(req.Context()), streams: map[string]*stream{},
+		unread: make(chan struct{}), ended: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.values)
 	defer close(c.ended)
@@ -57,6 +59,7 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 	}
 	defer h.remove(c)
 	defer func() { // even if the application panics
+		close(c.unread)
 		c.cancel(errClosed)
 		_ = ws.CloseNow()
 		c.running.Wait()
@@ -73,10 +76,11 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 // errClosed is the cause of contexts that end with their connection.
 var errClosed = errors.New("the connection is closed")
 
-// read handles the frames of the page until the connection is closed.
+// read handles the frames of the page until the connection is closed, and those that have arrived before a write failed,
+// too.
 func (c *conn) read() {
 	for {
-		typ, text, err := c.ws.Read(c.ctx)
+		typ, text, err := c.ws.Read(c.values)
 		if err != nil {
 			return
 		}
@@ -189,6 +193,9 @@ func (c *conn) write(r *response) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	if c.ctx.Err() != nil {
+		return errClosed // a write with this context would keep read from what has arrived
+	}
 	c.writes.Add(1)
 	defer c.writes.Add(1)
 	ctx, cancel := context.WithTimeout(c.ctx, c.patience())
@@ -219,7 +226,7 @@ func (c *conn) ping() {
 		err := c.ws.Ping(ctx)
 		cancel()
 		if err != nil && c.writes.Load() == writes {
-			c.cancel(errClosed)
+			_ = c.ws.CloseNow()
 			return
 		}
 	}
@@ -246,6 +253,7 @@ func (c *conn) shutDown(ctx context.Context) {
 	case <-closed:
 	case <-ctx.Done():
 		c.cancel(errClosed)
+		_ = c.ws.CloseNow()
 		<-closed
 	}
 	<-c.ended

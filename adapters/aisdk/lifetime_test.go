@@ -64,6 +64,23 @@ func TestShutdown_WaitsForRuns(t *testing.T) {
 	})
 }
 
+// TestShutdown_EndsWithItsContext although a client reads nothing.
+func TestShutdown_EndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := nodes(t, 1, aisdk.Options{})[0]
+		p := n.open(t, "ann")
+		p.write(submit("1", "ann-1", "m", long()))
+		assert.Equal(t, "start", p.next().Type)
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		_ = n.router.Shutdown(ctx)
+		assert.Less(t, time.Since(began), 10*time.Second)
+		assert.EqualValues(t, -1, p.closed())
+	})
+}
+
 // TestSlowClient_ReceivesMergedItems once it reads again.
 func TestSlowClient_ReceivesMergedItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func TestEmit_ChecksTheOrder(t *testing.T) {
 			}
 			return nil
 		})
-		require.GreaterOrEqual(t, len(a.types), len(want), name)
+		require.GreaterOrEqual(t, len(a.types), len(want), "%s: %+v", name, a)
 		assert.Equal(t, want, append([]string(nil), a.types[:len(want)]...), "%s: no chunk with an error is sent", name)
 	}
 }

@@ -331,9 +331,12 @@ func (s *stream) watch() {
 			continue
 		case <-s.aborted:
 		case <-s.ctx.Done():
+			if s.conn.ctx.Err() != nil {
+				<-s.conn.unread // an abort may have arrived before the connection was closed
+			}
 		}
 		select {
-		case <-s.aborted: // even if the connection is closed
+		case <-s.aborted:
 			s.abort()
 		default:
 		}
