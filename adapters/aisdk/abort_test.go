@@ -96,7 +96,8 @@ func TestAbort_DetachesViewers(t *testing.T) {
 	}
 }
 
-// TestAbort_OfWhatHasNotBegun stops the run as soon as it exists, even if the page disconnects at once.
+// TestAbort_OfWhatHasNotBegun stops the run as soon as it exists, even if the page disconnects at
+// once.
 func TestAbort_OfWhatHasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := nodes(t, 1, aisdk.Options{})[0]

@@ -32,7 +32,8 @@ var (
 	fieldMetadata   = field{"messageMetadata", func(c *Chunk) bool { return c.MessageMetadata == nil }}
 	fieldData       = field{"data", func(c *Chunk) bool { return c.Data == nil }}
 
-	// requiredFields has the types of chunks that can be emitted, except for data, with their fields.
+	// requiredFields has the types of chunks that can be emitted, except for data, with their
+	// fields.
 	requiredFields = map[string][]field{
 		"start": nil, "finish": nil, "start-step": nil, "finish-step": nil, "reset-step": nil,
 		"message-metadata":       {fieldMetadata},

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// A Chunk is a part of an answer, as the AI SDK has it (UIMessageChunk). The functions of this package return
-// chunks with their required fields, such as [TextDelta]; the others can be set. Fields with the zero value
-// are not sent.
+// A Chunk is a part of an answer, as the AI SDK has it (UIMessageChunk). The functions of this
+// package return chunks with their required fields, such as [TextDelta]; the others can be set.
+// Fields with the zero value are not sent.
 type Chunk struct {
 	Type string `json:"type"`
 
@@ -38,8 +38,8 @@ type Chunk struct {
 	Filename  string `json:"filename,omitzero"`
 	Kind      string `json:"kind,omitzero"`
 
-	// Transient data is not part of the message, and is not stored: it reaches the pages that are attached on the
-	// node of the run when it is emitted.
+	// Transient data is not part of the message, and is not stored: it reaches the pages that are
+	// attached on the node of the run when it is emitted.
 	Transient bool `json:"transient,omitzero"`
 
 	MessageID       string          `json:"messageId,omitzero"`
@@ -68,8 +68,8 @@ const (
 	FinishOther         FinishReason = "other"
 )
 
-// Start begins the answer. messageID is the ID of the page's message; if it is "", [Output.Emit] sets that of
-// the run. metadata may be nil.
+// Start begins the answer. messageID is the ID of the page's message; if it is "", [Output.Emit]
+// sets that of the run. metadata may be nil.
 func Start(messageID string, metadata any) Chunk {
 	c := Chunk{Type: "start", MessageID: messageID}
 	if metadata != nil {
@@ -188,8 +188,8 @@ func ReasoningFile(url, mediaType string) Chunk {
 	return Chunk{Type: "reasoning-file", URL: url, MediaType: mediaType}
 }
 
-// Custom has a part of a provider. The kind is the provider's name and that of the part, with a dot between
-// them.
+// Custom has a part of a provider. The kind is the provider's name and that of the part, with a dot
+// between them.
 func Custom(kind string) Chunk { return Chunk{Type: "custom", Kind: kind} }
 
 // dataPrefix begins the types of data chunks.

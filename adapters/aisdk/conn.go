@@ -21,8 +21,8 @@ import (
 
 // A conn is the connection of a page.
 //
-// Goroutines: that of the HTTP request reads; one sends pings; each stream has one, and another while it is
-// attached to a run. That of the HTTP request returns after the streams have ended.
+// Goroutines: that of the HTTP request reads; one sends pings; each stream has one, and another
+// while it is attached to a run. That of the HTTP request returns after the streams have ended.
 type conn struct {
 	handler *Handler
 	ws      *websocket.Conn
@@ -76,8 +76,8 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 // errClosed is the cause of contexts that end with their connection.
 var errClosed = errors.New("the connection is closed")
 
-// read handles the frames of the page until the connection is closed, and those that have arrived before a write failed,
-// too.
+// read handles the frames of the page until the connection is closed, and those that have arrived
+// before a write failed, too.
 func (c *conn) read() {
 	for {
 		typ, text, err := c.ws.Read(c.values)
@@ -119,8 +119,8 @@ func (c *conn) receive(text []byte) error {
 	}
 }
 
-// begin serves a stream on a goroutine of its own. An error closes the connection, because the page cannot
-// distinguish the answers to two requests with one ID.
+// begin serves a stream on a goroutine of its own. An error closes the connection, because the page
+// cannot distinguish the answers to two requests with one ID.
 func (c *conn) begin(s *stream) error {
 	limit := c.handler.opts.Limits.Requests
 	c.mu.Lock()
@@ -175,8 +175,8 @@ func (c *conn) end(s *stream) {
 	}
 }
 
-// A response is a frame to the page. It has nothing else, because the AI SDK closes a connection with other
-// frames.
+// A response is a frame to the page. It has nothing else, because the AI SDK closes a connection
+// with other frames.
 type response struct {
 	Type      string `json:"type"`
 	RequestID string `json:"requestId"`
@@ -214,8 +214,8 @@ func (c *conn) writeError(requestID string, err error) {
 // patience is how long a client may take for a frame or for the answer to a ping.
 func (c *conn) patience() time.Duration { return 2 * c.handler.opts.PingInterval }
 
-// ping disconnects a client that does not answer. While a frame is written, the timeout of that counts: a ping would
-// wait behind it, and the library gives it 5 s.
+// ping disconnects a client that does not answer. While a frame is written, the timeout of that
+// counts: a ping would wait behind it, and the library gives it 5 s.
 func (c *conn) ping() {
 	for sleep.For(c.ctx, c.handler.opts.PingInterval) == nil {
 		writes := c.writes.Load()

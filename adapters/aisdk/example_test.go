@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-go/penstock/run"
 )
 
-// The page uses `new WebSocketChatTransport({ url: "/chat", params: { user: "ann" } })` of npm package ai. Here, a client
-// sends what that class sends: a message, and a resume, whose frames are printed.
+// The page uses `new WebSocketChatTransport({ url: "/chat", params: { user: "ann" } })` of npm
+// package ai. Here, a client sends what that class sends: a message, and a resume, whose frames are
+// printed.
 func Example() {
 	r := router.New(nil)
 	runs := run.New(r, "answer/{user}/{chat}", &run.Options[aisdk.Chunk]{Merge: aisdk.MergeDeltas})

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-go/penstock/run"
 )
 
-// A Handler serves WebSocketChatTransport of the AI SDK, at the path that it is registered for. It is shut down with
-// its router: it refuses new connections, waits until the runs of this node have ended, and closes its connections
-// with 1012.
+// A Handler serves WebSocketChatTransport of the AI SDK, at the path that it is registered for. It
+// is shut down with its router: it refuses new connections, waits until the runs of this node have
+// ended, and closes its connections with 1012.
 //
 // Locks: Handler.mu, then conn.mu. stream.mu and conn.writing are acquired under none of them, and
 // conn.writing under stream.mu.
@@ -37,8 +37,8 @@ type Handler struct {
 	streams map[string]map[*stream]struct{} // by the ID of the run
 }
 
-// New returns a handler for runs of the router r, which must not have begun to serve. It panics if an option is
-// invalid.
+// New returns a handler for runs of the router r, which must not have begun to serve. It panics if
+// an option is invalid.
 func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
 	if opts == nil {
 		opts = new(Options)
@@ -53,8 +53,8 @@ func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
 	return h
 }
 
-// ServeHTTP upgrades a request to a WebSocket connection, and returns when it is closed. A refused request is
-// answered as [router.Router.ServeHTTP] does it.
+// ServeHTTP upgrades a request to a WebSocket connection, and returns when it is closed. A refused
+// request is answered as [router.Router.ServeHTTP] does it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	id, err := h.admit(w, req)
 	if err != nil {
@@ -174,7 +174,8 @@ func (h *Handler) detach(s *stream) {
 	}
 }
 
-// sendTransient queues a chunk for the streams of a run on this node. One that is too slow misses it.
+// sendTransient queues a chunk for the streams of a run on this node. One that is too slow misses
+// it.
 func (h *Handler) sendTransient(runID string, c Chunk) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,8 +202,8 @@ func (h *Handler) beginShutdown() {
 	h.closing = true
 }
 
-// endShutdown is called when the runs of this node have ended. It waits until the pages have received the ends, and
-// closes their connections.
+// endShutdown is called when the runs of this node have ended. It waits until the pages have
+// received the ends, and closes their connections.
 func (h *Handler) endShutdown(ctx context.Context) {
 	h.mu.Lock()
 	conns := make([]*conn, 0, len(h.conns))

@@ -29,8 +29,8 @@ type node struct {
 	handler *aisdk.Handler
 }
 
-// nodes returns nodes that share a store. Chats belong to the user of the query parameter "user"; the user
-// "viewer" may read those of "ann", and not stop them.
+// nodes returns nodes that share a store. Chats belong to the user of the query parameter "user";
+// the user "viewer" may read those of "ann", and not stop them.
 func nodes(t *testing.T, n int, opts aisdk.Options, changes ...func(*run.Options[aisdk.Chunk])) []*node {
 	b := memory.NewBroker()
 	ofRuns := &run.Options[aisdk.Chunk]{Merge: aisdk.MergeDeltas}

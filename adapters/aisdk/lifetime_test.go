@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-go/penstock/run"
 )
 
-// TestShutdown_WaitsForRuns: pages receive the ends, and then 1012. A page that reads a run of another node receives
-// 1012 without an end, and resumes on another node.
+// TestShutdown_WaitsForRuns: pages receive the ends, and then 1012. A page that reads a run of
+// another node receives 1012 without an end, and resumes on another node.
 func TestShutdown_WaitsForRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := nodes(t, 2, aisdk.Options{})

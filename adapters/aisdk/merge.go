@@ -3,8 +3,8 @@ package aisdk
 // maxMerged bounds a merged delta, so that a slow connection takes each frame soon.
 const maxMerged = 64 << 10
 
-// MergeDeltas merges two neighboring deltas of one text, one reasoning, or the input of one tool call, up to
-// 64 KiB. It is for Options.Merge of package run.
+// MergeDeltas merges two neighboring deltas of one text, one reasoning, or the input of one tool
+// call, up to 64 KiB. It is for Options.Merge of package run.
 func MergeDeltas(first, second Chunk) (merged Chunk, ok bool) {
 	if first.Type != second.Type || first.ID != second.ID || first.ToolCallID != second.ToolCallID {
 		return first, false

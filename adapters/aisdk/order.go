@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// An order knows the chunks of one answer so far, and which may follow: those that the AI SDK accepts.
+// An order knows the chunks of one answer so far, and which may follow: those that the AI SDK
+// accepts.
 type order struct {
 	started, finished, step bool
 
@@ -169,8 +170,8 @@ func (o *order) checkTexts() error {
 	return nil
 }
 
-// closing returns the chunks that close what is open. A tool call whose input is incomplete ends with
-// errorText.
+// closing returns the chunks that close what is open. A tool call whose input is incomplete ends
+// with errorText.
 func (o *order) closing(errorText string) (chunks []Chunk) {
 	for _, id := range sorted(o.reasonings) {
 		chunks = append(chunks, ReasoningEnd(id))

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-go/penstock/run"
 )
 
-// An Output receives the chunks of an answer. Emit, Text, Reasoning and Finish are safe for concurrent use; the
-// other methods are those of [run.Output], whose Emit is hidden because it does not check the order.
+// An Output receives the chunks of an answer. Emit, Text, Reasoning and Finish are safe for
+// concurrent use; the other methods are those of [run.Output], whose Emit is hidden because it does
+// not check the order.
 type Output struct {
 	*run.Output[Chunk]
 
@@ -24,8 +25,8 @@ type Output struct {
 // A part is a text or a reasoning. The zero part is none.
 type part struct{ kind, id string }
 
-// NewOutput returns an output for a run that [Handler] has not started. items are the chunks that the run has,
-// if it is resumed (see Options.Resume of package run).
+// NewOutput returns an output for a run that [Handler] has not started. items are the chunks that
+// the run has, if it is resumed (see Options.Resume of package run).
 func (h *Handler) NewOutput(out *run.Output[Chunk], items ...Chunk) *Output {
 	o := &Output{Output: out, order: newOrder(), transient: func(c Chunk) { h.sendTransient(out.Run().ID, c) }}
 	for i := range items {
@@ -35,10 +36,10 @@ func (h *Handler) NewOutput(out *run.Output[Chunk], items ...Chunk) *Output {
 	return o
 }
 
-// Emit adds a chunk to the answer. It waits as [run.Output.Emit] does. A chunk that the AI SDK would not accept is not
-// sent: one whose type is unknown, that is not in order, or that is without a required field. The error of the
-// first one also ends the run if Options.Answer returns nil. A part that Text or Reasoning has opened is closed before
-// a chunk that is not transient.
+// Emit adds a chunk to the answer. It waits as [run.Output.Emit] does. A chunk that the AI SDK
+// would not accept is not sent: one whose type is unknown, that is not in order, or that is without
+// a required field. The error of the first one also ends the run if Options.Answer returns nil. A
+// part that Text or Reasoning has opened is closed before a chunk that is not transient.
 func (o *Output) Emit(c Chunk) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +76,8 @@ func (o *Output) failLocked(err error) {
 	}
 }
 
-// Text continues the text of the answer. It first emits the start of the answer and of a text, if there is none.
+// Text continues the text of the answer. It first emits the start of the answer and of a text, if
+// there is none.
 func (o *Output) Text(delta string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,8 +141,8 @@ func (o *Output) startLocked() error {
 	return o.emitLocked(Start("", nil))
 }
 
-// Finish closes the parts and the step that are open, and ends the answer. It does nothing if the answer has
-// ended. [Handler] calls it with [FinishStop] when Options.Answer has returned nil.
+// Finish closes the parts and the step that are open, and ends the answer. It does nothing if the
+// answer has ended. [Handler] calls it with [FinishStop] when Options.Answer has returned nil.
 func (o *Output) Finish(reason FinishReason) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -130,7 +130,8 @@ func TestOutput_OpensAndClosesParts(t *testing.T) {
 	}
 }
 
-// TestChunk_JSON: required fields are sent even if they are empty, and no field is null unless it may be.
+// TestChunk_JSON: required fields are sent even if they are empty, and no field is null unless it
+// may be.
 func TestChunk_JSON(t *testing.T) {
 	delta := aisdk.TextDelta("1", "")
 	delta.ProviderMetadata = map[string]map[string]any{"openai": nil}

@@ -37,7 +37,8 @@ const (
 	TriggerRegenerate Trigger = "regenerate-message"
 )
 
-// A Message is one of the user. The page has made it: check the URLs of files before the server loads them.
+// A Message is one of the user. The page has made it: check the URLs of files before the server
+// loads them.
 type Message struct {
 	ID       string            `json:"id"`
 	Role     string            `json:"role"` // "user"
@@ -60,8 +61,8 @@ func (m *Message) Text() string {
 	return text.String()
 }
 
-// requestID returns the ID of the start of a run: equal for repeated sends of one message, and another one for a
-// message that the user has edited.
+// requestID returns the ID of the start of a run: equal for repeated sends of one message, and
+// another one for a message that the user has edited.
 func (r *Request) requestID() string {
 	var parts any
 	text, err := jsonv2.Marshal(r.Message.Parts)
@@ -93,7 +94,8 @@ const (
 // maxIDBytes bounds what a page can make the server keep for a request.
 const maxIDBytes = 256
 
-// A frame is one of a page. Its members are decoded one by one, so that an invalid one can be answered.
+// A frame is one of a page. Its members are decoded one by one, so that an invalid one can be
+// answered.
 type frame struct {
 	Type      json.RawMessage `json:"type"`
 	RequestID json.RawMessage `json:"requestId"`
@@ -108,8 +110,8 @@ type frame struct {
 	LastSequence json.RawMessage `json:"lastSequence"`
 }
 
-// parseFrame returns a frame with its type and the ID of its request. An error closes the connection, because it
-// cannot be answered.
+// parseFrame returns a frame with its type and the ID of its request. An error closes the
+// connection, because it cannot be answered.
 func parseFrame(text []byte) (f *frame, kind, requestID string, err error) {
 	f = new(frame)
 	if err := jsonv2.Unmarshal(text, f); err != nil {

@@ -81,8 +81,8 @@ func (s *stream) serve() {
 	s.follow(reader)
 }
 
-// open attaches to the run of the request. It goes on if the client disconnects, because what the page has sent
-// counts.
+// open attaches to the run of the request. It goes on if the client disconnects, because what the
+// page has sent counts.
 func (s *stream) open() (*run.Reader[Chunk], error) {
 	c, h := s.conn, s.conn.handler
 	ctx, cancel := context.WithTimeout(c.values, requestTimeout)
@@ -188,8 +188,8 @@ func (s *stream) reportLimit(l router.LimitExceeded) {
 	h.opts.OnLimitExceeded(s.access(s.action), l)
 }
 
-// follow sends the chunks of a run, and how it has ended. It reads as fast as the client: what it has not read is
-// merged.
+// follow sends the chunks of a run, and how it has ended. It reads as fast as the client: what it
+// has not read is merged.
 func (s *stream) follow(reader *run.Reader[Chunk]) {
 	h := s.conn.handler
 	if s.conn.write(&response{Type: frameStart, RequestID: s.requestID}) != nil {
@@ -243,7 +243,8 @@ func (s *stream) send(c *Chunk) error {
 	return s.sendLocked(c)
 }
 
-// flush sends the transient chunks that wait, unless another goroutine sends: that wakes watch again.
+// flush sends the transient chunks that wait, unless another goroutine sends: that wakes watch
+// again.
 func (s *stream) flush() {
 	if s.mu.TryLock() {
 		defer s.mu.Unlock()
