@@ -120,7 +120,7 @@ func (o *Owned) awaitView() {
 	defer timer.Stop()
 	for !o.isLost() {
 		_, ended, changed := o.view.control()
-		if ended {
+		if ended != nil {
 			return
 		}
 		select {
