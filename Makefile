@@ -12,7 +12,7 @@ fmt: ## fails if a file is not formatted
 # their own, so that what they parse and draw with, export to, measure against and run behind does not
 # become a dependency. PUBLISHED are the modules that a release has; a test of internal/release checks
 # that it is all of them.
-PUBLISHED := . codec/jsoncode cmd/penstock otel
+PUBLISHED := . adapters/postgres codec/jsoncode cmd/penstock otel
 MODULES := $(PUBLISHED) examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
 
 published: ## prints the folders of the modules that are released

@@ -1,0 +1,107 @@
+-- The names of topics, keys and packets are bytea, because Go strings may contain NUL and invalid
+-- UTF-8. What may be long is found by its SHA-256, because an index entry is limited to 2,700 bytes.
+
+-- lineage names the data that this server has. Its newest row belongs to the server that writes now.
+CREATE TABLE penstock.lineage (
+  no int PRIMARY KEY,
+  epoch text NOT NULL,            -- of topics that continue from an older lineage
+  identity text NOT NULL,         -- system identifier, timeline and OID of the table topic
+  began timestamptz NOT NULL DEFAULT now()
+);
+
+-- shard has the first epoch of topics without a row, which ends when topics are forgotten.
+CREATE TABLE penstock.shard (
+  no smallint PRIMARY KEY,
+  lineage int NOT NULL,
+  first text NOT NULL,
+  previous text,
+  forgot_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO penstock.lineage (no, epoch, identity) VALUES (0, gen_random_uuid()::text, '');
+INSERT INTO penstock.shard (no, lineage, first) SELECT n, 0, gen_random_uuid()::text FROM generate_series(0, 3) n;
+
+CREATE TABLE penstock.topic (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  hash bytea UNIQUE NOT NULL,
+  name bytea NOT NULL,
+  shard smallint NOT NULL,
+  epoch text NOT NULL,
+  lineage int NOT NULL,
+  top bigint NOT NULL,            -- the last offset
+  total bigint NOT NULL,          -- bytes of all packets of the topic
+  pruned bigint NOT NULL,         -- the total when rows beyond Retention.Bytes were last removed
+  slots int NOT NULL,             -- rows of the ring in history, a power of two
+  previous_epoch text,
+  previous_top bigint,
+  fence bigint NOT NULL DEFAULT 0,
+  closed bool NOT NULL DEFAULT false,
+  expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50);         -- HOT updates: no column that changes has an index
+
+-- outbox has what was published in transactions of the application until a sequencing transaction
+-- moves it to history. It is a queue, not a log: no reader has a cursor in it.
+CREATE TABLE penstock.outbox (
+  id bigint GENERATED ALWAYS AS IDENTITY,   -- with CACHE 1, or the order of a publisher is lost
+  xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  at timestamptz NOT NULL DEFAULT now(),
+  shard smallint NOT NULL,
+  topic bytea NOT NULL,
+  packet bytea NOT NULL,
+  state_key bytea,
+  removed bool NOT NULL DEFAULT false,
+  idempotency_key bytea,
+  messages int NOT NULL,
+  age_ms bigint NOT NULL,
+  bytes bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+CREATE INDEX outbox_shard_xid ON penstock.outbox (shard, xid);
+
+-- history is a ring of rows per topic: the publication with offset n is in slot n % topic.slots.
+CREATE TABLE penstock.history (
+  topic_id bigint NOT NULL,
+  slot int NOT NULL,
+  off bigint NOT NULL,
+  epoch text NOT NULL,
+  at timestamptz NOT NULL,
+  total bigint NOT NULL,          -- topic.total including this packet
+  packet bytea NOT NULL,
+  state_key bytea,
+  removed bool NOT NULL,
+  PRIMARY KEY (topic_id, slot)
+) WITH (fillfactor = 50);
+
+CREATE TABLE penstock.state (
+  topic_id bigint NOT NULL,
+  hash bytea NOT NULL,
+  key bytea NOT NULL,
+  off bigint NOT NULL,
+  epoch text NOT NULL,
+  at timestamptz NOT NULL,
+  packet bytea NOT NULL,
+  PRIMARY KEY (topic_id, hash)
+);
+
+CREATE TABLE penstock.idempotency (
+  topic_id bigint NOT NULL,
+  hash bytea NOT NULL,
+  epoch text NOT NULL,
+  off bigint NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (topic_id, hash)
+);
+CREATE INDEX idempotency_expires_at ON penstock.idempotency (expires_at);
+
+CREATE TABLE penstock.value (
+  hash bytea PRIMARY KEY,
+  version bigint NOT NULL,
+  data bytea NOT NULL,
+  expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX value_expires_at ON penstock.value (expires_at);
+
+-- packet has what does not fit into a notification, for a minute.
+CREATE UNLOGGED TABLE penstock.packet (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at timestamptz NOT NULL DEFAULT now(),
+  body bytea NOT NULL
+);
