@@ -29,14 +29,25 @@ CREATE TABLE penstock.topic (
   lineage int NOT NULL,
   top bigint NOT NULL,            -- the last offset
   total bigint NOT NULL,          -- bytes of all packets of the topic
-  pruned bigint NOT NULL,         -- the total when rows beyond Retention.Bytes were last removed
+  floor bigint NOT NULL,          -- offsets up to it are beyond Retention.Messages
+  pruned bigint NOT NULL,         -- packets that begin before this total are beyond Retention.Bytes
+  cleaned bigint NOT NULL,        -- what pruned was when rows were last deleted for it
   slots int NOT NULL,             -- rows of the ring in history, a power of two
   previous_epoch text,
   previous_top bigint,
+  messages int NOT NULL,          -- the last Retention
+  age_ms bigint NOT NULL,
+  bytes bigint NOT NULL,
   fence bigint NOT NULL DEFAULT 0,
   closed bool NOT NULL DEFAULT false,
   expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);         -- HOT updates: no column that changes has an index
+
+-- forgotten has the topics that were deleted since their first epoch ended.
+CREATE TABLE penstock.forgotten (
+  hash bytea PRIMARY KEY,
+  shard smallint NOT NULL
+);
 
 -- outbox has what was published in transactions of the application until a sequencing transaction
 -- moves it to history. It is a queue, not a log: no reader has a cursor in it.
@@ -50,9 +61,9 @@ CREATE TABLE penstock.outbox (
   state_key bytea,
   removed bool NOT NULL DEFAULT false,
   idempotency_key bytea,
-  messages int NOT NULL,
-  age_ms bigint NOT NULL,
-  bytes bigint NOT NULL
+  messages int,                   -- a Retention; null is that of the topic
+  age_ms bigint,
+  bytes bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 CREATE INDEX outbox_shard_xid ON penstock.outbox (shard, xid);
 

@@ -1,0 +1,62 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/internal/testscale"
+)
+
+// selectCases leaves out those cases in the quick tier that wait until a fault is noticed or the
+// presence of a failed node expires, which takes seconds.
+func selectCases[C any](cases []C, name func(C) string) []C {
+	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "batch in faults"}
+	return testscale.Pick(slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return slices.Contains(slow, name(c)) }), cases)
+}
+
+// TestBroker_KeepsContract gives each case a schema, because the cases use the same topics.
+func TestBroker_KeepsContract(t *testing.T) {
+	t.Parallel()
+	for _, c := range selectCases(brokertest.Cases(), func(c brokertest.Case) string { return c.Name }) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			f := newFaultyCluster(t)
+			c.Run(t, brokertest.Cluster{
+				Connect: func(handler broker.Handler) broker.Node { return f.connect(handler, broker.HistoryHandler{}) },
+				Kill:    func(n broker.Node) { n.(*historyNode).Kill() },
+				Faults:  f.faults(), Timeout: 20 * time.Second, QuietPeriod: 100 * time.Millisecond,
+			})
+		})
+	}
+}
+
+func TestHistory_KeepsContract(t *testing.T) {
+	t.Parallel()
+	for _, c := range selectCases(brokertest.HistoryCases(), func(c brokertest.HistoryCase) string { return c.Name }) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, newFaultyCluster(t).historyCluster())
+		})
+	}
+}
+
+// TestHistory_LifetimesKeepContract runs the cases that wait until something is forgotten.
+func TestHistory_LifetimesKeepContract(t *testing.T) {
+	t.Parallel()
+	for _, c := range brokertest.HistoryCases() {
+		if !slices.Contains([]string{"forgotten topic", "metadata is kept by reads", "key expires"}, c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			f := newFaultyCluster(t)
+			f.edit = func(b *Broker) { b.metadataAge, b.idempotencyTime = time.Second, time.Second }
+			cluster := f.historyCluster()
+			cluster.MetadataAge, cluster.IdempotencyTime = time.Second, time.Second
+			c.Run(t, cluster)
+		})
+	}
+}

@@ -1,0 +1,291 @@
+package postgres
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/sleep"
+)
+
+// A link is the connection of a node. One goroutine, run, listens; confirms has another one while
+// subscriptions are to be confirmed. Locks are acquired in the order of the fields; mu is not held while
+// a function of events is called.
+type link struct {
+	store  *store
+	node   string
+	engine *engine
+	events cluster.Events
+
+	ctx     context.Context //nolint:containedctx // of run
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	confirms executor.FuncQueue
+	dispatch sync.Mutex // held while functions of events are called
+
+	mu         sync.Mutex
+	subscribed map[string]bool // by name of the channel; true once it was confirmed
+	current    *listener       // nil while there is none
+	listeners  int
+}
+
+// A listener is a connection that listens.
+type listener struct {
+	conn      *pgx.Conn
+	probe     cluster.Channel
+	cancel    context.CancelFunc
+	arrived   atomic.Int64 // when the last notification arrived, in nanoseconds since 1970
+	suspected atomic.Bool
+}
+
+const (
+	maxPause = 500 * time.Millisecond // before the next attempt to connect
+
+	// replaceAfter is how long a suspected connection may deliver nothing.
+	replaceAfter = 500 * time.Millisecond
+
+	closeTimeout = time.Second
+)
+
+// SetSubscribed changes whether the node subscribes to a channel. What arrives before the confirmation is
+// not passed on.
+func (l *link) SetSubscribed(channel cluster.Channel, subscribed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !subscribed {
+		delete(l.subscribed, channel.Name)
+		return
+	}
+	l.subscribed[channel.Name] = false
+	l.confirms.Add(func() {
+		l.dispatch.Lock()
+		defer l.dispatch.Unlock()
+		l.confirm(channel.Name)
+	})
+}
+
+// confirm confirms a subscription, if there is a connection.
+func (l *link) confirm(channel string) {
+	l.mu.Lock()
+	isConfirmed, isSubscribed := l.subscribed[channel]
+	isNew := isSubscribed && !isConfirmed && l.current != nil && l.ctx.Err() == nil
+	if isNew {
+		l.subscribed[channel] = true
+	}
+	l.mu.Unlock()
+	switch {
+	case !isNew:
+	case channel[:1] == historyPrefix:
+		l.engine.reconnected(channel[1:])
+	default:
+		l.events.Confirmed(channel)
+	}
+}
+
+// Probes returns the probe of the connection, if there is one.
+func (l *link) Probes() []cluster.Probe {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil {
+		return nil
+	}
+	return []cluster.Probe{{Channel: l.current.probe, Idle: time.Since(time.Unix(0, l.current.arrived.Load()))}}
+}
+
+// Suspect replaces the connection unless something arrives soon: what was delayed may still do.
+func (l *link) Suspect(probe cluster.Channel) {
+	c := l.find(probe)
+	if c == nil || c.suspected.Swap(true) {
+		return
+	}
+	before := c.arrived.Load()
+	time.AfterFunc(replaceAfter, func() {
+		c.suspected.Store(false)
+		if c.arrived.Load() == before {
+			c.cancel()
+		}
+	})
+}
+
+// Reconnect replaces the connection.
+func (l *link) Reconnect(probe cluster.Channel) {
+	if c := l.find(probe); c != nil {
+		c.cancel()
+	}
+}
+
+func (l *link) find(probe cluster.Channel) *listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.current.probe.Name != probe.Name {
+		return nil
+	}
+	return l.current
+}
+
+// Close ends the connections. It does not wait for a server that does not respond.
+func (l *link) Close() {
+	l.cancel()
+	go l.store.pool.Close() // waits for connections that are in use
+}
+
+// run listens until the link is closed.
+func (l *link) run() {
+	pause := maxPause / 16
+	for l.ctx.Err() == nil {
+		if c, err := l.open(); err == nil {
+			pause = maxPause / 16
+			l.use(c)
+		}
+		_ = sleep.For(l.ctx, pause/2+rand.N(pause/2))
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// open returns a connection that listens. A replica does not notify.
+func (l *link) open() (*listener, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, connectTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, l.store.listen)
+	if err != nil {
+		return nil, err
+	}
+	c := &listener{conn: conn}
+	l.mu.Lock()
+	l.listeners++
+	c.probe.Name = probePrefix + l.node + ":" + strconv.Itoa(l.listeners)
+	l.mu.Unlock()
+	sql := "SELECT pg_is_in_recovery()"
+	for _, suffix := range []string{allSuffix, historySuffix, l.node} {
+		sql += "; LISTEN " + pgx.Identifier{l.store.pgChannel(suffix)}.Sanitize()
+	}
+	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	if err == nil && (len(results) == 0 || len(results[0].Rows) != 1 || string(results[0].Rows[0][0]) != "f") {
+		err = errReplica
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+var errReplica = errors.Errorf(errors.Unavailable, "the server is a replica; nodes must listen to the primary")
+
+func (c *listener) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = c.conn.Close(ctx)
+}
+
+// use receives on a connection until that fails or is replaced.
+func (l *link) use(c *listener) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	defer c.close()
+	c.cancel = cancel
+	c.arrived.Store(time.Now().UnixNano())
+	l.connected(c)
+	defer l.disconnected()
+	for {
+		n, err := c.conn.WaitForNotification(ctx)
+		if err != nil {
+			return
+		}
+		c.arrived.Store(time.Now().UnixNano())
+		if err := l.handle(ctx, n.Payload); err != nil {
+			return
+		}
+	}
+}
+
+// connected confirms all subscriptions.
+func (l *link) connected(c *listener) {
+	l.dispatch.Lock()
+	defer l.dispatch.Unlock()
+	l.mu.Lock()
+	l.current = c
+	channels := make([]string, 0, len(l.subscribed))
+	for channel := range l.subscribed {
+		channels = append(channels, channel)
+	}
+	l.mu.Unlock()
+	for _, channel := range channels {
+		l.confirm(channel)
+	}
+}
+
+// disconnected reports the subscriptions that are not in effect any more.
+func (l *link) disconnected() {
+	l.dispatch.Lock()
+	defer l.dispatch.Unlock()
+	l.mu.Lock()
+	l.current = nil
+	var channels []string
+	for channel, isConfirmed := range l.subscribed {
+		if l.subscribed[channel] = false; isConfirmed && channel[:1] != historyPrefix {
+			channels = append(channels, channel)
+		}
+	}
+	l.mu.Unlock()
+	if len(channels) > 0 && l.ctx.Err() == nil {
+		l.events.Interrupted(channels)
+	}
+}
+
+// handle passes on the records of a notification. An error means that they are lost.
+func (l *link) handle(ctx context.Context, text string) error {
+	records, row, ok := parseNotification(text)
+	if !ok {
+		return nil // of another program
+	}
+	if row > 0 {
+		var err error
+		if records, err = l.store.packetOf(ctx, row); err != nil {
+			return err
+		}
+	}
+	l.dispatch.Lock()
+	defer l.dispatch.Unlock()
+	for len(records) > 0 && ok {
+		var r record
+		if r, records, ok = cutRecord(records); ok && r.channel != "" {
+			l.receive(r)
+		}
+	}
+	return nil
+}
+
+// receive passes on a record.
+func (l *link) receive(r record) {
+	prefix := r.channel[:1]
+	switch prefix {
+	case wakePrefix:
+		if s := l.engine.wakes.Load(); s != nil {
+			s.wakeOwner(r.payload)
+		}
+		return
+	case probePrefix:
+		l.events.Received(r.channel, r.payload)
+		return
+	}
+	l.mu.Lock()
+	isConfirmed := l.subscribed[r.channel]
+	l.mu.Unlock()
+	switch {
+	case !isConfirmed:
+	case prefix == historyPrefix:
+		l.engine.received(r.channel[1:], r.payload)
+	default:
+		l.events.Received(r.channel, r.payload)
+	}
+}

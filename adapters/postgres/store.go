@@ -1,0 +1,172 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/appendqueue"
+)
+
+// shards is the number of shards. It belongs to the version of the schema.
+const shards = 4
+
+// A store is the database as one node uses it.
+type store struct {
+	schema      string
+	pool        *pgxpool.Pool // of the node
+	listen      *pgx.ConnConfig
+	poll        time.Duration
+	metadataAge time.Duration
+	keyTime     time.Duration
+
+	shards  [shards]shardState
+	lineage lineageState
+}
+
+// A shardState is what a node remembers of a shard.
+type shardState struct {
+	mu sync.Mutex // held while the node stores publications of the shard
+
+	// Guarded by mu: the snapshot in which everything of the outbox was taken that it shows, see candidates.
+	// "" is none.
+	snapshot   string
+	snapshotAt time.Time
+}
+
+// maxConns are the connections of a node: one for each shard, and others for reads and notifications.
+const maxConns = 8
+
+const (
+	connectTimeout = 5 * time.Second
+	callTimeout    = 5 * time.Second // of what no caller bounds
+
+	// What waits for a lock waits for longer than one that holds it and does not continue.
+	lockTimeout      = "4s"
+	idleTimeout      = "3s"
+	statementTimeout = "5s"
+)
+
+func newStore(b *Broker) *store {
+	config := b.pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = maxConns, 0, 0
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	listen := b.opts.Listen
+	if listen == nil {
+		listen = config.ConnConfig
+	}
+	listen = listen.Copy()
+	config.ConnConfig.OnNotice = recordWarning
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		panic("postgres: the configuration of the pool: " + err.Error()) // the pool has been created with it
+	}
+	return &store{
+		schema: b.opts.Schema, pool: pool, listen: listen, poll: b.opts.PollInterval,
+		metadataAge: b.metadataAge, keyTime: b.idempotencyTime,
+	}
+}
+
+// sql returns a statement for the schema of the store.
+func (s *store) sql(text string) string { return inSchema(text, s.schema) }
+
+// shardOf returns the shard of a topic, as the SQL function publish does.
+func shardOf(topic string) int {
+	hash := sha256.Sum256([]byte(topic))
+	return int(hash[0]) % shards
+}
+
+// shardPath is the path of a shard in the queue: shards do not wait for each other.
+func shardPath(shard int) string { return strconv.Itoa(shard) }
+
+func hashOf(name string) []byte {
+	hash := sha256.Sum256([]byte(name))
+	return hash[:]
+}
+
+// begin queues what begins a transaction that writes. Its settings end with it, so that the connection
+// may be one of PgBouncer. It does not wait for replicas: they confirm in confirm.
+func begin(b *pgx.Batch) {
+	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+	b.Queue(`SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
+		set_config('statement_timeout', $3, true), set_config('synchronous_commit', 'local', true)`, lockTimeout, idleTimeout, statementTimeout)
+}
+
+// storeError converts an error of a transaction that stores something: its code says whether that may
+// have been stored.
+func storeError(what string, err error) error {
+	var code errors.Code
+	switch pg, isPg := errors.AsType[*pgconn.PgError](err); {
+	case err == nil:
+		return nil
+	case errors.CodeOf(err) == errors.Unavailable || errors.CodeOf(err) == errors.FailedPrecondition || errors.CodeOf(err) == broker.OutcomeUnknown:
+		return err
+	case isPg && isFull(pg):
+		code = errors.ResourceExhausted
+	case isPg && isMissing(pg):
+		code = errors.FailedPrecondition
+	case isPg && pg.Severity == "ERROR", isUnsent(err):
+		code = errors.Unavailable
+	default:
+		return unknownOutcome(what, err)
+	}
+	return &errors.Error{Code: code, Message: "the " + what + " was not stored" + hint(code), Err: err}
+}
+
+func unknownOutcome(what string, err error) error {
+	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the " + what + " may have been stored", Err: err}
+}
+
+// hint says what to do about a code.
+func hint(code errors.Code) string {
+	switch code {
+	case errors.FailedPrecondition:
+		return "; call postgres.Migrate, or grant the privileges of the guide, docs/guides/postgresql.md"
+	case errors.ResourceExhausted:
+		return ", because PostgreSQL has no space or memory left"
+	}
+	return ""
+}
+
+// isFull reports whether the disk or the memory of the server is full.
+func isFull(err *pgconn.PgError) bool { return err.Code == "53100" || err.Code == "53200" }
+
+// isMissing reports whether a schema, table, column, function or privilege is missing.
+func isMissing(err *pgconn.PgError) bool {
+	switch err.Code {
+	case "3F000", "42P01", "42703", "42883", "42501":
+		return true
+	}
+	return false
+}
+
+// isUnsent reports whether an error of the client means that nothing was sent.
+func isUnsent(err error) bool {
+	_, isConnect := errors.AsType[*pgconn.ConnectError](err)
+	op, isOp := errors.AsType[*net.OpError](err)
+	return isConnect || isOp && op.Op == "dial" || pgconn.SafeToRetry(err)
+}
+
+// readError gives an error a code, unless it is that of a context.
+func readError(what string, err error) error {
+	pg, isPg := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, appendqueue.ErrClosed):
+		return err
+	case isPg && isMissing(pg):
+		return &errors.Error{Code: errors.FailedPrecondition, Message: "the " + what + " cannot be read" + hint(errors.FailedPrecondition), Err: err}
+	default:
+		return &errors.Error{Code: errors.Unavailable, Message: "the " + what + " cannot be read", Err: err}
+	}
+}

@@ -1,0 +1,190 @@
+//go:build unix
+
+package postgrestest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// A process is a server.
+type process struct {
+	cmd      *exec.Cmd
+	log      buffer
+	watchdog *exec.Cmd
+	ended    chan struct{}
+	once     sync.Once
+}
+
+// A buffer is safe for concurrent use.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (p *process) output() string {
+	p.log.mu.Lock()
+	defer p.log.mu.Unlock()
+	return p.log.b.String()
+}
+
+// command returns a command of the unprivileged user.
+func command(program string, args ...string) (*exec.Cmd, error) {
+	path, err := lookup(program)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = "/"
+	credential, err := unprivileged()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
+	return cmd, err
+}
+
+// unprivileged returns the user of the processes; nil is this user.
+var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil //nolint:nilnil // this user
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, fmt.Errorf("root cannot run PostgreSQL, and there is no user postgres or nobody")
+})
+
+// run runs a program to its end.
+func run(env []string, program string, args ...string) error {
+	cmd, err := command(program, args...)
+	if err != nil {
+		return err
+	}
+	cmd.Env = append(os.Environ(), env...)
+	// The output goes to a file: a server that pg_ctl starts would keep a pipe open.
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %q: %w; its output:\n%s", program, args, err, out)
+	}
+	return nil
+}
+
+// start starts a server, and a watchdog that kills it when this process ends, even by a crash: the watchdog reads a
+// pipe that closes then.
+func start(program string, args ...string) (*process, error) {
+	cmd, err := command(program, args...)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.log, &p.log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p.watchdog = exec.Command("sh", "-c", `read -r _; kill -9 "$0"`, strconv.Itoa(cmd.Process.Pid))
+	if _, err := p.watchdog.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.watchdog.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = cmd.Process.Signal(syscall.Signal(0))
+		_ = cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+func (p *process) exited() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process and its watchdog.
+func (p *process) kill() {
+	p.once.Do(func() {
+		_ = p.watchdog.Process.Kill()
+		_ = p.watchdog.Wait()
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	})
+}
+
+// childrenOf returns the processes that a process has started.
+func childrenOf(parent int) (children []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		fields := statOf(file)
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			children = append(children, pid)
+		}
+	}
+	return children
+}
+
+func isZombie(pid int) bool {
+	fields := statOf(fmt.Sprintf("/proc/%d/stat", pid))
+	return len(fields) == 0 || fields[0] == "Z"
+}
+
+// statOf returns the fields of a stat file from the state on.
+func statOf(file string) []string {
+	stat, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.Fields(rest)
+}
+
+// folder returns a new folder that belongs to the unprivileged user.
+func folder() (string, error) {
+	dir, err := os.MkdirTemp("", "postgrestest")
+	if err != nil {
+		return "", err
+	}
+	credential, err := unprivileged()
+	if err == nil && credential != nil {
+		err = os.Chown(dir, int(credential.Uid), int(credential.Gid))
+	}
+	return dir, err
+}
+
+// require skips or fails the test if PostgreSQL cannot run.
+func require(t testing.TB) {
+	t.Helper()
+	_, err := lookup("initdb")
+	if err == nil {
+		_, err = unprivileged()
+	}
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("postgrestest: %v; install Debian's package postgresql: CI=true requires it", err)
+	default:
+		t.Skipf("postgrestest: %v; install Debian's package postgresql to run this test", err)
+	}
+}
