@@ -32,6 +32,7 @@ const (
 	nodePrefix    = "d" // messages to a node
 	probePrefix   = "p"
 	historyPrefix = "h"
+	markPrefix    = "m" // of a link to itself
 	wakePrefix    = "w" // publications in the outbox; the payload has their shards
 )
 
@@ -67,7 +68,7 @@ func (l *link) pgChannelOf(channel string) string {
 	switch channel[:1] {
 	case nodePrefix:
 		return l.store.pgChannel(channel[1:])
-	case probePrefix:
+	case probePrefix, markPrefix:
 		return l.store.pgChannel(l.node)
 	}
 	return l.store.pgChannel(allSuffix)
@@ -75,7 +76,7 @@ func (l *link) pgChannelOf(channel string) string {
 
 // Connect adds a node.
 func (e *engine) Connect(node string, events cluster.Events) cluster.Link {
-	l := &link{store: e.store, node: node, engine: e, events: events, subscribed: map[string]bool{}}
+	l := &link{store: e.store, node: node, engine: e, events: events, subscribed: map[string]*subscription{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	e.link = l
 	l.running.Go(l.run)

@@ -12,13 +12,12 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
-// A link is the connection of a node. One goroutine, run, listens; confirms has another one while
-// subscriptions are to be confirmed. Locks are acquired in the order of the fields; mu is not held while
-// a function of events is called.
+// A link is the connection of a node. One goroutine, run, listens; mark runs while subscriptions are
+// to be confirmed. Locks are acquired in the order of the fields; mu is not held while a function of events
+// is called.
 type link struct {
 	store  *store
 	node   string
@@ -29,13 +28,13 @@ type link struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	confirms executor.FuncQueue
 	dispatch sync.Mutex // held while functions of events are called
 
 	mu         sync.Mutex
-	subscribed map[string]bool // by name of the channel; true once it was confirmed
-	current    *listener       // nil while there is none
+	subscribed map[string]*subscription // by name of the channel
+	current    *listener                // nil while there is none
 	listeners  int
+	marks      marks
 }
 
 // A listener is a connection that listens.
@@ -65,29 +64,13 @@ func (l *link) SetSubscribed(channel cluster.Channel, subscribed bool) {
 		delete(l.subscribed, channel.Name)
 		return
 	}
-	l.subscribed[channel.Name] = false
-	l.confirms.Add(func() {
-		l.dispatch.Lock()
-		defer l.dispatch.Unlock()
-		l.confirm(channel.Name)
-	})
-}
-
-// confirm confirms a subscription, if there is a connection.
-func (l *link) confirm(channel string) {
-	l.mu.Lock()
-	isConfirmed, isSubscribed := l.subscribed[channel]
-	isNew := isSubscribed && !isConfirmed && l.current != nil && l.ctx.Err() == nil
-	if isNew {
-		l.subscribed[channel] = true
+	sub := l.subscribed[channel.Name]
+	if sub == nil {
+		sub = &subscription{channel: channel.Name}
+		l.subscribed[channel.Name] = sub
 	}
-	l.mu.Unlock()
-	switch {
-	case !isNew:
-	case channel[:1] == historyPrefix:
-		l.engine.reconnected(channel[1:])
-	default:
-		l.events.Confirmed(channel)
+	if l.current != nil {
+		l.requestLocked(sub)
 	}
 }
 
@@ -208,19 +191,13 @@ func (l *link) use(c *listener) {
 	}
 }
 
-// connected confirms all subscriptions.
+// connected requests the confirmation of all subscriptions.
 func (l *link) connected(c *listener) {
-	l.dispatch.Lock()
-	defer l.dispatch.Unlock()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.current = c
-	channels := make([]string, 0, len(l.subscribed))
-	for channel := range l.subscribed {
-		channels = append(channels, channel)
-	}
-	l.mu.Unlock()
-	for _, channel := range channels {
-		l.confirm(channel)
+	for _, sub := range l.subscribed {
+		l.requestLocked(sub)
 	}
 }
 
@@ -230,11 +207,13 @@ func (l *link) disconnected() {
 	defer l.dispatch.Unlock()
 	l.mu.Lock()
 	l.current = nil
+	l.marks.requested, l.marks.sent = nil, nil
 	var channels []string
-	for channel, isConfirmed := range l.subscribed {
-		if l.subscribed[channel] = false; isConfirmed && channel[:1] != historyPrefix {
+	for channel, sub := range l.subscribed {
+		if sub.isConfirmed && channel[:1] != historyPrefix {
 			channels = append(channels, channel)
 		}
+		sub.isConfirmed = false
 	}
 	l.mu.Unlock()
 	if len(channels) > 0 && l.ctx.Err() == nil {
@@ -277,9 +256,13 @@ func (l *link) receive(r record) {
 	case probePrefix:
 		l.events.Received(r.channel, r.payload)
 		return
+	case markPrefix:
+		l.marked(r.payload)
+		return
 	}
 	l.mu.Lock()
-	isConfirmed := l.subscribed[r.channel]
+	sub := l.subscribed[r.channel]
+	isConfirmed := sub != nil && sub.isConfirmed
 	l.mu.Unlock()
 	switch {
 	case !isConfirmed:
