@@ -48,14 +48,27 @@ func (h History) validate() error {
 // publishStored stores a message, which all nodes then deliver, and delivers it on this node at
 // once if it is the next one here.
 func (r *Router) publishStored(ctx context.Context, name string, m Message, opts *PublishOption) (broker.Position, error) {
-	key, err := stateKey(m, opts.removed)
+	a, err := r.publication(name, m, opts)
 	if err != nil {
 		return broker.Position{}, err
+	}
+	at, err := r.topics.Store(ctx, a)
+	if err == nil {
+		r.observe(Event{Kind: EventPublished})
+	}
+	return at, err
+}
+
+// publication encodes a message for the store.
+func (r *Router) publication(name string, m Message, opts *PublishOption) (a broker.Append, err error) {
+	key, err := stateKey(m, opts.removed)
+	if err != nil {
+		return a, err
 	}
 	message, err := r.encodeAll(m, r.formats.All())
 	if err != nil {
 		message.Free()
-		return broker.Position{}, err
+		return a, err
 	}
 	packet := r.formats.Packet(&message, tracing.TraceContext{}) // readers must not join the trace
 	message.Free()
@@ -63,14 +76,27 @@ func (r *Router) publishStored(ctx context.Context, name string, m Message, opts
 		packet = topic.Except(opts.except.id, packet)
 	}
 	h := r.topicOptions[r.topics.PatternOf(name)].History
-	at, err := r.topics.Store(ctx, broker.Append{
+	return broker.Append{
 		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
 		IdempotencyKey: opts.key, StateKey: key, Removed: opts.removed,
-	})
-	if err == nil {
-		r.observe(Event{Kind: EventPublished})
+	}, nil
+}
+
+// Publication returns what [Router.Publish] would store for a message to a topic with a History, for a store
+// that publishes in a transaction of the application, such as package adapters/postgres. It publishes
+// nothing. The options [Local] and [Stored] are errors.
+func (r *Router) Publication(topic string, m Message, opts ...PublishOption) (broker.Append, error) {
+	all := publishOptions(opts)
+	if all.local || all.stored {
+		return broker.Append{}, errors.Errorf(errors.InvalidArgument, "Publication publishes nothing, so Local and Stored cannot be combined with it")
 	}
-	return at, err
+	if err := topicname.Check(topic); err != nil {
+		return broker.Append{}, err
+	}
+	if err := r.mustHaveHistory(topic); err != nil {
+		return broker.Append{}, err
+	}
+	return r.publication(topic, m, &all)
 }
 
 // A StoredMessage is a message of a history.

@@ -129,3 +129,32 @@ func TestHistory_TopicWithoutOneIsRejected(t *testing.T) {
 	err = r.Publish("", Blob{}, router.Stored(t.Context(), nil))
 	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 }
+
+func TestRouter_PublicationIsStoredByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		r := newHistoryRouter(b, router.History{Messages: 10, Age: time.Hour, Bytes: 1000})
+		client := routertest.Dial(t, r)
+		for topic, code := range map[string]errors.Code{"": errors.InvalidArgument, "chat": errors.FailedPrecondition} {
+			_, err := r.Publication(topic, Blob{})
+			assert.Equal(t, code, errors.CodeOf(err), topic)
+		}
+		for _, o := range []router.PublishOption{router.Local(), router.Stored(t.Context(), nil)} {
+			_, err := r.Publication("log/a", Blob{}, o)
+			assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
+		}
+		a, err := r.Publication("log/a", Blob{Text: "hello"}, router.IdempotencyKey("1"))
+		require.NoError(t, err)
+		assert.Equal(t, "log/a", a.Topic)
+		assert.Equal(t, "1", a.IdempotencyKey)
+		assert.Equal(t, broker.Retention{Messages: 10, Age: time.Hour, Bytes: 1000}, a.Retention)
+		synctest.Wait()
+		assert.Zero(t, client.Pending(), "nothing is published")
+
+		n := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+		defer func() { _ = n.Close(t.Context()) }()
+		_, err = n.Append(t.Context(), a)
+		require.NoError(t, err)
+		assert.Equal(t, "hello", routertest.Receive[Blob](client).Text)
+	})
+}
