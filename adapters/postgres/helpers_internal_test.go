@@ -104,6 +104,6 @@ func (f *faultyCluster) faults() []brokertest.Fault {
 func (f *faultyCluster) historyCluster() brokertest.HistoryCluster {
 	return brokertest.HistoryCluster{
 		Connect: f.connect, Faults: f.faults(),
-		Timeout: 20 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: 200 * time.Millisecond,
+		Timeout: 20 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: 500 * time.Millisecond,
 	}
 }

@@ -52,7 +52,7 @@ func (s *historyNode) ReadState(ctx context.Context, q broker.StateQuery) (broke
 	return c.Response.part, nil
 }
 
-// execReads executes calls in one transaction.
+// execReads executes calls in one transaction. No caller alone ends it.
 func (s *store) execReads(ctx context.Context, calls []*readCall) {
 	topics := make([]topicUse, len(calls))
 	for i, c := range calls {
@@ -62,7 +62,7 @@ func (s *store) execReads(ctx context.Context, calls []*readCall) {
 			topics[i] = topicUse{c.Request.state.Topic, ageOf(c.Request.state.Retention)}
 		}
 	}
-	err := s.snapshot(ctx, topics, func(r *reading) error { return r.answer(calls) })
+	err := s.snapshot(context.WithoutCancel(ctx), topics, func(r *reading) error { return r.answer(calls) })
 	if err != nil {
 		for _, c := range calls {
 			c.Err = err

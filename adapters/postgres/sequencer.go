@@ -111,7 +111,7 @@ func (q *sequencer) run(shard int) {
 // waitingSQL returns the shards that have publications in the outbox.
 const waitingSQL = "SELECT DISTINCT shard FROM (SELECT shard FROM penstock.outbox LIMIT 1000) o"
 
-// poll looks at the outbox for publications of transactions that have woken nobody.
+// poll looks at the outbox for publications of transactions without a wake-up.
 func (q *sequencer) poll() {
 	for sleep.For(q.ctx, q.store.poll) == nil {
 		var own [shards]bool

@@ -75,7 +75,7 @@ func (s *historyNode) changeValue(ctx context.Context, r valueRequest) (uint64, 
 // execValues executes calls in one transaction, in the order of their keys: another one that has the same
 // keys would otherwise wait for this one, and this one for it.
 func (s *store) execValues(ctx context.Context, calls []*valueCall) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b *valueCall) int { return bytes.Compare(a.Request.hash, b.Request.hash) })

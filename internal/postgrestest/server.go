@@ -57,7 +57,7 @@ var template = sync.OnceValues(func() (string, error) {
 
 // defaults are the settings of a server. A test that needs others passes them.
 var defaults = []string{
-	"fsync=off", "max_connections=200", "shared_buffers=32MB", "unix_socket_directories=", "listen_addresses=" + host,
+	"fsync=off", "max_connections=500", "shared_buffers=32MB", "unix_socket_directories=", "listen_addresses=" + host,
 	"max_wal_senders=5", "wal_level=replica", "log_min_messages=fatal", "autovacuum_naptime=1s",
 }
 
