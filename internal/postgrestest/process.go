@@ -173,18 +173,18 @@ func folder() (string, error) {
 	return dir, err
 }
 
-// require skips or fails the test if PostgreSQL cannot run.
-func require(t testing.TB) {
+// require skips or fails the test if a program of a package cannot run.
+func require(t testing.TB, program, debian string) {
 	t.Helper()
-	_, err := lookup("initdb")
+	_, err := lookup(program)
 	if err == nil {
 		_, err = unprivileged()
 	}
 	switch {
 	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("postgrestest: %v; install Debian's package postgresql: CI=true requires it", err)
+	case os.Getenv("CI") == "true" || os.Getenv("PENSTOCK_REQUIRE_POSTGRES") == "1":
+		t.Fatalf("postgrestest: %v; install Debian's package %s: PENSTOCK_REQUIRE_POSTGRES=1 or CI=true requires it", err, debian)
 	default:
-		t.Skipf("postgrestest: %v; install Debian's package postgresql to run this test", err)
+		t.Skipf("postgrestest: %v; install Debian's package %s to run this test", err, debian)
 	}
 }

@@ -64,7 +64,7 @@ var defaults = []string{
 // Start starts a server with settings such as "fsync=on". It ends with the test.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	require(t)
+	require(t, "initdb", "postgresql")
 	data, err := template()
 	if err != nil {
 		t.Fatalf("postgrestest: create a database: %v", err)
@@ -246,7 +246,7 @@ var shared = sync.OnceValues(func() (int, error) {
 // of its own.
 func Shared(t testing.TB) string {
 	t.Helper()
-	require(t)
+	require(t, "initdb", "postgresql")
 	port, err := shared()
 	if err != nil {
 		t.Fatalf("postgrestest: %v", err)
@@ -284,7 +284,10 @@ func lookup(program string) (string, error) {
 	if len(found) > 0 {
 		return found[len(found)-1], nil
 	}
-	return exec.LookPath(program)
+	if found, err := exec.LookPath(program); err == nil {
+		return found, nil
+	}
+	return exec.LookPath("/usr/sbin/" + program)
 }
 
 // Addr returns host and port of a connection string.
