@@ -39,8 +39,9 @@ type Broker struct {
 	pool *pgxpool.Pool
 	opts Options
 
-	// Tests shorten them.
+	// Tests change them.
 	metadataAge, idempotencyTime time.Duration
+	rules                        rules
 }
 
 var _ broker.HistoryBroker = (*Broker)(nil)
@@ -58,7 +59,7 @@ func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 	if pool == nil {
 		panic("postgres: NewBroker needs a pool")
 	}
-	b := &Broker{pool: pool, metadataAge: metadataAge, idempotencyTime: broker.IdempotencyTime}
+	b := &Broker{pool: pool, metadataAge: metadataAge, idempotencyTime: broker.IdempotencyTime, rules: sequencingRules}
 	if opts != nil {
 		b.opts = *opts
 	}

@@ -16,9 +16,6 @@ const (
 	maxCandidates     = 1000
 	maxCandidateBytes = 4 << 20
 
-	// forgetSnapshot is how often everything of the outbox is looked at.
-	forgetSnapshot = 5 * time.Second
-
 	// noSnapshot is one in which nothing was visible.
 	noSnapshot = "1:1:"
 )
@@ -131,13 +128,13 @@ func notStored(err error) error {
 // take locks the shard, takes publications from the outbox, and reads what is known of the topics.
 func (t *sequencing) take(ctx context.Context) error {
 	now := time.Now()
-	if t.state.snapshot == "" || now.Sub(t.state.snapshotAt) > forgetSnapshot {
+	if t.state.snapshot == "" || now.Sub(t.state.snapshotAt) > t.store.rules.forgetSnapshot {
 		t.state.snapshot, t.state.snapshotAt = noSnapshot, now
 	}
 	b := &pgx.Batch{}
 	begin(b)
-	b.Queue(t.store.sql(shardLockSQL), t.shard)
-	b.Queue(t.store.sql(candidatesSQL), t.shard, t.state.snapshot, maxCandidates, maxCandidateBytes)
+	b.Queue(t.store.sql(t.store.rules.lock), t.shard)
+	b.Queue(t.store.sql(t.store.rules.candidates), t.shard, t.state.snapshot, maxCandidates, maxCandidateBytes)
 	t.store.queueFacts(b)
 	own := make([]*broker.Append, len(t.calls))
 	for i, c := range t.calls {
@@ -196,8 +193,8 @@ func (t *sequencing) readTaken(results pgx.BatchResults) error {
 		}
 		a.Topic, a.StateKey, a.IdempotencyKey = string(topic), string(stateKey), string(idempotencyKey)
 		a.Removed = removed != nil && *removed
-		if a.noRetention = messages == nil || age == nil || bytes == nil; !a.noRetention {
-			a.Retention = broker.Retention{Messages: int(*messages), Age: time.Duration(*age) * time.Millisecond, Bytes: *bytes}
+		if a.noRetention = messages == nil; !a.noRetention {
+			a.Retention = broker.Retention{Messages: int(*messages), Age: time.Duration(orZero(age)) * time.Millisecond, Bytes: orZero(bytes)}
 		}
 		t.outbox = append(t.outbox, a)
 	}
@@ -207,6 +204,13 @@ func (t *sequencing) readTaken(results pgx.BatchResults) error {
 	}
 	t.facts, err = scanFacts(results)
 	return err
+}
+
+func orZero(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // write stores the plan, notifies and commits. An error of the server means that it has rolled back.

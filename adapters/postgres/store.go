@@ -29,9 +29,19 @@ type store struct {
 	metadataAge time.Duration
 	keyTime     time.Duration
 
+	rules   rules
 	shards  [shards]shardState
 	lineage lineageState
 }
+
+// rules decide what a sequencing transaction takes from the outbox. Tests change them, to see that their check
+// finds the mistake.
+type rules struct {
+	lock, candidates string
+	forgetSnapshot   time.Duration // how often everything is looked at
+}
+
+var sequencingRules = rules{shardLockSQL, candidatesSQL, 5 * time.Second}
 
 // A shardState is what a node remembers of a shard.
 type shardState struct {
@@ -74,7 +84,7 @@ func newStore(b *Broker) *store {
 	}
 	return &store{
 		schema: b.opts.Schema, pool: pool, listen: listen, poll: b.opts.PollInterval,
-		metadataAge: b.metadataAge, keyTime: b.idempotencyTime,
+		metadataAge: b.metadataAge, keyTime: b.idempotencyTime, rules: b.rules,
 	}
 }
 

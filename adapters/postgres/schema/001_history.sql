@@ -116,3 +116,33 @@ CREATE UNLOGGED TABLE penstock.packet (
   at timestamptz NOT NULL DEFAULT now(),
   body bytea NOT NULL
 );
+
+-- uvarint encodes a number as Go's encoding/binary does.
+CREATE FUNCTION penstock.uvarint(n bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+  b bytea := '';
+BEGIN
+  WHILE n >= 128 LOOP
+    b := b || set_byte('\x00'::bytea, 0, ((n & 127) | 128)::int);
+    n := n >> 7;
+  END LOOP;
+  RETURN b || set_byte('\x00'::bytea, 0, n::int);
+END $$;
+
+-- publish publishes a message in the current transaction, for programs in other languages than Go: a
+-- message in JSON, as docs/protocol.md describes it. A Retention that is null is the last one of the topic.
+CREATE FUNCTION penstock.publish(topic text, type text, payload jsonb DEFAULT NULL, idempotency_key text DEFAULT NULL,
+  state_key text DEFAULT NULL, removed bool DEFAULT false, messages int DEFAULT NULL, age interval DEFAULT NULL, bytes bigint DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  micros bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000);
+  key bytea := CASE WHEN state_key IS NULL THEN '' ELSE convert_to(type, 'UTF8') || '\x00' || convert_to(state_key, 'UTF8') END;
+  message text := '{"type":' || to_json(type) || ',"meta":{"timestamp":' || micros / 1000 || '}'
+    || CASE WHEN payload IS NULL THEN '' ELSE ',"payload":' || payload END || '}';
+BEGIN
+  INSERT INTO penstock.outbox (shard, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes) VALUES (
+    get_byte(sha256(convert_to(topic, 'UTF8')), 0) % 4, convert_to(topic, 'UTF8'),
+    '\x01'::bytea || penstock.uvarint(micros) || penstock.uvarint(length(key)) || key || convert_to(message, 'UTF8'),
+    convert_to('=' || state_key, 'UTF8'), removed AND state_key IS NOT NULL, convert_to(nullif(idempotency_key, ''), 'UTF8'),
+    messages, (extract(epoch FROM age) * 1000)::bigint, CASE WHEN messages IS NULL THEN NULL ELSE coalesce(bytes, 0) END);
+END $$;
