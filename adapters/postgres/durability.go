@@ -49,11 +49,11 @@ func (s *store) confirmOnce(ctx context.Context, d broker.Durability, limit time
 	}
 	b := &pgx.Batch{}
 	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	b.Queue("SELECT set_config('synchronous_commit', $1, true), set_config('statement_timeout', $2, true)",
-		level, strconv.FormatInt(max(limit.Milliseconds(), 1), 10))
+	b.Queue("SELECT set_config('synchronous_commit', $1, true)", level)
 	s.queueFacts(b)
 	b.Queue("SELECT pg_logical_emit_message(true, 'penstock', '')")
 	b.Queue("COMMIT")
+	defer cancelAfter(ctx, conn.Conn(), limit)()
 	results := conn.SendBatch(ctx, b)
 	for range 2 {
 		if err == nil {
@@ -75,6 +75,23 @@ func (s *store) confirmOnce(ctx context.Context, d broker.Durability, limit time
 		c.Missing = errors.Errorf(errors.Unavailable, "%d replicas have not confirmed it in time: %s", d.Replicas, *warned)
 	}
 	return c, nil
+}
+
+// cancelAfter cancels what a connection executes after some time: no setting bounds the wait of a commit, and
+// the server would continue to wait for the replica if the connection was closed. The function that it returns
+// ends that. If it was canceled, the connection is closed, because the request may arrive later.
+func cancelAfter(ctx context.Context, conn *pgx.Conn, limit time.Duration) (stop func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(limit, func() {
+		defer close(done)
+		_ = conn.PgConn().CancelRequest(ctx)
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done
+			_ = conn.Close(ctx)
+		}
+	}
 }
 
 // checkConfirmable returns an error if the settings of the server do not permit a confirmation.

@@ -107,3 +107,11 @@ func (f *faultyCluster) historyCluster() brokertest.HistoryCluster {
 		Timeout: 20 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: 500 * time.Millisecond,
 	}
 }
+
+func replaceAll(text string, pairs ...string) string {
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+func appendOf(topic, packet string) broker.Append {
+	return broker.Append{Topic: topic, Retention: keepAll, Packet: []byte(packet)}
+}

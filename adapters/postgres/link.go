@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -43,6 +45,7 @@ type listener struct {
 	probe     cluster.Channel
 	cancel    context.CancelFunc
 	arrived   atomic.Int64 // when the last notification arrived, in nanoseconds since 1970
+	hasWorked atomic.Bool  // a notification has arrived
 	suspected atomic.Bool
 }
 
@@ -93,9 +96,14 @@ func (l *link) Suspect(probe cluster.Channel) {
 	before := c.arrived.Load()
 	time.AfterFunc(replaceAfter, func() {
 		c.suspected.Store(false)
-		if c.arrived.Load() == before {
-			c.cancel()
+		if c.arrived.Load() != before {
+			return
 		}
+		if !c.hasWorked.Load() {
+			slog.Default().WarnContext(l.ctx, "postgres: a connection that listens receives nothing; through PgBouncer in transaction mode, set Options.Listen",
+				"server", net.JoinHostPort(l.store.listen.Host, strconv.Itoa(int(l.store.listen.Port))))
+		}
+		c.cancel()
 	})
 }
 
@@ -185,6 +193,7 @@ func (l *link) use(c *listener) {
 			return
 		}
 		c.arrived.Store(time.Now().UnixNano())
+		c.hasWorked.Store(true)
 		if err := l.handle(ctx, n.Payload); err != nil {
 			return
 		}

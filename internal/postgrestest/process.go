@@ -3,7 +3,6 @@
 package postgrestest
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,28 +18,19 @@ import (
 // A process is a server.
 type process struct {
 	cmd      *exec.Cmd
-	log      buffer
+	log      *os.File // a pipe would keep Wait from returning while children of the process run
 	watchdog *exec.Cmd
 	ended    chan struct{}
 	once     sync.Once
 }
 
-// A buffer is safe for concurrent use.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
+// output returns what the process has written.
 func (p *process) output() string {
-	p.log.mu.Lock()
-	defer p.log.mu.Unlock()
-	return p.log.b.String()
+	text, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // command returns a command of the unprivileged user.
@@ -93,8 +83,12 @@ func start(program string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, ended: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = &p.log, &p.log
+	log, err := os.CreateTemp("", "postgrestest*.log")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, log: log, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -106,7 +100,6 @@ func start(program string, args ...string) (*process, error) {
 		return nil, err
 	}
 	go func() {
-		_ = cmd.Process.Signal(syscall.Signal(0))
 		_ = cmd.Wait()
 		close(p.ended)
 	}()
@@ -129,6 +122,8 @@ func (p *process) kill() {
 		_ = p.watchdog.Wait()
 		_ = p.cmd.Process.Kill()
 		<-p.ended
+		_ = p.log.Close()
+		_ = os.Remove(p.log.Name())
 	})
 }
 

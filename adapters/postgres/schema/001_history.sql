@@ -137,8 +137,8 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   micros bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000);
   key bytea := CASE WHEN state_key IS NULL THEN '' ELSE convert_to(type, 'UTF8') || '\x00' || convert_to(state_key, 'UTF8') END;
-  message text := '{"type":' || to_json(type) || ',"meta":{"timestamp":' || micros / 1000 || '}'
-    || CASE WHEN payload IS NULL THEN '' ELSE ',"payload":' || payload END || '}';
+  message text := '{"type":' || to_json(type)::text || ',"meta":{"timestamp":' || micros / 1000 || '}'
+    || CASE WHEN payload IS NULL THEN '' ELSE ',"payload":' || payload::text END || '}';
 BEGIN
   INSERT INTO penstock.outbox (shard, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes) VALUES (
     get_byte(sha256(convert_to(topic, 'UTF8')), 0) % 4, convert_to(topic, 'UTF8'),
