@@ -22,8 +22,9 @@ type Outbox struct {
 // a topic keeps its order; what two transactions publish has the order of the calls if one had committed
 // before the other one called. A router returns the a of a message with Router.Publication.
 //
-// A publication with an IdempotencyKey that is known is dropped. Durability is ignored: that of the
-// transaction applies.
+// A publication with an IdempotencyKey that is known is dropped, and so is one that the topic refuses because
+// it is closed, or because of its Fence or Epoch, with a warning in the log. Durability is ignored: that of
+// the transaction applies.
 func (o Outbox) Publish(ctx context.Context, tx pgx.Tx, a broker.Append) error {
 	statement, args := o.insert(&a)
 	_, err := tx.Exec(ctx, statement, args...)
@@ -56,10 +57,11 @@ func (o Outbox) insert(a *broker.Append) (statement string, args []any) {
 	if packet == nil {
 		packet = []byte{}
 	}
-	return inSchema(`INSERT INTO penstock.outbox (shard, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, schemaOr(o.Schema)), []any{
+	return inSchema(`INSERT INTO penstock.outbox (shard, topic, packet, state_key, removed, idempotency_key,
+		messages, age_ms, bytes, fence, last, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, schemaOr(o.Schema)), []any{
 			shardOf(a.Topic), []byte(a.Topic), packet, keyOrNull(a.StateKey), a.Removed && a.StateKey != "", keyOrNull(a.IdempotencyKey),
 			min(max(a.Retention.Messages, 1), maxSlots), ageOf(a.Retention).Milliseconds(), max(a.Retention.Bytes, 0),
+			int64(a.Fence), a.Last, a.Epoch, //nolint:gosec // the bits
 		}
 }
 

@@ -1,12 +1,14 @@
 package postgres
 
 import (
+	"log/slog"
 	"math/bits"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A plan is what a transaction stores. It decides positions from what the transaction has read under the
@@ -52,6 +54,8 @@ type plannedTopic struct {
 	slots              int
 	oldSlots           int // that the stored rows have
 	retention          broker.Retention
+	fence              uint64
+	closed             bool
 
 	isChanged bool
 	isCleaned bool // rows beyond Retention.Bytes are deleted
@@ -79,7 +83,7 @@ func (s *store) queueTopics(b *pgx.Batch, appends []*broker.Append) {
 		}
 	}
 	b.Queue(s.sql(`SELECT name, epoch, lineage, top, coalesce(previous_epoch, ''), coalesce(previous_top, 0), total, floor, pruned, cleaned,
-		slots, messages, age_ms, bytes FROM penstock.topic WHERE hash = ANY ($1::bytea[])`), hashes)
+		slots, messages, age_ms, bytes, fence, closed FROM penstock.topic WHERE hash = ANY ($1::bytea[])`), hashes)
 	b.Queue(s.sql("SELECT hash FROM penstock.forgotten WHERE hash = ANY ($1::bytea[])"), hashes)
 	b.Queue(s.sql(`SELECT t.name, i.hash, i.epoch, i.off FROM unnest($1::bytea[], $2::bytea[]) AS q (topic, key)
 		JOIN penstock.topic t ON t.hash = q.topic JOIN penstock.idempotency i ON i.topic_id = t.id AND i.hash = q.key
@@ -135,11 +139,13 @@ func (p *plan) loadTopics(results pgx.BatchResults) error {
 	for rows.Next() {
 		t := &plannedTopic{exists: true, states: map[string]int{}}
 		var name []byte
-		var age int64 // ms
+		var age int64   // ms
+		var fence int64 // its bits
 		if err := rows.Scan(&name, &t.position.Epoch, &t.lineage, &t.position.Offset, &t.previous.Epoch, &t.previous.Offset,
-			&t.total, &t.floor, &t.pruned, &t.cleaned, &t.slots, &t.retention.Messages, &age, &t.retention.Bytes); err != nil {
+			&t.total, &t.floor, &t.pruned, &t.cleaned, &t.slots, &t.retention.Messages, &age, &t.retention.Bytes, &fence, &t.closed); err != nil {
 			return err
 		}
+		t.fence = uint64(fence) //nolint:gosec // the bits
 		t.name, t.oldSlots, t.retention.Age = string(name), t.slots, time.Duration(age)*time.Millisecond
 		if t.lineage < p.facts.lineage.no {
 			t.previous, t.lineage = t.position, p.facts.lineage.no
@@ -157,6 +163,11 @@ func (p *plan) add(a *outboxRow, call *appendCall) {
 	key := plannedKey{a.Topic, string(hashOf(a.IdempotencyKey))}
 	if known := p.keys[key]; a.IdempotencyKey != "" && known != nil {
 		result.result = broker.Appended{Position: known.position, Duplicate: true}
+	} else if err := t.refuses(&a.Append); err != nil {
+		result.err = err
+		if call == nil {
+			slog.Default().Warn("postgres: a publication of the outbox is dropped", "schema", p.store.schema, "topic", a.Topic, "error", err)
+		}
 	} else {
 		t.append(a, p.facts.now)
 		result.result.Position = t.position
@@ -173,6 +184,19 @@ func (p *plan) add(a *outboxRow, call *appendCall) {
 		call.SetLineage(p.facts.lineageName())
 		p.results = append(p.results, result)
 	}
+}
+
+// refuses returns why a topic refuses a publication, or nil.
+func (t *plannedTopic) refuses(a *broker.Append) error {
+	switch {
+	case t.closed:
+		return errors.Errorf(errors.FailedPrecondition, "the publication was not stored: the topic %q is closed", a.Topic)
+	case a.Fence < t.fence:
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has the fence %d, and the publication %d", a.Topic, t.fence, a.Fence)
+	case a.Epoch != "" && a.Epoch != t.position.Epoch:
+		return errors.Errorf(errors.Aborted, "the publication was not stored: the topic %q has another epoch than %q", a.Topic, a.Epoch)
+	}
+	return nil
 }
 
 // refuse gives a call an error.
@@ -213,6 +237,7 @@ func (t *plannedTopic) append(a *outboxRow, now time.Time) {
 	}
 	r := &t.retention
 	r.Messages, r.Bytes = min(max(r.Messages, 1), maxSlots), max(r.Bytes, 0)
+	t.fence, t.closed = a.Fence, a.Last
 	t.position.Offset++
 	t.total += int64(len(a.Packet))
 	packet := a.Packet

@@ -38,6 +38,8 @@ func (p *plan) queueTopicWrites(b *pgx.Batch) {
 	var epochs, previousEpochs []string
 	var tops, totals, floors, pruned, cleaned, previousTops, ages, bytes, lifetimes []int64
 	var slots, messages []int32
+	var fences []int64
+	var closed []bool
 	for _, t := range p.order {
 		age := ageOf(t.retention)
 		hashes, names = append(hashes, hashOf(t.name)), append(names, []byte(t.name))
@@ -46,22 +48,24 @@ func (p *plan) queueTopicWrites(b *pgx.Batch) {
 		totals, floors, pruned, cleaned = append(totals, t.total), append(floors, t.floor), append(pruned, t.pruned), append(cleaned, t.cleaned)
 		slots, messages = append(slots, int32(t.slots)), append(messages, int32(t.retention.Messages)) //nolint:gosec // at most maxSlots
 		ages, bytes = append(ages, age.Milliseconds()), append(bytes, t.retention.Bytes)
+		fences, closed = append(fences, int64(t.fence)), append(closed, t.closed) //nolint:gosec // the bits
 		lifetimes = append(lifetimes, p.store.lifetime(age).Milliseconds())
 	}
 	b.Queue(p.store.sql(`
 INSERT INTO penstock.topic (hash, name, shard, lineage, epoch, top, total, floor, pruned, cleaned, slots, previous_epoch, previous_top,
-  messages, age_ms, bytes, expires_at)
+  messages, age_ms, bytes, expires_at, fence, closed)
 SELECT u.hash, u.name, $1, $2, u.epoch, u.top, u.total, u.floor, u.pruned, u.cleaned, u.slots, nullif(u.previous_epoch, ''), u.previous_top,
-  u.messages, u.age_ms, u.bytes, clock_timestamp() + u.lifetime * interval '1 ms'
+  u.messages, u.age_ms, u.bytes, clock_timestamp() + u.lifetime * interval '1 ms', u.fence, u.closed
 FROM unnest($3::bytea[], $4::bytea[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::int[],
-  $12::text[], $13::bigint[], $14::int[], $15::bigint[], $16::bigint[], $17::bigint[])
-  AS u (hash, name, epoch, top, total, floor, pruned, cleaned, slots, previous_epoch, previous_top, messages, age_ms, bytes, lifetime)
+  $12::text[], $13::bigint[], $14::int[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bool[])
+  AS u (hash, name, epoch, top, total, floor, pruned, cleaned, slots, previous_epoch, previous_top, messages, age_ms, bytes, lifetime, fence, closed)
 ON CONFLICT (hash) DO UPDATE SET lineage = excluded.lineage, epoch = excluded.epoch, top = excluded.top, total = excluded.total,
   floor = excluded.floor, pruned = excluded.pruned, cleaned = excluded.cleaned, slots = excluded.slots,
   previous_epoch = excluded.previous_epoch, previous_top = excluded.previous_top, messages = excluded.messages,
-  age_ms = excluded.age_ms, bytes = excluded.bytes, expires_at = excluded.expires_at`),
+  age_ms = excluded.age_ms, bytes = excluded.bytes, expires_at = excluded.expires_at,
+  fence = excluded.fence, closed = excluded.closed`),
 		p.shard, p.facts.lineage.no, hashes, names, epochs, tops, totals, floors, pruned, cleaned, slots,
-		previousEpochs, previousTops, messages, ages, bytes, lifetimes)
+		previousEpochs, previousTops, messages, ages, bytes, lifetimes, fences, closed)
 }
 
 // queueHistory stores publications in the slots of their topics. None has two of the same slot.

@@ -89,6 +89,7 @@ type reading struct {
 type readTopic struct {
 	position, previous broker.Position
 	expiresAt          time.Time // zero if it is not stored
+	closed             bool
 }
 
 // snapshot calls read in a transaction that has read topics, and then extends their lifetimes. If the server
@@ -131,7 +132,7 @@ func (r *reading) run(topics []topicUse, before seen, read func(*reading) error)
 	for i, t := range topics {
 		hashes[i] = hashOf(t.name)
 	}
-	b.Queue(r.store.sql(`SELECT name, epoch, lineage, top, coalesce(previous_epoch, ''), coalesce(previous_top, 0), expires_at
+	b.Queue(r.store.sql(`SELECT name, epoch, lineage, top, coalesce(previous_epoch, ''), coalesce(previous_top, 0), expires_at, closed
 		FROM penstock.topic WHERE hash = ANY ($1::bytea[])`), hashes)
 	b.Queue(r.store.sql("SELECT hash FROM penstock.forgotten WHERE hash = ANY ($1::bytea[])"), hashes)
 	results := r.conn.SendBatch(r.ctx, b)
@@ -169,7 +170,7 @@ func (r *reading) load(results pgx.BatchResults, topics []topicUse) error {
 	var t readTopic
 	var name []byte
 	var lineage int
-	if _, err := pgx.ForEachRow(rows, []any{&name, &t.position.Epoch, &lineage, &t.position.Offset, &t.previous.Epoch, &t.previous.Offset, &t.expiresAt}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &t.position.Epoch, &lineage, &t.position.Offset, &t.previous.Epoch, &t.previous.Offset, &t.expiresAt, &t.closed}, func() error {
 		stored := t
 		if lineage < r.facts.lineage.no {
 			stored.previous, stored.position.Epoch = t.position, r.facts.lineage.epoch
@@ -208,7 +209,7 @@ func (r *reading) answer(calls []*readCall) error {
 			continue
 		}
 		t := r.topics[q.Topic]
-		c.Response.page = broker.Page{Position: t.position, Previous: t.previous}
+		c.Response.page = broker.Page{Position: t.position, Previous: t.previous, Closed: t.closed}
 		if q.Limit > 0 && t.position.Offset > q.After {
 			pages = append(pages, pageQuery{i, q.Topic, q.After, q.Before, q.Limit, q.Backward, ageOf(q.Retention)})
 		}

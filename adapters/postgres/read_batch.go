@@ -34,7 +34,7 @@ func (r *reading) batch(b *broker.Batch) ([]broker.BatchPage, error) {
 	var queries []pageQuery
 	for i, q := range b.Topics {
 		t := r.topics[q.Topic]
-		pages[i].Page = broker.Page{Position: t.position, Previous: t.previous}
+		pages[i].Page = broker.Page{Position: t.position, Previous: t.previous, Closed: t.closed}
 		if q.Limit <= 0 || t.position.Offset <= q.After {
 			continue
 		}

@@ -34,7 +34,7 @@ WITH c AS MATERIALIZED (
   WHERE n <= $3 AND before < $4
 ), d AS (
   DELETE FROM penstock.outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM taken))
-  RETURNING id, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes
+  RETURNING id, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes, fence, last, epoch
 )
 SELECT pg_current_snapshot()::text, (SELECT count(*) FROM c) > (SELECT count(*) FROM taken), d.*
 FROM (SELECT) one LEFT JOIN d ON true ORDER BY d.id`
@@ -183,16 +183,18 @@ func (t *sequencing) readTaken(results pgx.BatchResults) error {
 		var topic, stateKey, idempotencyKey []byte
 		var removed *bool
 		var messages *int32
-		var age, bytes *int64
+		var age, bytes, fence *int64
+		var last *bool
+		var epoch *string
 		var a outboxRow
-		if err := rows.Scan(&t.snapshot, &t.more, &id, &topic, &a.Packet, &stateKey, &removed, &idempotencyKey, &messages, &age, &bytes); err != nil {
+		if err := rows.Scan(&t.snapshot, &t.more, &id, &topic, &a.Packet, &stateKey, &removed, &idempotencyKey, &messages, &age, &bytes, &fence, &last, &epoch); err != nil {
 			return err
 		}
 		if id == nil {
 			break // there is none
 		}
 		a.Topic, a.StateKey, a.IdempotencyKey = string(topic), string(stateKey), string(idempotencyKey)
-		a.Removed = removed != nil && *removed
+		a.Removed, a.Last, a.Epoch, a.Fence = *removed, *last, *epoch, uint64(*fence) //nolint:gosec // the bits
 		if a.noRetention = messages == nil; !a.noRetention {
 			a.Retention = broker.Retention{Messages: int(*messages), Age: time.Duration(orZero(age)) * time.Millisecond, Bytes: orZero(bytes)}
 		}

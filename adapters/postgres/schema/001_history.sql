@@ -38,8 +38,8 @@ CREATE TABLE penstock.topic (
   messages int NOT NULL,          -- the last Retention
   age_ms bigint NOT NULL,
   bytes bigint NOT NULL,
-  fence bigint NOT NULL DEFAULT 0,
-  closed bool NOT NULL DEFAULT false,
+  fence bigint NOT NULL,          -- the 64 bits of an unsigned number
+  closed bool NOT NULL,
   expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);         -- HOT updates: no column that changes has an index
 
@@ -63,7 +63,10 @@ CREATE TABLE penstock.outbox (
   idempotency_key bytea,
   messages int,                   -- a Retention; null is that of the topic
   age_ms bigint,
-  bytes bigint
+  bytes bigint,
+  fence bigint NOT NULL DEFAULT 0,
+  last bool NOT NULL DEFAULT false,
+  epoch text NOT NULL DEFAULT ''
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 CREATE INDEX outbox_shard_xid ON penstock.outbox (shard, xid);
 
