@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock-go/penstock/adapters/postgres/schema"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/sleep"
@@ -157,7 +158,7 @@ func (l *link) open() (*listener, error) {
 	l.mu.Unlock()
 	sql := "SELECT pg_is_in_recovery()"
 	for _, suffix := range []string{allSuffix, historySuffix, l.node} {
-		sql += "; LISTEN " + pgx.Identifier{l.store.pgChannel(suffix)}.Sanitize()
+		sql += "; LISTEN " + schema.Quote(l.store.pgChannel(suffix))
 	}
 	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
 	if err == nil && (len(results) == 0 || len(results[0].Rows) != 1 || string(results[0].Rows[0][0]) != "f") {
