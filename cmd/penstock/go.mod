@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/penstock-go/penstock => ../..
 
+replace github.com/penstock-go/penstock/adapters/postgres => ../../adapters/postgres
+
 require (
 	github.com/coder/websocket v1.8.15
 	github.com/penstock-go/penstock v0.0.0-00010101000000-000000000000
@@ -23,9 +25,10 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
+	github.com/penstock-go/penstock/adapters/postgres v0.0.0-00010101000000-000000000000
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/image v0.30.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.28.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 )

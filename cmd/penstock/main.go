@@ -18,6 +18,7 @@ const usage = `usage: penstock <command> [flags]
   types        print TypeScript types for the messages of a running server
   asyncapi     print an AsyncAPI 3 document for the messages of a running server
   schema       print a JSON Schema for the messages of a running server
+  postgres     print the schema of adapters/postgres as SQL
   conformance  run scenarios against a client in any language
   help         print this help
 
@@ -53,6 +54,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitStatus(args[0], asyncapiCommand().run(args[1:], stdout), stderr)
 	case "schema":
 		return exitStatus(args[0], schemaCommand().run(args[1:], stdout), stderr)
+	case "postgres":
+		return exitStatus(args[0], postgresCommand(args[1:], stdout), stderr)
 	case "conformance":
 		return exitStatus(args[0], conform(args[1:], stdout, stderr), stderr)
 	case "help", "-h", "-help", "--help":
