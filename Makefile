@@ -48,8 +48,9 @@ stress: ## a router against misbehaving clients and against 2,000 busy ones, and
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/stress
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos
 
-faults: ## node processes on a real Redis with injected faults; writes the table of docs/reference/faults.md
+faults: ## node processes on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
+	PENSTOCK_TESTS=1h go test -C adapters/postgres -count=1 -v -timeout 0 -run '^TestFaults$$' . -faults.update $(CURDIR)/docs/reference/faults.md
 
 SOAK ?= 1h
 soak: ## for SOAK each: recovery under random faults, and whether the chat on three nodes grows; SOAK_SEED=n repeats the first with that seed

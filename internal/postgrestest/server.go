@@ -296,3 +296,15 @@ func Addr(url string) string {
 	addr, _, _ := strings.Cut(rest, "/")
 	return addr
 }
+
+// Folder returns a new folder of the server's user. It ends with the test.
+func (s *Server) Folder() string { return s.newFolder() }
+
+// MakeFolder creates a folder of the server's user.
+func (s *Server) MakeFolder(path string) string {
+	s.t.Helper()
+	if err := run(nil, "mkdir", path); err != nil {
+		s.t.Fatalf("postgrestest: %v", err)
+	}
+	return path
+}
