@@ -81,8 +81,11 @@ func TestReadme_ProgramIsInPackageDocumentation(t *testing.T) {
 
 func vet(t *testing.T, blocks []string) {
 	inside := "."
-	if strings.Contains(strings.Join(blocks, ""), `"go.opentelemetry.io/otel`) {
+	switch all := strings.Join(blocks, ""); {
+	case strings.Contains(all, `"go.opentelemetry.io/otel`):
 		inside = "internal/interop" // the module that requires an exporter
+	case strings.Contains(all, `/adapters/postgres"`):
+		inside = "adapters/postgres"
 	}
 	//nolint:usetesting // it must be inside the module, so that its packages are found
 	dir, err := os.MkdirTemp(inside, "_program")

@@ -108,10 +108,6 @@ func (f *faultyCluster) historyCluster() brokertest.HistoryCluster {
 	}
 }
 
-func replaceAll(text string, pairs ...string) string {
-	return strings.NewReplacer(pairs...).Replace(text)
-}
-
 func appendOf(topic, packet string) broker.Append {
 	return broker.Append{Topic: topic, Retention: keepAll, Packet: []byte(packet)}
 }

@@ -73,7 +73,7 @@ func (c *outboxCheck) run(t *testing.T) error {
 	}
 }
 
-// wakeAll makes a node look at all shards, whoever owns them.
+// wakeAll makes a node look at all shards.
 func wakeAll(ctx context.Context, n *node) {
 	for ctx.Err() == nil {
 		for shard := range shards {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -61,54 +60,4 @@ func TestPublish_RouterAndSQLFunction(t *testing.T) {
 	var messages int
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT messages FROM "+schema+".topic").Scan(&messages))
 	assert.Equal(t, 10, messages, "SQL keeps the retention")
-}
-
-// grants are the statements of docs/guides/postgresql.md.
-const grants = `
-GRANT USAGE ON SCHEMA penstock TO nodes, publishers;
-GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA penstock TO nodes;
-GRANT INSERT ON penstock.outbox TO publishers;
-`
-
-func TestPrivileges_LeastOnes(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	for _, role := range []string{"nodes", "publishers"} {
-		name := schema + "_" + role
-		_, err := pool.Exec(t.Context(), "CREATE ROLE "+name+" LOGIN NOSUPERUSER")
-		require.NoError(t, err)
-		t.Cleanup(func() { _, _ = pool.Exec(context.Background(), "DROP OWNED BY "+name+"; DROP ROLE "+name) })
-	}
-	text := replaceAll(grants, "SCHEMA penstock", "SCHEMA "+schema, "penstock.", schema+".", "nodes", schema+"_nodes", "publishers", schema+"_publishers")
-	_, err := pool.Exec(t.Context(), text)
-	require.NoError(t, err)
-	as := func(role string) *pgxpool.Pool {
-		config := pool.Config()
-		config.ConnConfig.User = schema + "_" + role
-		p, err := pgxpool.NewWithConfig(t.Context(), config)
-		require.NoError(t, err)
-		t.Cleanup(p.Close)
-		return p
-	}
-	nodes, publishers, o := as("nodes"), as("publishers"), Outbox{schema}
-	n := connect(t, NewBroker(nodes, &Options{Schema: schema}))
-	n.follow(t, "orders/1")
-	n.publish(t, "orders/1", "1")
-	version, err := n.StoreValue(t.Context(), "key", []byte("value"), 0, 1<<40)
-	require.NoError(t, err)
-	assert.NotZero(t, version)
-	require.NoError(t, n.HistoryNode.(*historyNode).sequencer.deleteExpired())
-
-	require.NoError(t, o.InTx(t.Context(), publishers, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT "+schema+".publish('orders/1', 'ORDER_PAID')")
-		require.NoError(t, err)
-		return o.Publish(ctx, tx, appendOf("orders/1", "2"))
-	}))
-	n.eventually(t, "publications", func() bool { return len(n.published["orders/1"]) == 3 })
-	for _, table := range []string{"history", "outbox", "value", "topic"} {
-		_, err := publishers.Exec(t.Context(), "SELECT FROM "+schema+"."+table)
-		require.ErrorContains(t, err, "permission denied", table)
-	}
-	_, err = nodes.Exec(t.Context(), "DROP TABLE "+schema+".history")
-	require.ErrorContains(t, err, "must be owner")
 }

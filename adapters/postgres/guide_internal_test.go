@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/postgrestest"
+)
+
+// guideSQL returns the blocks of SQL of the guide.
+func guideSQL(t testing.TB) (blocks []string) {
+	text, err := os.ReadFile("../../docs/guides/postgresql.md")
+	require.NoError(t, err)
+	for _, match := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(text, -1) {
+		blocks = append(blocks, string(match[1]))
+	}
+	return blocks
+}
+
+// TestGuide_StatementsAndPrivileges executes the statements of the guide, and uses the roles that they create.
+func TestGuide_StatementsAndPrivileges(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	pool := openPool(t, server.URL())
+	require.NoError(t, Migrate(t.Context(), pool, ""))
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	blocks := guideSQL(t)
+	require.Len(t, blocks, 3)
+	for _, block := range blocks {
+		_, err := conn.Conn().PgConn().Exec(t.Context(), block).ReadAll()
+		require.NoError(t, err, block)
+	}
+	as := func(role string) *pgxpool.Pool {
+		return openPool(t, strings.Replace(server.URL(), "postgres@", role+"@", 1))
+	}
+	nodes, publishers := as("app_nodes"), as("app_publishers")
+	n := connect(t, NewBroker(nodes, nil))
+	n.follow(t, "orders/1")
+	n.publish(t, "orders/1", "1")
+	version, err := n.StoreValue(t.Context(), "key", []byte("value"), 0, 1<<40)
+	require.NoError(t, err)
+	assert.NotZero(t, version)
+	require.NoError(t, n.HistoryNode.(*historyNode).sequencer.deleteExpired())
+	n.eventually(t, "publication", func() bool { return len(n.published["orders/1"]) == 1 })
+
+	require.NoError(t, InTx(t.Context(), publishers, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT penstock.publish('orders/1', 'ORDER_PAID')")
+		require.NoError(t, err)
+		return Publish(ctx, tx, appendOf("orders/1", "2"))
+	}))
+	n.eventually(t, "publications", func() bool { return len(n.published["orders/1"]) == 3 })
+	page, _ := n.page(t, "orders")
+	assert.EqualValues(t, 2, page.Position.Offset, "the statements of the guide have published")
+	for _, table := range []string{"history", "outbox", "value", "topic"} {
+		_, err := publishers.Exec(t.Context(), "SELECT FROM penstock."+table)
+		require.ErrorContains(t, err, "permission denied", table)
+	}
+	_, err = nodes.Exec(t.Context(), "DROP TABLE penstock.history")
+	require.ErrorContains(t, err, "must be owner")
+}
