@@ -59,7 +59,7 @@ func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 	if pool == nil {
 		panic("postgres: NewBroker needs a pool")
 	}
-	b := &Broker{pool: pool, metadataAge: metadataAge, idempotencyTime: broker.IdempotencyTime, rules: sequencingRules}
+	b := &Broker{pool: pool, metadataAge: metadataAge, idempotencyTime: broker.IdempotencyTime, rules: sequencingRules()}
 	if opts != nil {
 		b.opts = *opts
 	}

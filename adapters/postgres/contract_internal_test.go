@@ -13,7 +13,7 @@ import (
 // selectCases leaves out those cases in the quick tier that wait until a fault is noticed or the
 // presence of a failed node expires, which takes seconds.
 func selectCases[C any](cases []C, name func(C) string) []C {
-	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "batch in faults"}
+	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "batch in faults", "fenced outcome is true", "state in parts"}
 	return testscale.Pick(slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return slices.Contains(slow, name(c)) }), cases)
 }
 
@@ -46,8 +46,9 @@ func TestHistory_KeepsContract(t *testing.T) {
 // TestHistory_LifetimesKeepContract runs the cases that wait until something is forgotten.
 func TestHistory_LifetimesKeepContract(t *testing.T) {
 	t.Parallel()
+	lifetimes := testscale.Sample([]string{"forgotten topic", "metadata is kept by reads", "key expires", "forgotten fence"}, 1)
 	for _, c := range brokertest.HistoryCases() {
-		if !slices.Contains([]string{"forgotten topic", "metadata is kept by reads", "key expires"}, c.Name) {
+		if !slices.Contains(lifetimes, c.Name) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {

@@ -33,11 +33,11 @@ func startServer(t testing.TB, settings ...string) *postgrestest.Server {
 	return server
 }
 
-// eventuallyStores appends until that succeeds. A key makes it harmless.
-func (n *node) eventuallyStores(t testing.TB, topic, packet string) (stored broker.Appended) {
+// eventuallyStores appends to news until that succeeds. A key makes it harmless.
+func (n *node) eventuallyStores(t testing.TB, packet string) (stored broker.Appended) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		a := appendOf(topic, packet)
+		a := appendOf("news", packet)
 		a.IdempotencyKey = packet
 		var err error
 		stored, err = n.Append(t.Context(), a)
@@ -57,7 +57,7 @@ func TestFailover_RestartKeepsEpoch(t *testing.T) {
 	before, _ := n.page(t, "news")
 	server.Kill()
 	server.Restart()
-	stored := n.eventuallyStores(t, "news", "4")
+	stored := n.eventuallyStores(t, "4")
 	assert.Equal(t, broker.Position{Epoch: before.Position.Epoch, Offset: 4}, stored.Position)
 	_, packets := n.page(t, "news")
 	assert.Equal(t, []string{"1", "2", "3", "4"}, packets)
@@ -91,7 +91,7 @@ func TestFailover_LostTailEndsEpoch(t *testing.T) {
 	primary.Stop()
 	replica.Promote()
 
-	stored := n.eventuallyStores(t, "news", "3")
+	stored := n.eventuallyStores(t, "3")
 	after, packets := reader.page(t, "news")
 	assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
 	assert.Equal(t, stored.Position, after.Position)
@@ -152,7 +152,7 @@ func TestFailover_RestoredDataEndsEpoch(t *testing.T) {
 	before, _ := n.page(t, "news")
 	server.Stop()
 	restored.Restart()
-	stored := n.eventuallyStores(t, "news", "2")
+	stored := n.eventuallyStores(t, "2")
 	assert.NotEqual(t, before.Position.Epoch, stored.Position.Epoch)
 	assert.EqualValues(t, 2, stored.Position.Offset)
 	after, packets := n.page(t, "news")
@@ -226,7 +226,7 @@ func TestDurability_AcknowledgedIsNotLost(t *testing.T) {
 	require.ErrorContains(t, err, "have not confirmed")
 	replica.Resume()
 	var acknowledged []string
-	for i := range 50 {
+	for i := range 10 {
 		packet := fmt.Sprint("acknowledged ", i)
 		if durable(t.Context(), packet, broker.Durability{Replicas: 1, OnDisk: true}) == nil {
 			acknowledged = append(acknowledged, packet)
@@ -236,7 +236,7 @@ func TestDurability_AcknowledgedIsNotLost(t *testing.T) {
 	primary.Kill()
 	replica.Settings("synchronous_standby_names = ''")
 	replica.Promote()
-	n.eventuallyStores(t, "news", "after")
+	n.eventuallyStores(t, "after")
 	_, packets := n.page(t, "news")
 	for _, packet := range append(acknowledged, "1", "2") {
 		assert.Contains(t, packets, packet)

@@ -154,7 +154,7 @@ func (c *faultCase) start(t *testing.T) (d *faultyDatabase, stop func()) {
 	d.other = connect(t, NewBroker(d.pool, nil))
 	d.behind = make(chan struct{}, 1)
 	d.node = &node{published: map[string][]broker.Publication{}, following: map[string]int{}}
-	d.node.HistoryNode = d.brokerOfReader(servers).ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+	d.HistoryNode = d.brokerOfReader(servers).ConnectHistory(broker.Handler{}, broker.HistoryHandler{
 		Published: func(_ string, p broker.Publication) { d.receive(p) },
 		Following: func(string) { d.mu.Lock(); defer d.mu.Unlock(); d.readLocked() },
 	})
@@ -225,7 +225,7 @@ func (c *faultCase) run(t *testing.T) faultResult {
 
 // committedAfterFault publishes until that succeeds, and returns the position.
 func (d *faultyDatabase) committedAfterFault() broker.Position {
-	return d.other.eventuallyStores(d.t, faultTopic, "after the fault").Position
+	return d.other.eventuallyStores(d.t, "after the fault").Position
 }
 
 func (d *faultyDatabase) hasReceived(at broker.Position) bool {

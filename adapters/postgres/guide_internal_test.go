@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -59,8 +60,10 @@ func TestGuide_StatementsAndPrivileges(t *testing.T) {
 		return Publish(ctx, tx, appendOf("orders/1", "2"))
 	}))
 	n.eventually(t, "publications", func() bool { return len(n.published["orders/1"]) == 3 })
-	page, _ := n.page(t, "orders")
-	assert.EqualValues(t, 2, page.Position.Offset, "the statements of the guide have published")
+	require.Eventually(t, func() bool {
+		page, _ := n.page(t, "orders")
+		return page.Position.Offset == 2
+	}, time.Minute, 10*time.Millisecond, "the statements of the guide have published")
 	for _, table := range []string{"history", "outbox", "value", "topic"} {
 		_, err := publishers.Exec(t.Context(), "SELECT FROM penstock."+table)
 		require.ErrorContains(t, err, "permission denied", table)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,7 +148,13 @@ func (l *link) run() {
 func (l *link) open() (*listener, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, connectTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, l.store.listen)
+	config := l.store.listen.Copy()
+	if l.store.beforeDial != nil {
+		if err := l.store.beforeDial(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -156,11 +163,11 @@ func (l *link) open() (*listener, error) {
 	l.listeners++
 	c.probe.Name = probePrefix + l.node + ":" + strconv.Itoa(l.listeners)
 	l.mu.Unlock()
-	sql := "SELECT pg_is_in_recovery()"
+	statements := []string{"SELECT pg_is_in_recovery()"}
 	for _, suffix := range []string{allSuffix, historySuffix, l.node} {
-		sql += "; LISTEN " + schema.Quote(l.store.pgChannel(suffix))
+		statements = append(statements, "LISTEN "+schema.Quote(l.store.pgChannel(suffix)))
 	}
-	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	results, err := conn.PgConn().Exec(ctx, strings.Join(statements, "; ")).ReadAll()
 	if err == nil && (len(results) == 0 || len(results[0].Rows) != 1 || string(results[0].Rows[0][0]) != "f") {
 		err = errReplica
 	}

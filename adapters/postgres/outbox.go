@@ -57,12 +57,13 @@ func (o Outbox) insert(a *broker.Append) (statement string, args []any) {
 	if packet == nil {
 		packet = []byte{}
 	}
-	return inSchema(`INSERT INTO penstock.outbox (shard, topic, packet, state_key, removed, idempotency_key,
-		messages, age_ms, bytes, fence, last, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, schemaOr(o.Schema)), []any{
-			shardOf(a.Topic), []byte(a.Topic), packet, keyOrNull(a.StateKey), a.Removed && a.StateKey != "", keyOrNull(a.IdempotencyKey),
-			min(max(a.Retention.Messages, 1), maxSlots), ageOf(a.Retention).Milliseconds(), max(a.Retention.Bytes, 0),
-			int64(a.Fence), a.Last, a.Epoch, //nolint:gosec // the bits
-		}
+	statement = inSchema(`INSERT INTO penstock.outbox (shard, topic, packet, state_key, removed, idempotency_key,
+		messages, age_ms, bytes, fence, last, epoch) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, schemaOr(o.Schema))
+	return statement, []any{
+		shardOf(a.Topic), []byte(a.Topic), packet, keyOrNull(a.StateKey), a.Removed && a.StateKey != "", keyOrNull(a.IdempotencyKey),
+		min(max(a.Retention.Messages, 1), maxSlots), ageOf(a.Retention).Milliseconds(), max(a.Retention.Bytes, 0),
+		int64(a.Fence), a.Last, a.Epoch, //nolint:gosec // the bits
+	}
 }
 
 func (o Outbox) insertError(err error) error {

@@ -180,7 +180,7 @@ func checkTopicOrder(topic int, page broker.Page, written map[string]bool) error
 func TestOutbox_CommittedIsStoredOnceInOrder(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules, lasts: testscale.Pick(2*time.Second, 8*time.Second), wait: 20 * time.Second, appended: true}
+	c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules(), lasts: testscale.Pick(2*time.Second, 8*time.Second), wait: 20 * time.Second, appended: true}
 	c.rules.forgetSnapshot = time.Hour // nothing but the rule finds what commits late
 	require.NoError(t, c.run(t))
 	assert.Zero(t, outboxRows(t, pool, schema))
@@ -193,7 +193,7 @@ func TestOutbox_CommittedIsStoredOnceAfterKill(t *testing.T) {
 	pool := openPool(t, server.URL())
 	require.NoError(t, Migrate(t.Context(), pool, "orders"))
 	kills := 0
-	c := &outboxCheck{pool: pool, schema: "orders", rules: sequencingRules, lasts: testscale.Pick(4*time.Second, 12*time.Second), wait: 30 * time.Second}
+	c := &outboxCheck{pool: pool, schema: "orders", rules: sequencingRules(), lasts: testscale.Pick(4*time.Second, 12*time.Second), wait: 30 * time.Second}
 	c.disturb = func(ctx context.Context) {
 		for ctx.Err() == nil {
 			time.Sleep(time.Second)
@@ -239,10 +239,10 @@ func TestOutbox_CheckFindsMistakes(t *testing.T) {
 				pool, schema := newSchema(t)
 				_, err := pool.Exec(t.Context(), "CREATE TABLE "+schema+".taken (shard int, source bigint)")
 				require.NoError(t, err)
-				c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules, lasts: 2 * time.Second, wait: time.Second, appended: true}
+				c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules(), lasts: 2 * time.Second, wait: time.Second, appended: true}
 				c.rules.forgetSnapshot = time.Hour
 				change(&c.rules)
-				require.NotEqual(t, sequencingRules.lock+sequencingRules.candidates, c.rules.lock+c.rules.candidates)
+				require.NotEqual(t, sequencingRules().lock+sequencingRules().candidates, c.rules.lock+c.rules.candidates)
 				if err := c.run(t); err != nil {
 					t.Log(err)
 					return

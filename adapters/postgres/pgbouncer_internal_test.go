@@ -69,7 +69,7 @@ func TestPgBouncer_OutboxKeepsItsPromises(t *testing.T) {
 	direct, schema := newSchema(t)
 	pooler := postgrestest.StartPgBouncer(t, direct.Config().ConnString())
 	pool := openPool(t, pooler.URL()+"&default_query_exec_mode=exec")
-	c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules, lasts: 5 * time.Second, wait: 20 * time.Second}
+	c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules(), lasts: 5 * time.Second, wait: 20 * time.Second}
 	c.disturb = func(ctx context.Context) {
 		for ctx.Err() == nil {
 			time.Sleep(1500 * time.Millisecond)

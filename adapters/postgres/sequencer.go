@@ -109,7 +109,7 @@ func (q *sequencer) run(shard int) {
 }
 
 // waitingSQL returns the shards that have publications in the outbox.
-const waitingSQL = "SELECT DISTINCT shard FROM (SELECT shard FROM penstock.outbox LIMIT 1000) o"
+const waitingSQL = "SELECT no::int FROM penstock.shard s WHERE EXISTS (SELECT FROM penstock.outbox o WHERE o.shard = s.no)"
 
 // poll looks at the outbox for publications of transactions without a wake-up.
 func (q *sequencer) poll() {

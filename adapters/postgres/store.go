@@ -25,6 +25,7 @@ type store struct {
 	schema      string
 	pool        *pgxpool.Pool // of the node
 	listen      *pgx.ConnConfig
+	beforeDial  func(context.Context, *pgx.ConnConfig) error // of the pool: it may set the password; nil if listen is another one
 	poll        time.Duration
 	metadataAge time.Duration
 	keyTime     time.Duration
@@ -41,7 +42,7 @@ type rules struct {
 	forgetSnapshot   time.Duration // how often everything is looked at
 }
 
-var sequencingRules = rules{shardLockSQL, candidatesSQL, 5 * time.Second}
+func sequencingRules() rules { return rules{shardLockSQL, candidatesSQL, 5 * time.Second} }
 
 // A shardState is what a node remembers of a shard.
 type shardState struct {
@@ -72,18 +73,19 @@ func newStore(b *Broker) *store {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
-	listen := b.opts.Listen
+	listen, beforeDial := b.opts.Listen, config.BeforeConnect
 	if listen == nil {
-		listen = config.ConnConfig
+		listen = config.ConnConfig.Copy()
+	} else {
+		listen, beforeDial = listen.Copy(), nil
 	}
-	listen = listen.Copy()
 	config.ConnConfig.OnNotice = recordWarning
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		panic("postgres: the configuration of the pool: " + err.Error()) // the pool has been created with it
 	}
 	return &store{
-		schema: b.opts.Schema, pool: pool, listen: listen, poll: b.opts.PollInterval,
+		schema: b.opts.Schema, pool: pool, listen: listen, beforeDial: beforeDial, poll: b.opts.PollInterval,
 		metadataAge: b.metadataAge, keyTime: b.idempotencyTime, rules: b.rules,
 	}
 }

@@ -30,7 +30,7 @@ func postgresCommand(args []string, stdout io.Writer) error {
 	err := flags.Parse(args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, postgresUsage)
+		_, _ = io.WriteString(stdout, postgresUsage)
 		flags.SetOutput(stdout)
 		flags.PrintDefaults()
 		return nil

@@ -62,13 +62,11 @@ var unprivileged = sync.OnceValues(func() (*syscall.Credential, error) {
 })
 
 // run runs a program to its end.
-func run(env []string, program string, args ...string) error {
+func run(program string, args ...string) error {
 	cmd, err := command(program, args...)
 	if err != nil {
 		return err
 	}
-	cmd.Env = append(os.Environ(), env...)
-	// The output goes to a file: a server that pg_ctl starts would keep a pipe open.
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %q: %w; its output:\n%s", program, args, err, out)

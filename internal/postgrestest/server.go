@@ -49,7 +49,7 @@ var template = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	data := filepath.Join(dir, "data")
-	if err := run(nil, "initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--pgdata="+data); err != nil {
+	if err := run("initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--pgdata="+data); err != nil {
 		return "", err
 	}
 	return data, appendLine(filepath.Join(data, "pg_hba.conf"), "host replication all 127.0.0.1/32 trust")
@@ -71,7 +71,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	}
 	s := &Server{t: t, settings: settings, Port: freePort()}
 	s.dir = filepath.Join(s.newFolder(), "data")
-	if err := run(nil, "cp", "-a", data, s.dir); err != nil {
+	if err := run("cp", "-a", data, s.dir); err != nil {
 		t.Fatalf("postgrestest: %v", err)
 	}
 	t.Cleanup(s.Kill)
@@ -102,7 +102,7 @@ func (s *Server) Restart() {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 	deadline := time.Now().Add(timeout)
-	for run(nil, "pg_isready", "-q", "-h", host, "-p", strconv.Itoa(s.Port), "-U", "postgres") != nil {
+	for run("pg_isready", "-q", "-h", host, "-p", strconv.Itoa(s.Port), "-U", "postgres") != nil {
 		if s.process.exited() || time.Now().After(deadline) {
 			s.t.Fatalf("postgrestest: the server does not start; its output:\n%s", s.process.output())
 		}
@@ -138,7 +138,7 @@ func (s *Server) Kill() {
 // Stop shuts the server down, which closes its connections. Replicas receive everything before.
 func (s *Server) Stop() {
 	s.t.Helper()
-	if err := run(nil, "pg_ctl", "stop", "-D", s.dir, "-m", "fast", "-w"); err != nil {
+	if err := run("pg_ctl", "stop", "-D", s.dir, "-m", "fast", "-w"); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 	s.process.kill()
@@ -169,7 +169,7 @@ func (s *Server) StartReplica(name string, settings ...string) *Server {
 	r := &Server{t: s.t, settings: settings, Port: freePort()}
 	r.dir = filepath.Join(s.newFolder(), "data")
 	info := fmt.Sprintf("host=%s port=%d user=postgres application_name=%s", host, s.Port, name)
-	if err := run(nil, "pg_basebackup", "-R", "-D", r.dir, "-d", info, "--checkpoint=fast", "--no-sync"); err != nil {
+	if err := run("pg_basebackup", "-R", "-D", r.dir, "-d", info, "--checkpoint=fast", "--no-sync"); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 	// pg_basebackup writes its own application_name.
@@ -186,7 +186,7 @@ func (s *Server) Copy() *Server {
 	s.t.Helper()
 	c := &Server{t: s.t, settings: s.settings, Port: freePort()}
 	c.dir = filepath.Join(s.newFolder(), "data")
-	if err := run(nil, "cp", "-a", s.dir, c.dir); err != nil {
+	if err := run("cp", "-a", s.dir, c.dir); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 	s.t.Cleanup(c.Kill)
@@ -196,7 +196,7 @@ func (s *Server) Copy() *Server {
 // Promote makes a replica the primary.
 func (s *Server) Promote() {
 	s.t.Helper()
-	if err := run(nil, "pg_ctl", "promote", "-D", s.dir, "-w"); err != nil {
+	if err := run("pg_ctl", "promote", "-D", s.dir, "-w"); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 }
@@ -207,7 +207,7 @@ func (s *Server) Settings(lines ...string) {
 	if err := appendLine(filepath.Join(s.dir, "postgresql.auto.conf"), strings.Join(lines, "\n")); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
-	if err := run(nil, "pg_ctl", "reload", "-D", s.dir); err != nil {
+	if err := run("pg_ctl", "reload", "-D", s.dir); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 }
@@ -223,7 +223,7 @@ var shared = sync.OnceValues(func() (int, error) {
 		return 0, err
 	}
 	copied := filepath.Join(dir, "data")
-	if err := run(nil, "cp", "-a", data, copied); err != nil {
+	if err := run("cp", "-a", data, copied); err != nil {
 		return 0, err
 	}
 	port := freePort()
@@ -234,7 +234,7 @@ var shared = sync.OnceValues(func() (int, error) {
 	if _, err := start("postgres", args...); err != nil {
 		return 0, err
 	}
-	for deadline := time.Now().Add(timeout); run(nil, "pg_isready", "-q", "-h", host, "-p", strconv.Itoa(port)) != nil; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); run("pg_isready", "-q", "-h", host, "-p", strconv.Itoa(port)) != nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return 0, fmt.Errorf("the server does not start")
 		}
@@ -303,7 +303,7 @@ func (s *Server) Folder() string { return s.newFolder() }
 // MakeFolder creates a folder of the server's user.
 func (s *Server) MakeFolder(path string) string {
 	s.t.Helper()
-	if err := run(nil, "mkdir", path); err != nil {
+	if err := run("mkdir", path); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
 	}
 	return path
