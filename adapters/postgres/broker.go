@@ -17,24 +17,24 @@ type Options struct {
 	// Schema is the PostgreSQL schema of the tables; [DefaultSchema] if empty.
 	Schema string
 
-	// Listen leads to the server directly. It is needed if the pool leads to it through PgBouncer in
-	// transaction mode, where notifications do not arrive. Nil is what the pool has.
+	// Listen leads to the server directly. It is needed if the pool leads to it through PgBouncer
+	// in transaction mode, where notifications do not arrive. Nil is what the pool has.
 	Listen *pgx.ConnConfig
 
-	// PollInterval is how often the outbox is looked at for publications of transactions that [InTx] has
-	// not committed. 50 ms if zero.
+	// PollInterval is how often the outbox is looked at for publications of transactions that
+	// [InTx] has not committed. 50 ms if zero.
 	PollInterval time.Duration
 }
 
 // A Broker is a [broker.HistoryBroker] on PostgreSQL. It is safe for concurrent use.
 //
-// Each node has a connection that listens, and up to 8 others: with the configuration of the pool, but
-// not from it, so that an application that uses all connections of its pool does not stop the broker.
-// Packets are notifications (NOTIFY), or rows of a table if they are larger than 5,900 bytes. While PostgreSQL is
-// unavailable, a node still serves its own subscribers. Up to 32 MiB wait to be published; beyond that
-// Publish returns an error. Packets are numbered, so that each receiver detects its losses and reports
-// them with [broker.Handler.MessagesLost]. Nodes publish a heartbeat every second; a node without one for
-// four seconds has failed.
+// Each node has a connection that listens, and up to 8 others: with the configuration of the pool,
+// but not from it, so that an application that uses all connections of its pool does not stop the
+// broker. Packets are notifications (NOTIFY), or rows of a table if they are larger than 5,900
+// bytes. While PostgreSQL is unavailable, a node still serves its own subscribers. Up to 32 MiB
+// wait to be published; beyond that Publish returns an error. Packets are numbered, so that each
+// receiver detects its losses and reports them with [broker.Handler.MessagesLost]. Nodes publish a
+// heartbeat every second; a node without one for four seconds has failed.
 type Broker struct {
 	pool *pgxpool.Pool
 	opts Options
@@ -47,14 +47,15 @@ type Broker struct {
 var _ broker.HistoryBroker = (*Broker)(nil)
 
 const (
-	// metadataAge is how long a topic is kept after its publications have expired, or after it was read.
+	// metadataAge is how long a topic is kept after its publications have expired, or after it was
+	// read.
 	metadataAge = 24 * time.Hour
 
 	defaultPollInterval = 50 * time.Millisecond
 )
 
-// NewBroker returns a broker. It panics if the pool is nil. It sends nothing before Connect. [Migrate]
-// must have created the schema. Nil options are the zero ones.
+// NewBroker returns a broker. It panics if the pool is nil. It sends nothing before Connect.
+// [Migrate] must have created the schema. Nil options are the zero ones.
 func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 	if pool == nil {
 		panic("postgres: NewBroker needs a pool")
@@ -75,14 +76,14 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 	return b.ConnectHistory(handler, broker.HistoryHandler{})
 }
 
-// ConnectHistory adds a node that also uses histories. Positions are assigned by the node that stores
-// a publication, under a lock of one of 4 shards, each with a part of the topics. A position is kept for
-// at least a day after the last publication has expired or the position was last read.
+// ConnectHistory adds a node that also uses histories. Positions are assigned by the node that
+// stores a publication, under a lock of one of 4 shards, each with a part of the topics. A position
+// is kept for at least a day after the last publication has expired or the position was last read.
 //
-// A failover to a replica begins a new epoch of each topic, which continues at the offset that the replica
-// has; a restart does not. A [broker.Durability] with Replicas needs synchronous_standby_names: Append
-// waits for a commit with synchronous_commit = remote_write, or on with OnDisk, for at most 5 s, while
-// other nodes do not.
+// A failover to a replica begins a new epoch of each topic, which continues at the offset that the
+// replica has; a restart does not. A [broker.Durability] with Replicas needs
+// synchronous_standby_names: Append waits for a commit with synchronous_commit = remote_write, or
+// on with OnDisk, for at most 5 s, while other nodes do not.
 //
 // If the disk is full, Append returns an error with the code RESOURCE_EXHAUSTED.
 func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {

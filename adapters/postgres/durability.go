@@ -20,8 +20,8 @@ func (f *facts) lineageName() string {
 	return strconv.Itoa(f.lineage.no) + " " + f.lineage.epoch
 }
 
-// confirm waits until replicas have what the server had written before: a commit waits for all WAL before it.
-// The message that it writes to the WAL changes nothing.
+// confirm waits until replicas have what the server had written before: a commit waits for all WAL
+// before it. The message that it writes to the WAL changes nothing.
 func (s *store) confirm(d broker.Durability, _ int, limit time.Duration) appendqueue.Confirmation {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+callTimeout)
 	defer cancel()
@@ -77,9 +77,10 @@ func (s *store) confirmOnce(ctx context.Context, d broker.Durability, limit time
 	return c, nil
 }
 
-// cancelAfter cancels what a connection executes after some time: no setting bounds the wait of a commit, and
-// the server would continue to wait for the replica if the connection was closed. The function that it returns
-// ends that. If it was canceled, the connection is closed, because the request may arrive later.
+// cancelAfter cancels what a connection executes after some time: no setting bounds the wait of a
+// commit, and the server would continue to wait for the replica if the connection was closed. The
+// function that it returns ends that. If it was canceled, the connection is closed, because the
+// request may arrive later.
 func cancelAfter(ctx context.Context, conn *pgx.Conn, limit time.Duration) (stop func()) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(limit, func() {
@@ -128,8 +129,8 @@ func synchronousReplicas(standbys string) int {
 // warningKey is where recordWarning keeps a warning.
 const warningKey = "penstock warning"
 
-// recordWarning keeps the last warning of a connection: PostgreSQL ends the wait for a replica with a
-// warning, not with an error.
+// recordWarning keeps the last warning of a connection: PostgreSQL ends the wait for a replica with
+// a warning, not with an error.
 func recordWarning(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.SeverityUnlocalized == "WARNING" {
 		*warningOf(conn) = n.Message

@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-go/penstock/internal/cluster"
 )
 
-// An engine carries messages between nodes, and the publications of histories, as notifications. A link
-// listens to three channels of PostgreSQL: what all nodes receive, what all nodes with histories
-// receive, and what this node alone receives. A backend compares each notification with all channels of its
-// session, so there is none per topic.
+// An engine carries messages between nodes, and the publications of histories, as notifications. A
+// link listens to three channels of PostgreSQL: what all nodes receive, what all nodes with
+// histories receive, and what this node alone receives. A backend compares each notification with
+// all channels of its session, so there is none per topic.
 type engine struct {
 	store *store
 

@@ -136,7 +136,8 @@ func awaitDetached(t testing.TB, primary *postgrestest.Server) {
 	pool.Close()
 }
 
-// TestFailover_RestoredDataEndsEpoch goes back to a copy of the data, which nothing in the server shows.
+// TestFailover_RestoredDataEndsEpoch goes back to a copy of the data, which nothing in the server
+// shows.
 func TestFailover_RestoredDataEndsEpoch(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -201,7 +202,8 @@ func TestSynchronousReplicas(t *testing.T) {
 	}
 }
 
-// TestDurability_AcknowledgedIsNotLost kills a primary, and promotes the replica that has confirmed.
+// TestDurability_AcknowledgedIsNotLost kills a primary, and promotes the replica that has
+// confirmed.
 func TestDurability_AcknowledgedIsNotLost(t *testing.T) {
 	t.Parallel()
 	primary := startServer(t, "fsync=on", "synchronous_standby_names=ANY 1 (*)", "synchronous_commit=local")

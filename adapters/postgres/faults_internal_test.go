@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
-// A faultyDatabase is a database with a writer, which publishes in transactions, and a node that follows: through
-// a proxy, or through PgBouncer.
+// A faultyDatabase is a database with a writer, which publishes in transactions, and a node that
+// follows: through a proxy, or through PgBouncer.
 type faultyDatabase struct {
 	t       *testing.T
 	primary *postgrestest.Server
@@ -234,7 +234,8 @@ func (d *faultyDatabase) hasReceived(at broker.Position) bool {
 	return d.position.Epoch == at.Epoch && d.position.Offset >= at.Offset
 }
 
-// compare waits until the outbox is empty, and compares the history with the rows of the transactions.
+// compare waits until the outbox is empty, and compares the history with the rows of the
+// transactions.
 func (d *faultyDatabase) compare(c *faultCase) (r faultResult) {
 	t := d.t
 	require.Eventually(t, func() bool {

@@ -143,8 +143,8 @@ func revoked() faultCase {
 	}
 }
 
-// fullDisk fills the file system of the histories, but not that of the WAL, which would stop PostgreSQL. It needs the
-// privilege to mount one.
+// fullDisk fills the file system of the histories, but not that of the WAL, which would stop
+// PostgreSQL. It needs the privilege to mount one.
 func fullDisk() faultCase {
 	c := faultCase{name: "the disk of the histories is full for 2 s", lasts: 2 * time.Second}
 	c.begin = func(d *faultyDatabase) func() {
@@ -172,7 +172,8 @@ func fullDisk() faultCase {
 	return c
 }
 
-// TestFaults injects one fault after the other. It writes the table of docs/reference/faults.md; see `make faults`.
+// TestFaults injects one fault after the other. It writes the table of docs/reference/faults.md;
+// see `make faults`.
 func TestFaults(t *testing.T) {
 	testscale.FullOnly(t, "TestFaults_Restart")
 	t.Parallel()

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 )
 
-// follows call the HistoryHandler of a node. The link calls them one at a time, and knows the topics.
+// follows call the HistoryHandler of a node. The link calls them one at a time, and knows the
+// topics.
 type follows struct {
 	handler broker.HistoryHandler
 	gate    executor.Gate // calls the handler
@@ -53,7 +54,8 @@ func appendPublication(b []byte, p *broker.Publication) []byte {
 	return append(append(b, removed), p.Packet...)
 }
 
-// parsePublication returns a publication, which shares memory with b. It reports false if b is none.
+// parsePublication returns a publication, which shares memory with b. It reports false if b is
+// none.
 func parsePublication(b []byte) (p broker.Publication, ok bool) {
 	r, b, ok := cutRecord(b)
 	if !ok {

@@ -26,7 +26,8 @@ func guideSQL(t testing.TB) (blocks []string) {
 	return blocks
 }
 
-// TestGuide_StatementsAndPrivileges executes the statements of the guide, and uses the roles that they create.
+// TestGuide_StatementsAndPrivileges executes the statements of the guide, and uses the roles that
+// they create.
 func TestGuide_StatementsAndPrivileges(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

@@ -37,8 +37,9 @@ type shardEpochs struct {
 	first, previous string
 }
 
-// factsSQL has a row for each shard. A replica refuses it. The timeline is that of the WAL that is written
-// now: pg_control_checkpoint would show that of the last checkpoint, which is older after a promotion.
+// factsSQL has a row for each shard. A replica refuses it. The timeline is that of the WAL that is
+// written now: pg_control_checkpoint would show that of the last checkpoint, which is older after a
+// promotion.
 const factsSQL = `
 SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
          || '/' || 'penstock.topic'::regclass::oid,
@@ -105,9 +106,9 @@ func (l *lineageState) seen() seen {
 // errOldLineage means that the newest lineage is not that of the server.
 var errOldLineage = errors.Errorf(errors.Unavailable, "another server writes now, and its lineage is not recorded yet")
 
-// check records facts. It returns errOldLineage if the newest lineage is not that of the data that the
-// server has: another server was promoted, or its data was restored, which is shown by less WAL than the
-// node had seen before it asked.
+// check records facts. It returns errOldLineage if the newest lineage is not that of the data that
+// the server has: another server was promoted, or its data was restored, which is shown by less WAL
+// than the node had seen before it asked.
 func (l *lineageState) check(f *facts, before seen) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +124,8 @@ func (l *lineageState) check(f *facts, before seen) error {
 	return nil
 }
 
-// beginLineage records a lineage for the data that the server has, unless another node has done so since
-// the facts were read.
+// beginLineage records a lineage for the data that the server has, unless another node has done so
+// since the facts were read.
 func (s *store) beginLineage(ctx context.Context, f *facts, before seen) error {
 	b := &pgx.Batch{}
 	begin(b)

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
-// A link is the connection of a node. One goroutine, run, listens; mark runs while subscriptions are
-// to be confirmed. Locks are acquired in the order of the fields; mu is not held while a function of events
-// is called.
+// A link is the connection of a node. One goroutine, run, listens; mark runs while subscriptions
+// are to be confirmed. Locks are acquired in the order of the fields; mu is not held while a
+// function of events is called.
 type link struct {
 	store  *store
 	node   string
@@ -60,8 +60,8 @@ const (
 	closeTimeout = time.Second
 )
 
-// SetSubscribed changes whether the node subscribes to a channel. What arrives before the confirmation is
-// not passed on.
+// SetSubscribed changes whether the node subscribes to a channel. What arrives before the
+// confirmation is not passed on.
 func (l *link) SetSubscribed(channel cluster.Channel, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

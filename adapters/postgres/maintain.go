@@ -17,8 +17,8 @@ const (
 	maxDeleted       = 5000 // rows of one statement
 )
 
-// expiredSQL returns the statements that delete rows that have expired, some at a time, so that none holds locks
-// or a snapshot for long. They find the rows by an index.
+// expiredSQL returns the statements that delete rows that have expired, some at a time, so that
+// none holds locks or a snapshot for long. They find the rows by an index.
 func expiredSQL() []string {
 	return []string{
 		`DELETE FROM penstock.idempotency WHERE ctid = ANY (ARRAY(SELECT ctid FROM penstock.idempotency WHERE expires_at < now() LIMIT $1))`,
@@ -27,7 +27,8 @@ func expiredSQL() []string {
 	}
 }
 
-// sweepSQL returns the statements that read whole tables. What they delete is not returned any more.
+// sweepSQL returns the statements that read whole tables. What they delete is not returned any
+// more.
 func sweepSQL() []string {
 	return []string{
 		`DELETE FROM penstock.history WHERE ctid = ANY (ARRAY(SELECT h.ctid FROM penstock.history h JOIN penstock.topic t ON t.id = h.topic_id
@@ -93,8 +94,8 @@ const firstSQL = `
 SELECT CASE WHEN s.lineage < l.no THEN l.epoch ELSE s.first END
 FROM penstock.shard s, (SELECT * FROM penstock.lineage ORDER BY no DESC LIMIT 1) l WHERE s.no = $1`
 
-// forgetSQL deletes topics that have expired and have not begun in the first epoch of their shard, and notes that: where
-// their epoch has ended is not known then.
+// forgetSQL deletes topics that have expired and have not begun in the first epoch of their shard,
+// and notes that: where their epoch has ended is not known then.
 const forgetSQL = `
 WITH gone AS (
   DELETE FROM penstock.topic WHERE id = ANY (ARRAY(
@@ -105,16 +106,17 @@ k AS (DELETE FROM penstock.idempotency WHERE topic_id IN (SELECT id FROM gone)),
 f AS (INSERT INTO penstock.forgotten (hash, shard) SELECT hash, $1 FROM gone ON CONFLICT DO NOTHING)
 SELECT count(*) FROM gone`
 
-// endFirstSQL ends the first epoch of a shard if a topic that has expired is in it. A topic without a row is at
-// offset 0 of that epoch.
+// endFirstSQL ends the first epoch of a shard if a topic that has expired is in it. A topic without
+// a row is at offset 0 of that epoch.
 const endFirstSQL = `
 UPDATE penstock.shard SET previous = (` + firstSQL + `), first = $2, lineage = (SELECT max(no) FROM penstock.lineage), forgot_at = now()
 WHERE no = $1 AND forgot_at < now() - $3 * interval '1 ms'
   AND EXISTS (SELECT FROM penstock.topic WHERE shard = $1 AND expires_at < now() AND epoch = (` + firstSQL + `))`
 
-// forget deletes some topics of a shard that have expired. A topic that is used again begins in another epoch than
-// before, so no position is used twice: the first epoch ends before a topic of it is deleted. That happens at most
-// once in metadataAge, because a topic that begins in an epoch does not expire for so long.
+// forget deletes some topics of a shard that have expired. A topic that is used again begins in
+// another epoch than before, so no position is used twice: the first epoch ends before a topic of
+// it is deleted. That happens at most once in metadataAge, because a topic that begins in an epoch
+// does not expire for so long.
 func (s *store) forget(ctx context.Context, shard int) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

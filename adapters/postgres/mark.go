@@ -14,9 +14,10 @@ type subscription struct {
 	isConfirmed bool
 }
 
-// marks confirm subscriptions: a link notifies itself after a request. When that arrives, everything that was
-// published before the request has arrived, and everything after it will. It also proves that
-// notifications arrive, which they do not through PgBouncer in transaction mode. link.mu guards it.
+// marks confirm subscriptions: a link notifies itself after a request. When that arrives,
+// everything that was published before the request has arrived, and everything after it will. It
+// also proves that notifications arrive, which they do not through PgBouncer in transaction mode.
+// link.mu guards it.
 type marks struct {
 	requested []*subscription // that no mark was sent for
 	sent      []mark          // in the order of their numbers
@@ -61,8 +62,8 @@ func (l *link) mark() {
 	}
 }
 
-// nextMark returns the next mark and the connection that it is for. If nothing is requested, the connection is
-// nil, and mark ends.
+// nextMark returns the next mark and the connection that it is for. If nothing is requested, the
+// connection is nil, and mark ends.
 func (l *link) nextMark() (m mark, c *listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,8 +78,8 @@ func (l *link) nextMark() (m mark, c *listener) {
 	return m, l.current
 }
 
-// marked confirms subscriptions. A mark that failed may have arrived nevertheless, so a subscription may be
-// confirmed twice.
+// marked confirms subscriptions. A mark that failed may have arrived nevertheless, so a
+// subscription may be confirmed twice.
 func (l *link) marked(payload []byte) {
 	number, _ := binary.Uvarint(payload)
 	var confirmed []*subscription

@@ -25,10 +25,10 @@ func schemaOr(name string) string {
 	return name
 }
 
-// Migrate creates the schema or changes it to the newest version, and does nothing if it has that. ""
-// is [DefaultSchema]. It needs the privilege CREATE on the database to create the schema, and later
-// the ownership of the tables. It is safe to call it on all nodes at once, and while nodes of the
-// version before use the schema. Package schema has the statements for other tools, and so does
+// Migrate creates the schema or changes it to the newest version, and does nothing if it has that.
+// "" is [DefaultSchema]. It needs the privilege CREATE on the database to create the schema, and
+// later the ownership of the tables. It is safe to call it on all nodes at once, and while nodes of
+// the version before use the schema. Package schema has the statements for other tools, and so does
 // `penstock postgres schema`.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schemaName string) error {
 	schemaName = schemaOr(schemaName)

@@ -37,8 +37,8 @@ func TestMigrate_NodesAtOnceAndAgain(t *testing.T) {
 	assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err), err)
 }
 
-// TestMigrate_UpgradesFromFirstVersion stores with the tables of the first version, and then with those of the
-// newest one.
+// TestMigrate_UpgradesFromFirstVersion stores with the tables of the first version, and then with
+// those of the newest one.
 func TestMigrate_UpgradesFromFirstVersion(t *testing.T) {
 	t.Parallel()
 	pool, name := newSchema(t)

@@ -38,7 +38,8 @@ func (s *historyNode) Append(ctx context.Context, a broker.Append) (broker.Appen
 	return s.queue.Do(ctx, a, shardOf(a.Topic), struct{}{})
 }
 
-// append stores the publications of batches, which are of different shards, each in one transaction.
+// append stores the publications of batches, which are of different shards, each in one
+// transaction.
 func (s *historyNode) append(ctx context.Context, batches []*appendBatch) {
 	for _, b := range batches {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -97,8 +98,8 @@ func ageOf(r broker.Retention) time.Duration {
 	return min(r.Age, maxAge)
 }
 
-// lifetimeMargin is by how much the lifetime of a topic exceeds what is promised, so that a read seldom
-// has to extend it.
+// lifetimeMargin is by how much the lifetime of a topic exceeds what is promised, so that a read
+// seldom has to extend it.
 func (s *store) lifetimeMargin() time.Duration { return s.metadataAge / 24 }
 
 // lifetime returns how long a topic is kept after its last use.

@@ -12,19 +12,21 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// An Outbox publishes in transactions of the application. The zero Outbox is that of [DefaultSchema].
+// An Outbox publishes in transactions of the application. The zero Outbox is that of
+// [DefaultSchema].
 type Outbox struct {
 	Schema string // of the Broker
 }
 
 // Publish publishes a in a transaction: it is stored and delivered to the nodes if and only if the
-// transaction commits. It takes no lock and waits for no other transaction. What one transaction publishes on
-// a topic keeps its order; what two transactions publish has the order of the calls if one had committed
-// before the other one called. A router returns the a of a message with Router.Publication.
+// transaction commits. It takes no lock and waits for no other transaction. What one transaction
+// publishes on a topic keeps its order; what two transactions publish has the order of the calls if
+// one had committed before the other one called. A router returns the a of a message with
+// Router.Publication.
 //
-// A publication with an IdempotencyKey that is known is dropped, and so is one that the topic refuses because
-// it is closed, or because of its Fence or Epoch, with a warning in the log. Durability is ignored: that of
-// the transaction applies.
+// A publication with an IdempotencyKey that is known is dropped, and so is one that the topic
+// refuses because it is closed, or because of its Fence or Epoch, with a warning in the log.
+// Durability is ignored: that of the transaction applies.
 func (o Outbox) Publish(ctx context.Context, tx pgx.Tx, a broker.Append) error {
 	statement, args := o.insert(&a)
 	_, err := tx.Exec(ctx, statement, args...)
@@ -85,10 +87,10 @@ func notePublished(ctx context.Context, topic string) {
 	}
 }
 
-// InTx calls f in a transaction and commits it, or rolls it back if f returns an error. Publications of f with
-// its context are delivered at once: without InTx, a node finds them when it next looks, after
-// [Options.PollInterval]. It sends one notification after the commit; if that fails, a node
-// finds them, too.
+// InTx calls f in a transaction and commits it, or rolls it back if f returns an error.
+// Publications of f with its context are delivered at once: without InTx, a node finds them when it
+// next looks, after [Options.PollInterval]. It sends one notification after the commit; if that
+// fails, a node finds them, too.
 func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	var published [shards]bool
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

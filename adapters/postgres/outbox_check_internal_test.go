@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// An outboxCheck publishes in transactions that write first and publish later, that commit late, and of
-// which one of ten is rolled back, while two nodes move publications to the histories. Then it compares the
-// histories with what the transactions have written.
+// An outboxCheck publishes in transactions that write first and publish later, that commit late,
+// and of which one of ten is rolled back, while two nodes move publications to the histories. Then
+// it compares the histories with what the transactions have written.
 type outboxCheck struct {
 	pool     *pgxpool.Pool
 	schema   string
@@ -211,8 +211,8 @@ func TestOutbox_CommittedIsStoredOnceAfterKill(t *testing.T) {
 	assert.Zero(t, outboxRows(t, pool, "orders"))
 }
 
-// TestOutbox_CheckFindsMistakes changes the rules. Each mistake occurs with some probability, so the check runs
-// until it finds it.
+// TestOutbox_CheckFindsMistakes changes the rules. Each mistake occurs with some probability, so
+// the check runs until it finds it.
 func TestOutbox_CheckFindsMistakes(t *testing.T) {
 	t.Parallel()
 	mistakes := map[string]func(*rules){

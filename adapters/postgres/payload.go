@@ -13,8 +13,8 @@ type record struct {
 	payload []byte
 }
 
-// maxInline is how many bytes of records a notification carries: in base64, they are less than the 8,000
-// bytes that NOTIFY accepts.
+// maxInline is how many bytes of records a notification carries: in base64, they are less than the
+// 8,000 bytes that NOTIFY accepts.
 const maxInline = 5900
 
 // Prefixes of the text of a notification.

@@ -26,8 +26,8 @@ func throughPgBouncer(t testing.TB, pooler *postgrestest.PgBouncer, direct, sche
 	return NewBroker(openPool(t, pooler.URL()+"&default_query_exec_mode=exec"), &Options{Schema: schema, Listen: listen})
 }
 
-// TestPgBouncer_KeepsContract runs the cases of histories through PgBouncer. Those with faults have a fault
-// of it.
+// TestPgBouncer_KeepsContract runs the cases of histories through PgBouncer. Those with faults have
+// a fault of it.
 func TestPgBouncer_KeepsContract(t *testing.T) {
 	t.Parallel()
 	cases := brokertest.HistoryCases()
@@ -80,8 +80,8 @@ func TestPgBouncer_OutboxKeepsItsPromises(t *testing.T) {
 	require.NoError(t, c.run(t))
 }
 
-// TestPgBouncer_ListenThroughItIsReported listens through PgBouncer, where nothing arrives. It replaces the default
-// logger, so it is not parallel.
+// TestPgBouncer_ListenThroughItIsReported listens through PgBouncer, where nothing arrives. It
+// replaces the default logger, so it is not parallel.
 func TestPgBouncer_ListenThroughItIsReported(t *testing.T) {
 	testscale.FullOnly(t, "TestPgBouncer_KeepsContract")
 	pool, schema := newSchema(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A plan is what a transaction stores. It decides positions from what the transaction has read under the
-// lock of the shard, and touches no server.
+// A plan is what a transaction stores. It decides positions from what the transaction has read
+// under the lock of the shard, and touches no server.
 type plan struct {
 	store *store
 	shard int

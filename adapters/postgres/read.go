@@ -92,8 +92,8 @@ type readTopic struct {
 	closed             bool
 }
 
-// snapshot calls read in a transaction that has read topics, and then extends their lifetimes. If the server
-// has no lineage yet, it begins one and tries again.
+// snapshot calls read in a transaction that has read topics, and then extends their lifetimes. If
+// the server has no lineage yet, it begins one and tries again.
 func (s *store) snapshot(ctx context.Context, topics []topicUse, read func(*reading) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -238,8 +238,8 @@ type pageQuery struct {
 	age           time.Duration
 }
 
-// pagesFrom is what pages and their sizes are selected from: the slots of the offsets that a query may
-// select, in their order, of which those are used that have the offset, up to the limit.
+// pagesFrom is what pages and their sizes are selected from: the slots of the offsets that a query
+// may select, in their order, of which those are used that have the offset, up to the limit.
 const pagesFrom = `
 FROM unnest($1::int[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bool[], $7::bigint[]) AS q (call, hash, after, before, lim, backward, age)
 JOIN penstock.topic t ON t.hash = q.hash
@@ -296,10 +296,12 @@ func (r *reading) pages(queries []pageQuery, add func(call int, p broker.Publica
 	return rows.Err()
 }
 
-// stateRows is how many bytes a row of a state has at least, as far as the work for a part is concerned.
+// stateRows is how many bytes a row of a state has at least, as far as the work for a part is
+// concerned.
 const stateRows = 16
 
-// state reads a part of a state: keys in the order of their hashes, up to the one that reaches MaxBytes.
+// state reads a part of a state: keys in the order of their hashes, up to the one that reaches
+// MaxBytes.
 func (r *reading) state(c *readCall) error {
 	q := c.Request.state
 	maxBytes := q.MaxBytes

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
-// ReadAll reads several topics in one transaction: their positions, the sizes of the pages that MaxMessages
-// permits, and those that MaxBytes permits, too.
+// ReadAll reads several topics in one transaction: their positions, the sizes of the pages that
+// MaxMessages permits, and those that MaxBytes permits, too.
 func (s *historyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
@@ -56,7 +56,8 @@ func (r *reading) batch(b *broker.Batch) ([]broker.BatchPage, error) {
 	return pages, err
 }
 
-// fitting returns the queries whose pages have no more than a number of bytes together, and omits the others.
+// fitting returns the queries whose pages have no more than a number of bytes together, and omits
+// the others.
 func (r *reading) fitting(queries []pageQuery, left int64, pages []broker.BatchPage) (fitting []pageQuery, err error) {
 	if len(queries) == 0 {
 		return nil, nil

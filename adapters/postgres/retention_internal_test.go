@@ -52,7 +52,8 @@ func TestRetention_RingIsResized(t *testing.T) {
 	check(5, 8)
 }
 
-// TestRetention_BytesRemoveRows checks that packets beyond Retention.Bytes do not stay in the table.
+// TestRetention_BytesRemoveRows checks that packets beyond Retention.Bytes do not stay in the
+// table.
 func TestRetention_BytesRemoveRows(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)

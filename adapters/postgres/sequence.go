@@ -20,10 +20,10 @@ const (
 	noSnapshot = "1:1:"
 )
 
-// candidatesSQL removes what has become visible in the outbox since a snapshot: a transaction below its
-// xmax that is not in its xip had ended, so its publications were taken. The first row has the snapshot
-// of the statement, and whether more is visible. Only the holder of the shard's lock deletes rows, so a
-// ctid stays that of its row.
+// candidatesSQL removes what has become visible in the outbox since a snapshot: a transaction below
+// its xmax that is not in its xip had ended, so its publications were taken. The first row has the
+// snapshot of the statement, and whether more is visible. Only the holder of the shard's lock
+// deletes rows, so a ctid stays that of its row.
 const candidatesSQL = `
 WITH c AS MATERIALIZED (
   SELECT ctid, id, octet_length(packet) AS size FROM penstock.outbox
@@ -42,9 +42,9 @@ FROM (SELECT) one LEFT JOIN d ON true ORDER BY d.id`
 // shardLockSQL is a statement of its own: the next one takes its snapshot when the lock is held.
 const shardLockSQL = "SELECT pg_advisory_xact_lock(('penstock.topic'::regclass::oid::bigint % 2147483647)::int, $1::int)"
 
-// sequence stores what waits in the outbox of a shard, and then the calls, in one transaction that also
-// notifies the nodes: PostgreSQL delivers notifications in the order of the commits. It sets the results of
-// the calls unless it returns an error. It reports whether more waits in the outbox.
+// sequence stores what waits in the outbox of a shard, and then the calls, in one transaction that
+// also notifies the nodes: PostgreSQL delivers notifications in the order of the commits. It sets
+// the results of the calls unless it returns an error. It reports whether more waits in the outbox.
 //
 // Any node may call it at any time. The lock of the shard orders them.
 func (s *store) sequence(ctx context.Context, shard int, calls []*appendCall) (more bool, err error) {
@@ -215,7 +215,8 @@ func orZero(n *int64) int64 {
 	return *n
 }
 
-// write stores the plan, notifies and commits. An error of the server means that it has rolled back.
+// write stores the plan, notifies and commits. An error of the server means that it has rolled
+// back.
 func (t *sequencing) write(ctx context.Context) error {
 	for i := range t.outbox {
 		t.plan.add(&t.outbox[i], nil)

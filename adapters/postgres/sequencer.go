@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
-// A sequencer moves publications from the outbox to the histories. Each shard has an owner among the nodes,
-// which polls; two owners at once do no harm. One goroutine polls, one maintains the tables, and one for each
-// shard stores publications.
+// A sequencer moves publications from the outbox to the histories. Each shard has an owner among
+// the nodes, which polls; two owners at once do no harm. One goroutine polls, one maintains the
+// tables, and one for each shard stores publications.
 type sequencer struct {
 	store *store
 	node  *cluster.Node

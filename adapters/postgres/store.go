@@ -35,8 +35,8 @@ type store struct {
 	lineage lineageState
 }
 
-// rules decide what a sequencing transaction takes from the outbox. Tests change them, to see that their check
-// finds the mistake.
+// rules decide what a sequencing transaction takes from the outbox. Tests change them, to see that
+// their check finds the mistake.
 type rules struct {
 	lock, candidates string
 	forgetSnapshot   time.Duration // how often everything is looked at
@@ -48,13 +48,14 @@ func sequencingRules() rules { return rules{shardLockSQL, candidatesSQL, 5 * tim
 type shardState struct {
 	mu sync.Mutex // held while the node stores publications of the shard
 
-	// Guarded by mu: the snapshot in which everything of the outbox was taken that it shows, see candidates.
-	// "" is none.
+	// Guarded by mu: the snapshot in which everything of the outbox was taken that it shows, see
+	// candidates. "" is none.
 	snapshot   string
 	snapshotAt time.Time
 }
 
-// maxConns are the connections of a node: one for each shard, and others for reads and notifications.
+// maxConns are the connections of a node: one for each shard, and others for reads and
+// notifications.
 const maxConns = 8
 
 const (
@@ -107,16 +108,16 @@ func hashOf(name string) []byte {
 	return hash[:]
 }
 
-// begin queues what begins a transaction that writes. Its settings end with it, so that the connection
-// may be one of PgBouncer. It does not wait for replicas: they confirm in confirm.
+// begin queues what begins a transaction that writes. Its settings end with it, so that the
+// connection may be one of PgBouncer. It does not wait for replicas: they confirm in confirm.
 func begin(b *pgx.Batch) {
 	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 	b.Queue(`SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
 		set_config('statement_timeout', $3, true), set_config('synchronous_commit', 'local', true)`, lockTimeout, idleTimeout, statementTimeout)
 }
 
-// storeError converts an error of a transaction that stores something: its code says whether that may
-// have been stored.
+// storeError converts an error of a transaction that stores something: its code says whether that
+// may have been stored.
 func storeError(what string, err error) error {
 	var code errors.Code
 	switch pg, isPg := errors.AsType[*pgconn.PgError](err); {

@@ -55,8 +55,8 @@ func (s *historyNode) changeValue(ctx context.Context, r valueRequest) (uint64, 
 		return 0, err
 	}
 	r.hash = hashOf(r.key)
-	// A sequence would go back if a failover loses its end, and a call that is being sent when its context
-	// ends outlives this one, so it needs its own data.
+	// A sequence would go back if a failover loses its end, and a call that is being sent when its
+	// context ends outlives this one, so it needs its own data.
 	r.next, r.data = rand.Uint64()>>1|1, bytes.Clone(r.data)
 	if r.data == nil {
 		r.data = []byte{}
@@ -72,8 +72,8 @@ func (s *historyNode) changeValue(ctx context.Context, r valueRequest) (uint64, 
 	}
 }
 
-// execValues executes calls in one transaction, in the order of their keys: another one that has the same
-// keys would otherwise wait for this one, and this one for it.
+// execValues executes calls in one transaction, in the order of their keys: another one that has
+// the same keys would otherwise wait for this one, and this one for it.
 func (s *store) execValues(ctx context.Context, calls []*valueCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

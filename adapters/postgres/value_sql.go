@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// queueValue queues the statement of a request. Each returns a row if the value has the version, except
-// that of a load: a value that has expired is none.
+// queueValue queues the statement of a request. Each returns a row if the value has the version,
+// except that of a load: a value that has expired is none.
 func (s *store) queueValue(b *pgx.Batch, r *valueRequest) {
 	const alive = " AND expires_at > clock_timestamp()"
 	version, next := int64(r.version), int64(r.next) //nolint:gosec // 63 bits, and others match none

@@ -20,7 +20,8 @@ type PgBouncer struct {
 	process *process
 }
 
-// StartPgBouncer starts a pooler in front of the server of a connection string. It ends with the test.
+// StartPgBouncer starts a pooler in front of the server of a connection string. It ends with the
+// test.
 func StartPgBouncer(t testing.TB, server string) *PgBouncer {
 	t.Helper()
 	require(t, "pgbouncer", "pgbouncer")

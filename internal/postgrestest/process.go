@@ -74,8 +74,8 @@ func run(program string, args ...string) error {
 	return nil
 }
 
-// start starts a server, and a watchdog that kills it when this process ends, even by a crash: the watchdog reads a
-// pipe that closes then.
+// start starts a server, and a watchdog that kills it when this process ends, even by a crash: the
+// watchdog reads a pipe that closes then.
 func start(program string, args ...string) (*process, error) {
 	cmd, err := command(program, args...)
 	if err != nil {

@@ -110,8 +110,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// Kill kills the postmaster; its children then end at once. After Restart, the server recovers as after a
-// crash.
+// Kill kills the postmaster; its children then end at once. After Restart, the server recovers as
+// after a crash.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
@@ -242,8 +242,8 @@ var shared = sync.OnceValues(func() (int, error) {
 	return port, nil
 })
 
-// Shared returns a connection string of a server that all tests of this binary share. Each test uses a schema
-// of its own.
+// Shared returns a connection string of a server that all tests of this binary share. Each test
+// uses a schema of its own.
 func Shared(t testing.TB) string {
 	t.Helper()
 	require(t, "initdb", "postgresql")

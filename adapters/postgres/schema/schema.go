@@ -1,5 +1,5 @@
-// Package schema has the tables and functions of package adapters/postgres as SQL, for tools that apply
-// migrations themselves. postgres.Migrate applies them, too.
+// Package schema has the tables and functions of package adapters/postgres as SQL, for tools that
+// apply migrations themselves. postgres.Migrate applies them, too.
 package schema
 
 import (
@@ -12,8 +12,8 @@ import (
 // DefaultName is the PostgreSQL schema of the tables if none is given.
 const DefaultName = "penstock"
 
-// files are the migrations, in their order. The name of each begins with its version. Their statements name the
-// schema penstock.
+// files are the migrations, in their order. The name of each begins with its version. Their
+// statements name the schema penstock.
 //
 //go:embed *.sql
 var files embed.FS
@@ -25,8 +25,8 @@ type Migration struct {
 	SQL     string // statements for one transaction, which also record the version
 }
 
-// Migrations returns all migrations for a PostgreSQL schema, whose name is quoted where necessary. "" is
-// [DefaultName].
+// Migrations returns all migrations for a PostgreSQL schema, whose name is quoted where necessary.
+// "" is [DefaultName].
 func Migrations(name string) []Migration {
 	names, err := fs.Glob(files, "*.sql") // sorted
 	if err != nil {
@@ -52,8 +52,8 @@ func Migrations(name string) []Migration {
 // LockTimeout is how long a migration waits for a lock, for which others then wait, too.
 const LockTimeout = "3s"
 
-// SQL returns the statements that change a schema from a version to the newest one: from 0, they create it.
-// Each migration is a transaction.
+// SQL returns the statements that change a schema from a version to the newest one: from 0, they
+// create it. Each migration is a transaction.
 func SQL(name string, from int) string {
 	var b strings.Builder
 	for _, m := range Migrations(name)[from:] {
@@ -62,7 +62,8 @@ func SQL(name string, from int) string {
 	return b.String()
 }
 
-// Qualify replaces the schema penstock of statements by another one, also at the beginning of a string.
+// Qualify replaces the schema penstock of statements by another one, also at the beginning of a
+// string.
 func Qualify(sql, name string) string {
 	quoted := Quote(name)
 	return strings.NewReplacer("'penstock.", "'"+strings.ReplaceAll(quoted, "'", "''")+".", "penstock.", quoted+".").Replace(sql)
