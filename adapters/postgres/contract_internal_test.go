@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/broker/brokertest"
+	"github.com/penstock-go/penstock/internal/postgrestest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -58,6 +59,57 @@ func TestHistory_LifetimesKeepContract(t *testing.T) {
 			cluster := f.historyCluster()
 			cluster.MetadataAge, cluster.IdempotencyTime = time.Second, time.Second
 			c.Run(t, cluster)
+		})
+	}
+}
+
+// restarts is a fault of the server that all nodes have.
+func restarts(server *postgrestest.Server) []brokertest.Fault {
+	return []brokertest.Fault{{Name: "PostgreSQL is killed and restarted", Duration: time.Second, Begin: func(broker.Node) func() {
+		server.Kill()
+		return server.Restart
+	}}}
+}
+
+// TestHistory_KeepsContractWhenServerRestarts runs the cases with faults on a server that is killed.
+func TestHistory_KeepsContractWhenServerRestarts(t *testing.T) {
+	testscale.FullOnly(t, "TestFailover_RestartKeepsEpoch")
+	t.Parallel()
+	for _, c := range brokertest.HistoryCases() {
+		if !slices.Contains([]string{"outcome is true", "value outcome is true"}, c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			c.Run(t, brokertest.HistoryCluster{
+				Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+					return NewBroker(openPool(t, server.URL()), nil).ConnectHistory(handler, history)
+				},
+				Faults: restarts(server), Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: time.Second,
+			})
+		})
+	}
+}
+
+// TestBroker_KeepsContractWhenServerRestarts does so for packets and presence.
+func TestBroker_KeepsContractWhenServerRestarts(t *testing.T) {
+	testscale.FullOnly(t, "TestFailover_RestartKeepsEpoch")
+	t.Parallel()
+	for _, c := range brokertest.Cases() {
+		if !slices.Contains([]string{"loss is reported", "presence converges"}, c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			server := startServer(t)
+			c.Run(t, brokertest.Cluster{
+				Connect: func(handler broker.Handler) broker.Node {
+					return NewBroker(openPool(t, server.URL()), nil).Connect(handler)
+				},
+				Kill:   func(n broker.Node) { n.(*historyNode).Kill() },
+				Faults: restarts(server), Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond,
+			})
 		})
 	}
 }
