@@ -18,11 +18,12 @@ const (
 )
 
 // expiredSQL returns the statements that delete rows that have expired, some at a time, so that
-// none holds locks or a snapshot for long. They find the rows by an index.
+// none holds locks or a snapshot for long. They find the rows by an index, and skip locked ones: a
+// sequencing transaction may wait for rows that the statement has locked.
 func expiredSQL() []string {
 	return []string{
-		`DELETE FROM penstock.idempotency WHERE ctid = ANY (ARRAY(SELECT ctid FROM penstock.idempotency WHERE expires_at < now() LIMIT $1))`,
-		`DELETE FROM penstock.value WHERE ctid = ANY (ARRAY(SELECT ctid FROM penstock.value WHERE expires_at < now() LIMIT $1)) AND expires_at < now()`,
+		`DELETE FROM penstock.idempotency WHERE ctid = ANY (ARRAY(SELECT ctid FROM penstock.idempotency WHERE expires_at < now() LIMIT $1 FOR UPDATE SKIP LOCKED))`,
+		`DELETE FROM penstock.value WHERE ctid = ANY (ARRAY(SELECT ctid FROM penstock.value WHERE expires_at < now() LIMIT $1 FOR UPDATE SKIP LOCKED))`,
 		`DELETE FROM penstock.packet WHERE ctid = ANY (ARRAY(SELECT ctid FROM penstock.packet WHERE at < now() - interval '1 minute' ORDER BY id LIMIT $1))`,
 	}
 }
@@ -32,9 +33,9 @@ func expiredSQL() []string {
 func sweepSQL() []string {
 	return []string{
 		`DELETE FROM penstock.history WHERE ctid = ANY (ARRAY(SELECT h.ctid FROM penstock.history h JOIN penstock.topic t ON t.id = h.topic_id
-		   WHERE h.at < now() - t.age_ms * 1.25 * interval '1 ms' LIMIT $1)) AND at < now()`,
+		   WHERE h.at < now() - t.age_ms * 1.25 * interval '1 ms' LIMIT $1 FOR UPDATE OF h SKIP LOCKED))`,
 		`DELETE FROM penstock.state WHERE ctid = ANY (ARRAY(SELECT s.ctid FROM penstock.state s JOIN penstock.topic t ON t.id = s.topic_id
-		   WHERE s.at < now() - t.age_ms * 1.25 * interval '1 ms' LIMIT $1)) AND at < now()`,
+		   WHERE s.at < now() - t.age_ms * 1.25 * interval '1 ms' LIMIT $1 FOR UPDATE OF s SKIP LOCKED))`,
 	}
 }
 

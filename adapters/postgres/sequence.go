@@ -110,7 +110,10 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	} else if err := t.write(ctx); err != nil {
 		return false, err
 	}
-	if !t.more {
+	switch {
+	case t.facts.lineage.no != before.no:
+		t.state.snapshot = "" // the one that was used may be of another server
+	case !t.more:
 		t.state.snapshot = t.snapshot
 	}
 	t.plan.finish()
