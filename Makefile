@@ -10,8 +10,8 @@ fmt: ## fails if a file is not formatted
 # The broker on PostgreSQL, the generator of JSON code, the command, OpenTelemetry, the example with it,
 # the benchmarks, the check of containers, the tests with frameworks, the collector and the preparation of
 # releases are modules of their own, so that what they connect to, parse and draw with, export to, measure
-# against and run behind does not become a dependency. PUBLISHED are the modules that a release has; a test of internal/release checks
-# that it is all of them.
+# against and run behind does not become a dependency. PUBLISHED are the modules that a release has; a
+# test of internal/release checks that it is all of them.
 PUBLISHED := . adapters/postgres codec/jsoncode cmd/penstock otel
 MODULES := $(PUBLISHED) examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
 

@@ -79,7 +79,7 @@ func (e *engine) Connect(node string, events cluster.Events) cluster.Link {
 	l := &link{store: e.store, node: node, engine: e, events: events, subscribed: map[string]*subscription{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	e.link = l
-	l.running.Go(l.run)
+	go l.run()
 	return l
 }
 

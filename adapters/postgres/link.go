@@ -28,9 +28,8 @@ type link struct {
 	engine *engine
 	events cluster.Events
 
-	ctx     context.Context //nolint:containedctx // of run
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	ctx    context.Context //nolint:containedctx // of run
+	cancel context.CancelFunc
 
 	dispatch sync.Mutex // held while functions of events are called
 

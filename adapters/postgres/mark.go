@@ -38,7 +38,7 @@ func (l *link) requestLocked(sub *subscription) {
 	l.marks.requested = append(l.marks.requested, sub)
 	if !l.marks.isRunning {
 		l.marks.isRunning = true
-		l.running.Go(l.mark)
+		go l.mark()
 	}
 }
 
