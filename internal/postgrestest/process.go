@@ -81,7 +81,11 @@ func start(program string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.CreateTemp("", "postgrestest*.log")
+	parent, err := root()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.CreateTemp(parent.path, "log")
 	if err != nil {
 		return nil, err
 	}
@@ -153,17 +157,49 @@ func statOf(file string) []string {
 	return strings.Fields(rest)
 }
 
-// folder returns a new folder that belongs to the unprivileged user.
-func folder() (string, error) {
+// A rootFolder has all files of this package.
+type rootFolder struct {
+	path    string
+	remover *exec.Cmd // it has a pipe, which must stay open
+}
+
+// root returns the folder of all files. A process removes it after the end of the test binary, when
+// the servers have ended, too.
+var root = sync.OnceValues(func() (*rootFolder, error) {
 	dir, err := os.MkdirTemp("", "postgrestest")
+	if err != nil {
+		return nil, err
+	}
+	r := &rootFolder{dir, exec.Command("sh", "-c", `read -r _; sleep 1; rm -rf "$0"`, dir)}
+	if _, err := r.remover.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := r.remover.Start(); err != nil {
+		return nil, err
+	}
+	return r, giveAway(dir)
+})
+
+// folder returns a new folder that belongs to the user of the servers.
+func folder() (string, error) {
+	parent, err := root()
 	if err != nil {
 		return "", err
 	}
-	credential, err := unprivileged()
-	if err == nil && credential != nil {
-		err = os.Chown(dir, int(credential.Uid), int(credential.Gid))
+	dir, err := os.MkdirTemp(parent.path, "")
+	if err != nil {
+		return "", err
 	}
-	return dir, err
+	return dir, giveAway(dir)
+}
+
+// giveAway makes a folder one of the user of the servers.
+func giveAway(dir string) error {
+	credential, err := unprivileged()
+	if err != nil || credential == nil {
+		return err
+	}
+	return os.Chown(dir, int(credential.Uid), int(credential.Gid))
 }
 
 // require skips or fails the test if a program of a package cannot run.
