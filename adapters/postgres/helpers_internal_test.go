@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/broker/brokertest"
 	"github.com/penstock-go/penstock/internal/postgrestest"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // openPool returns a pool that ends with the test.
@@ -89,7 +90,7 @@ func (f *faultyCluster) faults() []brokertest.Fault {
 			return proxy.Restore
 		}
 	}
-	return []brokertest.Fault{
+	return testscale.SoakSample([]brokertest.Fault{
 		{Name: "connections are closed", Duration: 300 * time.Millisecond, Begin: func(n broker.Node) func() {
 			f.proxy(n).Cut()
 			f.proxy(n).Restore()
@@ -98,7 +99,7 @@ func (f *faultyCluster) faults() []brokertest.Fault {
 		{Name: "server is not reachable", Duration: 1500 * time.Millisecond, Begin: stall((*redistest.Proxy).Cut)},
 		{Name: "connections are paused", Duration: 1500 * time.Millisecond, Begin: stall((*redistest.Proxy).Stall)},
 		{Name: "replies are paused", Duration: 1500 * time.Millisecond, Begin: stall((*redistest.Proxy).StallReplies)},
-	}
+	}, 3)
 }
 
 func (f *faultyCluster) historyCluster() brokertest.HistoryCluster {

@@ -193,7 +193,7 @@ func TestOutbox_CommittedIsStoredOnceAfterKill(t *testing.T) {
 	pool := openPool(t, server.URL())
 	require.NoError(t, Migrate(t.Context(), pool, "orders"))
 	kills := 0
-	c := &outboxCheck{pool: pool, schema: "orders", rules: sequencingRules(), lasts: testscale.Pick(4*time.Second, 12*time.Second), wait: 30 * time.Second}
+	c := &outboxCheck{pool: pool, schema: "orders", rules: sequencingRules(), lasts: testscale.Pick(4*time.Second, 8*time.Second), wait: 30 * time.Second}
 	c.disturb = func(ctx context.Context) {
 		for ctx.Err() == nil {
 			time.Sleep(time.Second)

@@ -34,7 +34,7 @@ func TestPgBouncer_KeepsContract(t *testing.T) {
 	quick := []string{"one order", "pages", "duplicate", "state", "value is patched", "batch pages", "following means delivered", "history packets"}
 	all := brokertest.HistoryCases()
 	few := slices.DeleteFunc(slices.Clone(all), func(c brokertest.HistoryCase) bool { return !slices.Contains(quick, c.Name) })
-	for _, c := range testscale.Pick(few, testscale.SoakSample(all, 25)) {
+	for _, c := range testscale.Pick(few, testscale.SoakSample(all, 15)) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			pool, schema := newSchema(t)
