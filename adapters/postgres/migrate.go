@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock-go/penstock/adapters/postgres/schema"
-	"github.com/penstock-go/penstock/errors"
 )
 
 // DefaultSchema is the PostgreSQL schema of the tables if none is given.
@@ -25,11 +24,11 @@ func schemaOr(name string) string {
 	return name
 }
 
-// Migrate creates the schema or changes it to the newest version, and does nothing if it has that.
-// "" is [DefaultSchema]. It needs the privilege CREATE on the database to create the schema, and
-// later the ownership of the tables. It is safe to call it on all nodes at once, and while nodes of
-// the version before use the schema. Package schema has the statements for other tools, and so does
-// `penstock postgres schema`.
+// Migrate creates the schema or changes it to the newest version, and does nothing if it has that or a
+// newer one. "" is [DefaultSchema]. It needs the privilege CREATE on the database to create the
+// schema, and later the ownership of the tables. It is safe to call it on all nodes at once, and
+// while nodes of the version before use the schema. Package schema has the statements for other
+// tools, and so does `penstock postgres schema`.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schemaName string) error {
 	schemaName = schemaOr(schemaName)
 	for {
@@ -56,13 +55,8 @@ func migrateOnce(ctx context.Context, pool *pgxpool.Pool, name string) (isDone b
 	}
 	all := schema.Migrations(name)
 	version, err := schemaVersion(ctx, tx, name)
-	switch {
-	case err != nil:
-		return false, err
-	case version > len(all):
-		return false, errors.Errorf(errors.FailedPrecondition, "the schema has version %d, and this program knows only %d; use a newer one", version, len(all))
-	case version == len(all):
-		return true, nil
+	if err != nil || version >= len(all) { // after a rollback of the program, the schema is newer
+		return true, err
 	}
 	next := all[version]
 	if _, err := tx.Conn().PgConn().Exec(ctx, "SET LOCAL lock_timeout = '"+schema.LockTimeout+"';\n"+next.SQL).ReadAll(); err != nil {
