@@ -27,6 +27,10 @@ func NewPolicy(policy limit.Policy, previous *Policy) *Policy {
 	return p
 }
 
+// WithoutMemory returns the policy without remembered denials, such as for a call in a transaction, whose
+// outcome may be undone.
+func (p *Policy) WithoutMemory() *Policy { return &Policy{Units: p.Units, version: p.version} }
+
 // A Reply is the state of a bucket before a Take, and when the caller sent the Take and received the
 // state.
 type Reply struct {

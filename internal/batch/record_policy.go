@@ -25,6 +25,12 @@ func NewRecordPolicy(description limit.Description, previous *RecordPolicy) *Rec
 	return p
 }
 
+// WithoutMemory returns the policy without remembered denials, such as for a call in a transaction, whose
+// outcome may be undone.
+func (p *RecordPolicy) WithoutMemory() *RecordPolicy {
+	return &RecordPolicy{Description: p.Description, version: p.version}
+}
+
 // A recordDenial is a Decision about all costs from least to most of calls that may wait for a
 // time. It holds until the key has more tokens, a time after it was sent.
 type recordDenial struct {

@@ -123,3 +123,21 @@ func TestRecordPart_LearnsWhatAllDecide(t *testing.T) {
 	never.Learn(&d, false, 0, 0)
 	assert.False(t, remembers())
 }
+
+func TestPolicies_WithoutMemoryAskTheStore(t *testing.T) {
+	s := &recordStore{reply: denied(time.Second)}
+	p := NewRecordPolicy(limit.Description{Name: "p", Limit: 10, Window: time.Minute}, ofTen())
+	for range 2 {
+		s.take(t, p.WithoutMemory(), limit.Take{Cost: 8})
+	}
+	assert.Len(t, s.takes, 2)
+	_, ok := p.Remembered(1, &limit.Take{Cost: 8}, 0)
+	assert.False(t, ok)
+	s.reply = RecordReply{Outcome: OutcomeAllowed, Used: 3, Taken: 3, Stamp: 7}
+	receipt := s.take(t, p.WithoutMemory(), limit.Take{Cost: 3, Receipt: true}).Receipt
+	assert.Equal(t, limit.Receipt{Tokens: 3, Stamp: 7, Version: 1}, receipt, "the policy itself can undo it")
+
+	buckets := NewPolicy(limit.PerHour(1), NewPolicy(limit.PerHour(2), nil))
+	assert.Equal(t, buckets.version, buckets.WithoutMemory().version)
+	assert.Equal(t, buckets.Units, buckets.WithoutMemory().Units)
+}
