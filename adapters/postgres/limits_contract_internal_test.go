@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/limittest"
+)
+
+func limiterHarness(t *testing.T) limittest.Harness {
+	s := newLimitServer(t)
+	l := s.limits()
+	return limittest.Harness{
+		New:    func(p limit.Policy) limit.Limiter { return l.NewLimiter(p) },
+		Shared: true,
+		Sleep:  s.Sleep,
+		Rewind: s.Rewind,
+	}
+}
+
+func TestLimiter_Contract(t *testing.T) {
+	testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
+	t.Parallel()
+	for _, c := range limittest.Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(t)) })
+		t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(limiterHarness(t))) })
+	}
+	for _, c := range limittest.Regressions() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(t)) })
+	}
+	t.Run("AllOf", func(t *testing.T) { limittest.AllOf(t, limiterHarness(t)) })
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(t), 20) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(t), 20) })
+	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(t), 20) })
+}
+
+// TestLimiter_KeepsRandomRules tests a part of the contract.
+func TestLimiter_KeepsRandomRules(t *testing.T) {
+	t.Parallel()
+	for _, c := range testscale.Sample(limittest.Cases(), 8) {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(t)) })
+	}
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(t), 1) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(t), 1) })
+}
+
+// limitRounds is how many policies a case with random ones tries.
+func limitRounds() int { return testscale.Pick(1, 10) }
+
+// testWindows runs cases of a limiter with records, in the quick tier some of them.
+func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *Limits, P) limit.Resetter) {
+	for _, c := range testscale.Sample(cases, 8) {
+		t.Run(c.Name, func(t *testing.T) {
+			s := newLimitServer(t)
+			l := s.limits()
+			c.Run(t, limittest.WindowHarness[P]{
+				New:    func(p P) limit.Resetter { return newLimiter(s, l, p) },
+				Shared: true,
+				Sleep:  s.Sleep,
+				Now:    s.clock.Now,
+				Rewind: s.Rewind,
+				Rounds: limitRounds(),
+			})
+		})
+	}
+}
+
+func TestSlidingLog_Contract(t *testing.T) {
+	t.Parallel()
+	testWindows(t, limittest.SlidingLogCases(), func(_ *limitServer, l *Limits, p limit.WindowPolicy) limit.Resetter { return l.NewSlidingLog(p) })
+}
+
+func TestSlidingCounter_Contract(t *testing.T) {
+	t.Parallel()
+	testWindows(t, limittest.SlidingCounterCases(), func(_ *limitServer, l *Limits, p limit.WindowPolicy) limit.Resetter {
+		return l.NewSlidingCounter(p)
+	})
+}
+
+func TestQuota_Contract(t *testing.T) {
+	t.Parallel()
+	testWindows(t, limittest.QuotaCases(), func(s *limitServer, l *Limits, p limit.QuotaPolicy) limit.Resetter {
+		q := l.NewQuota(p)
+		q.clock = s.clock.Now
+		return q
+	})
+}
+
+func TestCooldown_Contract(t *testing.T) {
+	t.Parallel()
+	for _, c := range testscale.Sample(limittest.CooldownCases(), 8) {
+		t.Run(c.Name, func(t *testing.T) {
+			s := newLimitServer(t)
+			l := s.limits()
+			c.Run(t, limittest.CooldownHarness{
+				New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
+					return l.NewCooldown(p, onPenalty)
+				},
+				Sleep:  s.Sleep,
+				Rewind: s.Rewind,
+				Rounds: limitRounds(),
+			})
+		})
+	}
+}

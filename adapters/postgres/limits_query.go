@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A pgxQuerier is a pool, or a transaction.
+type pgxQuerier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// SQLSTATEs.
+const (
+	stateNeedsLevel   = "PS001" // of limit_begin: the isolation level is not READ COMMITTED
+	stateLockTimeout  = "55P03"
+	stateNoFunction   = "42883"
+	stateNoSchema     = "3F000"
+	stateNoPrivileges = "42501"
+)
+
+// compareCalls orders calls by their locks and keys, so that those of one key follow each other.
+func compareCalls(a, b *limitCall) int {
+	return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.key, b.key))
+}
+
+// send executes a statement in a transaction of its own.
+func (l *Limits) send(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), n int) ([]limitReply, error) {
+	sent := l.now()
+	replies, err := l.sendOnce(ctx, query)
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && pgErr.Code == stateNeedsLevel && !l.needsLevel.Swap(true):
+		replies, err = l.sendOnce(ctx, query) // the first one has done nothing
+	case ok && pgErr.Code == stateLockTimeout:
+		replies, err = make([]limitReply, n), nil
+		for i := range replies {
+			replies[i].numbers[0] = replyLocked
+		}
+	}
+	if err != nil {
+		return nil, l.explain(err)
+	}
+	received := l.now()
+	for i := range replies {
+		replies[i].sent, replies[i].received = sent, received
+	}
+	l.sweepSoon()
+	return replies, nil
+}
+
+func (l *Limits) sendOnce(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error)) ([]limitReply, error) {
+	if !l.needsLevel.Load() {
+		return query(ctx, l.pool)
+	}
+	var replies []limitReply
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	err := pgx.BeginTxFunc(ctx, l.pool, options, func(tx pgx.Tx) (err error) {
+		replies, err = query(ctx, tx)
+		return err
+	})
+	return replies, err
+}
+
+// explain adds to an error what would be right, if it has one of the usual causes.
+func (l *Limits) explain(err error) error {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return err
+	case pgErr.Code == stateNoFunction || pgErr.Code == stateNoSchema:
+		return fmt.Errorf("the schema %q has no limits; call postgres.Migrate: %w", l.schema, err)
+	case pgErr.Code == stateNoPrivileges:
+		return fmt.Errorf("the role needs USAGE on the schema %q and EXECUTE on its functions: %w", l.schema, err)
+	default:
+		return err
+	}
+}
+
+// A limitColumns value is calls as a statement takes them.
+type limitColumns struct {
+	locks []int64
+	keys  [][]byte
+	args  []int64
+}
+
+func columnsOf(calls []limitCall) limitColumns {
+	c := limitColumns{make([]int64, len(calls)), make([][]byte, len(calls)), make([]int64, 0, len(limitArgs{})*len(calls))}
+	for i := range calls {
+		c.locks[i], c.keys[i] = calls[i].lock, []byte(calls[i].key)
+		c.args = append(c.args, calls[i].args[:]...)
+	}
+	return c
+}
+
+// limitSQL are the statements of the limits.
+type limitSQL struct{ each, all, sweep, keys string }
+
+func limitSQLFor(schema string) limitSQL {
+	return limitSQL{
+		each:  inSchema("SELECT call, n FROM penstock.limit_each($1, $2, $3, $4)", schema),
+		all:   inSchema("SELECT call, n FROM penstock.limit_all($1, $2, $3, $4, $5)", schema),
+		sweep: inSchema("SELECT last_key, seen, removed FROM penstock.limit_sweep($1, $2)", schema),
+		keys:  inSchema("SELECT * FROM penstock.limit_keys($1, $2, $3)", schema),
+	}
+}
+
+// queryEach executes independent calls, which are in the order of compareCalls. wait is the first argument
+// of the function.
+func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, wait *int, calls []limitCall) ([]limitReply, error) {
+	c := columnsOf(calls)
+	rows, err := q.Query(ctx, l.sql.each, wait, c.locks, c.keys, c.args)
+	if err != nil {
+		return nil, err
+	}
+	return readReplies(rows, len(calls))
+}
+
+// queryAll executes groups of calls. The first group is the first sizes[0] calls.
+func (l *Limits) queryAll(ctx context.Context, q pgxQuerier, wait *int, sizes []int32, calls []limitCall) ([]limitReply, error) {
+	c := columnsOf(calls)
+	rows, err := q.Query(ctx, l.sql.all, wait, sizes, c.locks, c.keys, c.args)
+	if err != nil {
+		return nil, err
+	}
+	return readReplies(rows, len(calls))
+}
+
+// readReplies reads the replies about n calls, in any order.
+func readReplies(rows pgx.Rows, n int) ([]limitReply, error) {
+	replies, read := make([]limitReply, n), 0
+	var call int
+	var numbers []int64
+	_, err := pgx.ForEachRow(rows, []any{&call, &numbers}, func() error {
+		if call < 1 || call > n {
+			return fmt.Errorf("the server answers call %d of %d", call, n)
+		}
+		copy(replies[call-1].numbers[:], numbers)
+		read++
+		return nil
+	})
+	if err == nil && read != n {
+		err = fmt.Errorf("the server has answered %d of %d calls", read, n)
+	}
+	return replies, err
+}
