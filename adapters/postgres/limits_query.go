@@ -32,12 +32,13 @@ func compareCalls(a, b *limitCall) int {
 
 // send executes a statement in a transaction of its own.
 func (l *Limits) send(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), n int) ([]limitReply, error) {
-	sent := l.now()
-	replies, err := l.sendOnce(ctx, query)
+	sent, namesLevel := l.now(), l.needsLevel.Load()
+	replies, err := l.sendOnce(ctx, query, namesLevel)
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case ok && pgErr.Code == stateNeedsLevel && !l.needsLevel.Swap(true):
-		replies, err = l.sendOnce(ctx, query) // the first one has done nothing
+	case ok && pgErr.Code == stateNeedsLevel && !namesLevel:
+		l.needsLevel.Store(true)
+		replies, err = l.sendOnce(ctx, query, true) // the first one has done nothing
 	case ok && pgErr.Code == stateLockTimeout:
 		replies, err = make([]limitReply, n), nil
 		for i := range replies {
@@ -55,8 +56,8 @@ func (l *Limits) send(ctx context.Context, query func(context.Context, pgxQuerie
 	return replies, nil
 }
 
-func (l *Limits) sendOnce(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error)) ([]limitReply, error) {
-	if !l.needsLevel.Load() {
+func (l *Limits) sendOnce(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), namesLevel bool) ([]limitReply, error) {
+	if !namesLevel {
 		return query(ctx, l.pool)
 	}
 	var replies []limitReply
