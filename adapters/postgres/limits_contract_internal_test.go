@@ -43,6 +43,7 @@ func TestLimiter_KeepsRandomRules(t *testing.T) {
 	}
 	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(t), 1) })
 	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(t), 1) })
+	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(t), 1) })
 }
 
 // limitRounds is how many policies a case with random ones tries.

@@ -34,12 +34,11 @@ func compareCalls(a, b *limitCall) int {
 func (l *Limits) send(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), n int) ([]limitReply, error) {
 	sent, namesLevel := l.now(), l.needsLevel.Load()
 	replies, err := l.sendOnce(ctx, query, namesLevel)
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case ok && pgErr.Code == stateNeedsLevel && !namesLevel:
+	if stateOf(err) == stateNeedsLevel && !namesLevel {
 		l.needsLevel.Store(true)
 		replies, err = l.sendOnce(ctx, query, true) // the first one has done nothing
-	case ok && pgErr.Code == stateLockTimeout:
+	}
+	if stateOf(err) == stateLockTimeout {
 		replies, err = make([]limitReply, n), nil
 		for i := range replies {
 			replies[i].numbers[0] = replyLocked
@@ -71,17 +70,22 @@ func (l *Limits) sendOnce(ctx context.Context, query func(context.Context, pgxQu
 
 // explain adds to an error what would be right, if it has one of the usual causes.
 func (l *Limits) explain(err error) error {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case !ok:
-		return err
-	case pgErr.Code == stateNoFunction || pgErr.Code == stateNoSchema:
+	switch stateOf(err) {
+	case stateNoFunction, stateNoSchema:
 		return fmt.Errorf("the schema %q has no limits; call postgres.Migrate: %w", l.schema, err)
-	case pgErr.Code == stateNoPrivileges:
+	case stateNoPrivileges:
 		return fmt.Errorf("the role needs USAGE on the schema %q and EXECUTE on its functions: %w", l.schema, err)
 	default:
 		return err
 	}
+}
+
+// stateOf returns the SQLSTATE of an error, "" if it has none.
+func stateOf(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
 }
 
 // A limitColumns value is calls as a statement takes them.

@@ -100,18 +100,14 @@ BEGIN
   RETURN s;
 END $$;
 
--- limit_write stores a record.
-CREATE FUNCTION penstock.limit_write(s penstock.limit_record) RETURNS void LANGUAGE plpgsql AS $$
+-- limit_write stores records of different keys. No other transaction inserts one of these keys meanwhile. In
+-- REPEATABLE READ, one may have inserted or changed it before without being visible: then this fails, and the
+-- application repeats its transaction.
+CREATE FUNCTION penstock.limit_write(records penstock.limit_record[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE penstock.limit_record r SET numbers = s.numbers, times = s.times, leases = s.leases,
-    block_ends = s.block_ends, block_began = s.block_began, expires_at = s.expires_at WHERE r.key = s.key;
-  IF NOT FOUND THEN
-    -- No other transaction inserts this key meanwhile. In REPEATABLE READ, one may have inserted it before
-    -- without being visible: then this fails, and the application repeats its transaction.
-    INSERT INTO penstock.limit_record VALUES (s.*)
-    ON CONFLICT (key) DO UPDATE SET numbers = EXCLUDED.numbers, times = EXCLUDED.times, leases = EXCLUDED.leases,
-      block_ends = EXCLUDED.block_ends, block_began = EXCLUDED.block_began, expires_at = EXCLUDED.expires_at;
-  END IF;
+  INSERT INTO penstock.limit_record SELECT * FROM unnest(records)
+  ON CONFLICT (key) DO UPDATE SET numbers = EXCLUDED.numbers, times = EXCLUDED.times, leases = EXCLUDED.leases,
+    block_ends = EXCLUDED.block_ends, block_began = EXCLUDED.block_began, expires_at = EXCLUDED.expires_at;
 END $$;
 
 -- limit_begin prepares a transaction that consists of one statement. Its commit does not wait for the

@@ -57,23 +57,27 @@ END $$;
 CREATE FUNCTION penstock.limit_each(patience_ms int, locks bigint[], keys bytea[], args bigint[])
 RETURNS TABLE (call int, n bigint[]) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  all_keys CONSTANT bytea[] := keys; -- assigned arrays are indexed without a scan
+  all_args CONSTANT bigint[] := args;
+  wanted bytea;
   s penstock.limit_record;
+  changed_records penstock.limit_record[] := '{}';
+  a bigint[];
   r record;
   now bigint;
   got boolean;
   changed boolean := false;
-  same boolean;
 BEGIN
   IF patience_ms IS NOT NULL THEN
     PERFORM penstock.limit_begin(patience_ms);
   END IF;
-  FOR i IN 1 .. cardinality(keys) LOOP
-    same := i > 1 AND keys[i] = keys[i - 1];
-    IF NOT same THEN
+  FOR i IN 1 .. cardinality(all_keys) LOOP
+    IF wanted IS NULL OR wanted <> all_keys[i] THEN
       IF changed THEN
-        PERFORM penstock.limit_write(s);
+        changed_records := changed_records || s;
         changed := false;
       END IF;
+      wanted := all_keys[i];
       got := true;
       IF patience_ms = 0 THEN
         got := pg_try_advisory_xact_lock(locks[i]);
@@ -81,13 +85,19 @@ BEGIN
         PERFORM pg_advisory_xact_lock(locks[i]);
       END IF;
       IF got THEN
-        s := penstock.limit_read(keys[i]); -- a statement after the lock sees what its last holder has written
+        SELECT * INTO s FROM penstock.limit_record l WHERE l.key = wanted; -- sees what the last holder of the lock has written
+        s.key := wanted;
         now := penstock.limit_now();
       END IF;
     END IF;
     call := i;
     IF got THEN
-      r := penstock.limit_step(s, args[16 * i - 15 : 16 * i], now);
+      a := all_args[16 * i - 15 : 16 * i];
+      IF a[1] = 1 AND s.block_ends IS NULL AND a[2] < 7 THEN
+        r := penstock.limit_bucket(s, a, now); -- as limit_step does
+      ELSE
+        r := penstock.limit_step(s, a, now);
+      END IF;
       n := r.n;
       IF r.changed THEN
         s := r.s;
@@ -99,7 +109,10 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF changed THEN
-    PERFORM penstock.limit_write(s);
+    changed_records := changed_records || s;
+  END IF;
+  IF changed_records <> '{}' THEN
+    PERFORM penstock.limit_write(changed_records);
   END IF;
 END $$;
 
@@ -120,6 +133,7 @@ CREATE FUNCTION penstock.limit_all(patience_ms int, sizes int[], locks bigint[],
 RETURNS TABLE (call int, n bigint[]) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   records penstock.limit_record[];
+  changed_records penstock.limit_record[];
   replies bigint[];
   a bigint[];
   looks bigint[];
@@ -149,6 +163,7 @@ BEGIN
     now := penstock.limit_now();
     denied := false;
     records := '{}';
+    changed_records := '{}';
     replies := '{}';
     FOR i IN first_call .. last_call LOOP
       EXIT WHEN NOT got;
@@ -167,7 +182,7 @@ BEGIN
       END IF;
       IF r.changed THEN
         s := r.s;
-        PERFORM penstock.limit_write(s);
+        PERFORM penstock.limit_write(ARRAY[s]);
       END IF;
       denied := denied OR penstock.limit_denies(a, r.n);
       records := records || s;
@@ -182,11 +197,15 @@ BEGIN
         r := penstock.limit_step(records[i - first_call + 1], args[16 * i - 15 : 16 * i], now);
         n := r.n;
         IF r.changed THEN
-          PERFORM penstock.limit_write(r.s);
+          s := r.s;
+          changed_records := changed_records || s;
         END IF;
       END IF;
       RETURN NEXT;
     END LOOP;
+    IF changed_records <> '{}' THEN
+      PERFORM penstock.limit_write(changed_records);
+    END IF;
     first_call := last_call + 1;
   END LOOP;
 END $$;
