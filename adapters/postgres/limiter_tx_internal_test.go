@@ -85,6 +85,7 @@ func takeInSQL(t *testing.T, db *sql.DB, l limit.Limiter, key limit.Key, commit 
 // TestWithTx_Contract runs the contract with a transaction per call.
 func TestWithTx_Contract(t *testing.T) {
 	t.Parallel()
+	s := newLimitServer(t)
 	for _, c := range limittest.Cases() {
 		switch c.Name {
 		case "new keys are full", "all or none", "a part is granted", "undo returns what was taken", "settling returns the rest", "joint leases",
@@ -93,7 +94,7 @@ func TestWithTx_Contract(t *testing.T) {
 			continue // without what is remembered, and in one more statement, but with the same functions
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			s := newLimitServer(t)
+			s.reset()
 			l := s.limits()
 			c.Run(t, limittest.Harness{
 				New:    func(p limit.Policy) limit.Limiter { return &eachInTx{l.NewLimiter(p), s} },

@@ -23,7 +23,8 @@ import (
 // schema.
 //
 // A decision takes one round trip, and concurrent calls share round trips, whatever their limiters: at
-// most two at the same time, with up to 64 calls each. A denial that is known is repeated without a
+// most two at the same time, with up to 64 calls each, and as many more for joint calls and for calls that
+// wait for a lock. A denial that is known is repeated without a
 // round trip, for at most a second. The pool should be one of its own, such as of 4 connections: a limit
 // that waits for a connection while handlers use all of them delays every message.
 //
@@ -47,6 +48,7 @@ type Limits struct {
 	schema string
 	sql    limitSQL
 	calls  *batch.Batcher[limitCall, limitReply]
+	locked *batch.Batcher[limitCall, limitReply] // calls whose key another transaction had locked
 	joints *batch.Batcher[[]limitCall, []limitReply]
 	sweep  limitSweep
 	now    func() time.Duration // a monotonic clock of this process
@@ -66,7 +68,13 @@ func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
 	l := &Limits{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
 	// A caller never executes a round trip with its own context: if that ended meanwhile, pgx would close
 	// the connection.
-	l.calls = batch.New("postgres: limiter", l.execEach, false)
+	exec := func(patience int) func(context.Context, []*batch.Call[limitCall, limitReply]) {
+		return func(ctx context.Context, calls []*batch.Call[limitCall, limitReply]) {
+			l.execEach(ctx, calls, patience)
+		}
+	}
+	l.calls = batch.New("postgres: limiter", exec(0), false)
+	l.locked = batch.New("postgres: limiter", exec(lockPatience), false)
 	l.joints = batch.New("postgres: limiter", l.execAll, false)
 	return l
 }
@@ -146,19 +154,28 @@ func (k *limitKeys) named(name string, args limitArgs) limitCall {
 // decision of another process, which takes a millisecond, or a transaction of the application.
 const (
 	minLockedWait = time.Millisecond
-	maxLockedWait = 50 * time.Millisecond
+	maxLockedWait = 20 * time.Millisecond
 )
 
-// do executes a call. It asks again while another transaction has locked the key, until ctx is done.
+// lockPatience is how long a statement waits for the lock of its only key, in milliseconds, in the order of
+// the statements that wait. It then gives its round trip to calls for other keys.
+const lockPatience = 50
+
+// do executes a call. If another transaction has locked the key, it asks again until ctx is done, in round
+// trips of its own: calls for other keys do not wait.
 func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
+	calls := l.calls
 	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
 		c := &batch.Call[limitCall, limitReply]{Request: request}
-		if err := l.calls.Do(ctx, c); err != nil || !c.Response.isLocked() {
+		if err := calls.Do(ctx, c); err != nil || !c.Response.isLocked() {
 			return c, err
 		}
-		if err := waitForLock(ctx, wait); err != nil {
-			return c, err
+		if calls == l.locked {
+			if err := waitForLock(ctx, wait); err != nil {
+				return c, err
+			}
 		}
+		calls = l.locked
 	}
 }
 
@@ -182,26 +199,21 @@ func waitForLock(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// patience is how long a statement waits for the lock of its only key, in milliseconds. Until then, it has
-// one of the two round trips.
-const patience = 5
-
-// execEach executes independent calls in one statement.
-func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply]) {
+// execEach executes independent calls in one statement. It waits for a lock if all calls have one key.
+func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply], patience int) {
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b *batch.Call[limitCall, limitReply]) int {
 		return compareCalls(&a.Request, &b.Request)
 	})
 	requests := make([]limitCall, len(calls))
-	wait := patience
 	for i, c := range calls {
 		requests[i] = c.Request
 		if c.Request.key != calls[0].Request.key {
-			wait = 0
+			patience = 0
 		}
 	}
 	replies, err := l.send(ctx, func(ctx context.Context, q pgxQuerier) ([]limitReply, error) {
-		return l.queryEach(ctx, q, &wait, requests)
+		return l.queryEach(ctx, q, &patience, requests)
 	}, len(calls))
 	for i, c := range calls {
 		if c.Err = err; err == nil {
@@ -234,9 +246,9 @@ func (l *Limits) execGroups(ctx context.Context, groups []*batch.Call[[]limitCal
 		requests = append(requests, c.Request...)
 		sizes[i] = int32(len(c.Request)) //nolint:gosec // few
 	}
-	wait := 0
+	patience := 0
 	replies, err := l.send(ctx, func(ctx context.Context, q pgxQuerier) ([]limitReply, error) {
-		return l.queryAll(ctx, q, &wait, sizes, requests)
+		return l.queryAll(ctx, q, &patience, sizes, requests)
 	}, len(requests))
 	for i, c := range groups {
 		if c.Err = err; err == nil {

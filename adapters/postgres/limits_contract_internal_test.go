@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
-func limiterHarness(t *testing.T) limittest.Harness {
-	s := newLimitServer(t)
+// limiterHarness returns the harness of one case.
+func limiterHarness(s *limitServer) limittest.Harness {
+	s.reset()
 	l := s.limits()
 	return limittest.Harness{
 		New:    func(p limit.Policy) limit.Limiter { return l.NewLimiter(p) },
@@ -22,28 +23,30 @@ func limiterHarness(t *testing.T) limittest.Harness {
 func TestLimiter_Contract(t *testing.T) {
 	testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 	t.Parallel()
+	s := newLimitServer(t)
 	for _, c := range limittest.Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(t)) })
-		t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(limiterHarness(t))) })
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
+		t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(limiterHarness(s))) })
 	}
 	for _, c := range limittest.Regressions() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(t)) })
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
 	}
-	t.Run("AllOf", func(t *testing.T) { limittest.AllOf(t, limiterHarness(t)) })
-	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(t), 20) })
-	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(t), 20) })
-	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(t), 20) })
+	t.Run("AllOf", func(t *testing.T) { limittest.AllOf(t, limiterHarness(s)) })
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(s), 20) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(s), 20) })
+	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(s), 20) })
 }
 
 // TestLimiter_KeepsRandomRules tests a part of the contract.
 func TestLimiter_KeepsRandomRules(t *testing.T) {
 	t.Parallel()
+	s := newLimitServer(t)
 	for _, c := range testscale.Sample(limittest.Cases(), 8) {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(t)) })
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
 	}
-	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(t), 1) })
-	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(t), 1) })
-	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(t), 1) })
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(s), 1) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(s), 1) })
+	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(s), 1) })
 }
 
 // limitRounds is how many policies a case with random ones tries.
@@ -51,9 +54,10 @@ func limitRounds() int { return testscale.Pick(1, 10) }
 
 // testWindows runs cases of a limiter with records, in the quick tier some of them.
 func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *Limits, P) limit.Resetter) {
-	for _, c := range testscale.Sample(cases, 8) {
+	s := newLimitServer(t)
+	for _, c := range testscale.Sample(cases, 6) {
 		t.Run(c.Name, func(t *testing.T) {
-			s := newLimitServer(t)
+			s.reset()
 			l := s.limits()
 			c.Run(t, limittest.WindowHarness[P]{
 				New:    func(p P) limit.Resetter { return newLimiter(s, l, p) },
@@ -90,9 +94,10 @@ func TestQuota_Contract(t *testing.T) {
 
 func TestCooldown_Contract(t *testing.T) {
 	t.Parallel()
-	for _, c := range testscale.Sample(limittest.CooldownCases(), 8) {
+	s := newLimitServer(t)
+	for _, c := range testscale.Sample(limittest.CooldownCases(), 6) {
 		t.Run(c.Name, func(t *testing.T) {
-			s := newLimitServer(t)
+			s.reset()
 			l := s.limits()
 			c.Run(t, limittest.CooldownHarness{
 				New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {

@@ -28,6 +28,13 @@ func newLimitServer(t testing.TB) *limitServer {
 	return s
 }
 
+// reset forgets all records, for another case with names that were used before.
+func (s *limitServer) reset() {
+	s.exec("TRUNCATE penstock.limit_record, penstock.limit_permit")
+	s.clock = batchtest.NewClock()
+	s.setTime()
+}
+
 func (s *limitServer) exec(sql string, args ...any) {
 	s.t.Helper()
 	_, err := s.pool.Exec(context.Background(), inSchema(sql, s.schema), args...)

@@ -116,11 +116,11 @@ func limitSQLFor(schema string) limitSQL {
 	}
 }
 
-// queryEach executes independent calls, which are in the order of compareCalls. wait is the first argument
+// queryEach executes independent calls, which are in the order of compareCalls. patience is the first argument
 // of the function.
-func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, wait *int, calls []limitCall) ([]limitReply, error) {
+func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, patience *int, calls []limitCall) ([]limitReply, error) {
 	c := columnsOf(calls)
-	rows, err := q.Query(ctx, l.sql.each, wait, c.locks, c.keys, c.args)
+	rows, err := q.Query(ctx, l.sql.each, patience, c.locks, c.keys, c.args)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +128,9 @@ func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, wait *int, calls [
 }
 
 // queryAll executes groups of calls. The first group is the first sizes[0] calls.
-func (l *Limits) queryAll(ctx context.Context, q pgxQuerier, wait *int, sizes []int32, calls []limitCall) ([]limitReply, error) {
+func (l *Limits) queryAll(ctx context.Context, q pgxQuerier, patience *int, sizes []int32, calls []limitCall) ([]limitReply, error) {
 	c := columnsOf(calls)
-	rows, err := q.Query(ctx, l.sql.all, wait, sizes, c.locks, c.keys, c.args)
+	rows, err := q.Query(ctx, l.sql.all, patience, sizes, c.locks, c.keys, c.args)
 	if err != nil {
 		return nil, err
 	}
