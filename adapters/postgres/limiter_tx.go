@@ -50,7 +50,7 @@ func WithTx(tx pgx.Tx, l limit.Limiter) limit.Limiter {
 	}
 }
 
-// WithSQLTx is [WithTx] for database/sql, with any driver for PostgreSQL.
+// WithSQLTx is [WithTx] for database/sql with the driver of pgx.
 func WithSQLTx(tx *sql.Tx, l limit.Limiter) limit.Limiter {
 	own := txLimiterOf(l)
 	schema := own.store().schema

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,12 +29,14 @@ func TestLimits_WithoutSchemaOrPrivilegesErrorsSayWhatIsNeeded(t *testing.T) {
 	_, err := limit.Consume(t.Context(), NewLimits(pool, "nowhere").NewLimiter(limit.PerHour(1)), ann, 1)
 	require.ErrorContains(t, err, `postgres: limiter: the schema "nowhere" has no limits; call postgres.Migrate`)
 
-	role := schema + "_app"
+	grants := limitGuideSQL(t)
+	role := schema + "_limits"
 	exec := func(sql string) {
+		sql = strings.ReplaceAll(strings.ReplaceAll(sql, "SCHEMA penstock", "SCHEMA "+schema), "app_limits", role)
 		_, err := pool.Exec(t.Context(), inSchema(sql, schema))
 		require.NoError(t, err)
 	}
-	exec("CREATE ROLE " + role + " LOGIN")
+	exec(grants[0])
 	t.Cleanup(func() {
 		_, _ = pool.Exec(context.Background(), "DROP OWNED BY "+role)
 		_, _ = pool.Exec(context.Background(), "DROP ROLE "+role)
@@ -41,15 +45,26 @@ func TestLimits_WithoutSchemaOrPrivilegesErrorsSayWhatIsNeeded(t *testing.T) {
 	l := NewLimits(app, schema).NewLimiter(limit.PerHour(5))
 	_, err = limit.Consume(t.Context(), l, ann, 1)
 	require.ErrorContains(t, err, "the role needs USAGE on the schema")
-	exec("GRANT USAGE ON SCHEMA " + schema + " TO " + role)
+	exec(grants[1])
 	_, err = limit.Consume(t.Context(), l, ann, 1)
 	require.ErrorContains(t, err, "and EXECUTE on its functions", "PUBLIC may not decide")
-	exec("GRANT EXECUTE ON FUNCTION penstock.limit_each, penstock.limit_all, penstock.limit_sweep, penstock.limit_keys TO " + role)
+	exec(grants[2])
 	d, err := limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, d.Remaining)
 	_, err = app.Exec(t.Context(), inSchema("DELETE FROM penstock.limit_record", schema))
 	require.ErrorContains(t, err, "permission denied")
+}
+
+// limitGuideSQL returns the three statements of the guide that create a role.
+func limitGuideSQL(t testing.TB) []string {
+	text, err := os.ReadFile("../../docs/guides/limiters-without-the-router.md")
+	require.NoError(t, err)
+	block := regexp.MustCompile("(?s)```sql\n(.*?)```").FindSubmatch(text)
+	require.NotNil(t, block)
+	statements := strings.Split(strings.TrimSpace(string(block[1])), "\n")
+	require.Len(t, statements, 3)
+	return statements
 }
 
 func TestNewLimits_InvalidArgumentsPanic(t *testing.T) {
