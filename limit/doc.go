@@ -9,9 +9,10 @@
 //	limiter := memory.NewLimiter(limit.PerSecond(10).Burst(20))
 //	d, err := limit.Consume(ctx, limiter, limit.Key{"user", "ann"}, 1)
 //
-// Package adapters/memory implements the contract in one process, packages adapters/redis and
-// adapters/durableobject for many processes. Package middleware/ratelimit puts a limiter in front
-// of a router, and package middleware/httplimit in front of an HTTP handler.
+// Package adapters/memory implements the contract in one process, packages adapters/redis,
+// adapters/postgres and adapters/durableobject for many processes. Package middleware/ratelimit
+// puts a limiter in front of a router, and package middleware/httplimit in front of an HTTP
+// handler.
 //
 // # One operation
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// Several servers share a limit per second and a quota per month. A call takes from both or from none, in
-// one round trip.
+// Several servers share a limit per second and a quota per month. A call takes from both or from
+// none, in one round trip.
 func ExampleLimits() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

@@ -13,23 +13,23 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A Limiter is a [limit.Limiter] whose buckets are in PostgreSQL, so that many processes share them. Its
-// decisions equal those of a limiter in memory, on the clock of the server. See [Limits] for what all
-// limiters of this package have in common.
+// A Limiter is a [limit.Limiter] whose buckets are in PostgreSQL, so that many processes share
+// them. Its decisions equal those of a limiter in memory, on the clock of the server. See [Limits]
+// for what all limiters of this package have in common.
 //
 // A bucket that is known to hold too little denies without a round trip, for at most a second; the
 // RetryAfter of such a denial does not include what other processes have taken meanwhile.
 //
-// Limiters whose policies have the same name share buckets, in one process and in many. A bucket contains
-// the numbers of the policy that last changed it, and a limiter with other numbers converts it; the ends of
-// its leases then return nothing. Therefore processes with different numbers, such as during a rolling
-// deployment or after SetPolicy, grant a key in any interval at most the largest capacity plus what the
-// largest refill returns in that interval. The numbers of a policy replace a missing name, so unnamed
-// policies with different numbers have separate buckets.
+// Limiters whose policies have the same name share buckets, in one process and in many. A bucket
+// contains the numbers of the policy that last changed it, and a limiter with other numbers
+// converts it; the ends of its leases then return nothing. Therefore processes with different
+// numbers, such as during a rolling deployment or after SetPolicy, grant a key in any interval at
+// most the largest capacity plus what the largest refill returns in that interval. The numbers of a
+// policy replace a missing name, so unnamed policies with different numbers have separate buckets.
 //
 // A bucket is a row of about 200 bytes, and 80 for each of its leases, which every call for its key
-// writes. The row is removed after the bucket is full and its last lease has ended. A Limiter is safe for
-// concurrent use.
+// writes. The row is removed after the bucket is full and its last lease has ended. A Limiter is
+// safe for concurrent use.
 type Limiter struct {
 	limits  *Limits
 	name    string // of the policy; may be empty
@@ -55,8 +55,8 @@ func (l *Limits) NewLimiter(policy limit.Policy) *Limiter {
 }
 
 // SetPolicy replaces the numbers of the limiter's policy in this process. The policy must have the
-// limiter's name; an unnamed policy cannot change, because its numbers are the name of its buckets. Calls
-// in progress use the old numbers.
+// limiter's name; an unnamed policy cannot change, because its numbers are the name of its buckets.
+// Calls in progress use the old numbers.
 func (b *Limiter) SetPolicy(policy limit.Policy) error {
 	if err := batch.CheckChange(b.name, policy); err != nil {
 		return fmt.Errorf("postgres: %w", err)
@@ -75,8 +75,8 @@ func (b *Limiter) Describe() []limit.Description {
 // Check returns an error if take is invalid.
 func (b *Limiter) Check(take limit.Take) error { return take.Validate() }
 
-// Take takes tokens from key's bucket. After tokens have returned, other processes may deny the key for up
-// to a second more.
+// Take takes tokens from key's bucket. After tokens have returned, other processes may deny the key
+// for up to a second more.
 func (b *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	return b.take(&key, &take, b.policy.Load(), func(call limitCall) (limitReply, error) {
 		c, err := b.limits.do(ctx, call)
@@ -103,7 +103,8 @@ func (b *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decisio
 	return b.policy.Load().Remembered(key.Hash(b.seed), &take, b.limits.now())
 }
 
-// Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second more.
+// Reset fills key's bucket and ends a block. Other processes may deny the key for up to a second
+// more.
 func (b *Limiter) Reset(ctx context.Context, key limit.Key) error {
 	return b.change(ctx, &key, limitArgs{limitBucket, opReset})
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in PostgreSQL, so that many
-// processes share it. Its decisions equal those of a cooldown in memory, on the clock of the server. A key
-// in a penalty is denied without a round trip, for at most a second. See [Limits] for what all limiters of
-// this package have in common.
+// A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in PostgreSQL, so that
+// many processes share it. Its decisions equal those of a cooldown in memory, on the clock of the
+// server. A key in a penalty is denied without a round trip, for at most a second. See [Limits] for
+// what all limiters of this package have in common.
 //
-// Processes whose policies have the same name share records, even if their numbers differ, as during a
-// rolling deployment. Each of them counts the calls in its own window and observes every penalty until its
-// end. The calls of a key that they admit in any interval are at most the largest Max, plus the largest
-// Max/Window times the length of the interval.
+// Processes whose policies have the same name share records, even if their numbers differ, as
+// during a rolling deployment. Each of them counts the calls in its own window and observes every
+// penalty until its end. The calls of a key that they admit in any interval are at most the largest
+// Max, plus the largest Max/Window times the length of the interval.
 //
-// If the server's clock goes backwards, a key's calls and penalty move with it at the next call: a penalty
-// then lasts at most its length again. If the clock goes forward, the calls and penalties that it passes
-// end. A Cooldown is safe for concurrent use.
+// If the server's clock goes backwards, a key's calls and penalty move with it at the next call: a
+// penalty then lasts at most its length again. If the clock goes forward, the calls and penalties
+// that it passes end. A Cooldown is safe for concurrent use.
 type Cooldown struct {
 	*limitRecords
 	policy    limit.CooldownPolicy
@@ -38,8 +38,9 @@ var (
 	_ limit.Describer  = (*Cooldown)(nil)
 )
 
-// NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon, once for every
-// penalty that a call of this process starts. NewCooldown panics if the policy is not valid.
+// NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon, once
+// for every penalty that a call of this process starts. NewCooldown panics if the policy is not
+// valid.
 func (l *Limits) NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
@@ -78,8 +79,8 @@ func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
 // resetPage is how many keys ResetAll finds at a time.
 const resetPage = 1000
 
-// ResetAll removes the records of all keys, one by one. Other processes may deny keys for up to a second
-// more.
+// ResetAll removes the records of all keys, one by one. Other processes may deny keys for up to a
+// second more.
 func (c *Cooldown) ResetAll(ctx context.Context) error {
 	if err := c.resetNamed(ctx, c.keys.prefix); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 type jointPart interface {
 	// request returns the call of the part.
 	request() limitCall
-	// decide returns the Decision that follows from the reply. denied reports whether a part before this one
-	// has denied.
+	// decide returns the Decision that follows from the reply. denied reports whether a part before
+	// this one has denied.
 	decide(reply *limitReply, denied bool) (limit.Decision, error)
 	// learn remembers what the call has left.
 	learn(d *limit.Decision, allowed bool, reply *limitReply)
@@ -32,8 +32,8 @@ func batchesWith(one jointLimiter, other limit.Limiter) bool {
 	return ok && one.store().pool == o.store().pool && one.store().schema == o.store().schema
 }
 
-// takeJointly takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
-// makes none.
+// takeJointly takes the cost of every request, or of none, in one round trip. If a denial is
+// remembered, it makes none.
 func takeJointly(ctx context.Context, l *Limits, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	parts, err := jointParts(requests, take)
 	if err != nil {
@@ -87,7 +87,8 @@ func jointCalls(parts []jointPart) ([]limitCall, error) {
 	return calls, nil
 }
 
-// decideJointly returns the Decision of each part. Without an error, denied reports whether one denies.
+// decideJointly returns the Decision of each part. Without an error, denied reports whether one
+// denies.
 func decideJointly(parts []jointPart, replies []limitReply) (decisions []limit.Decision, denied bool, err error) {
 	decisions = make([]limit.Decision, len(parts))
 	for i, p := range parts {
@@ -109,8 +110,8 @@ func (b *Limiter) store() *Limits { return b.limits }
 // BatchesWith reports whether other is a limiter of this package with the same pool and schema.
 func (b *Limiter) BatchesWith(other limit.Limiter) bool { return batchesWith(b, other) }
 
-// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
-// makes none.
+// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is
+// remembered, it makes none.
 func (b *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	return takeJointly(ctx, b.limits, requests, take)
 }
@@ -157,8 +158,8 @@ func (p *limitBucketPart) learn(_ *limit.Decision, allowed bool, reply *limitRep
 
 func (r *limitRecords) store() *Limits { return r.limits }
 
-// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is remembered, it
-// makes none.
+// TakeBatch takes the cost of every request, or of none, in one round trip. If a denial is
+// remembered, it makes none.
 func (r *limitRecords) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	return takeJointly(ctx, r.limits, requests, take)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares what they
-// decide in one step with what limiters in memory decide one after the other.
+// TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares
+// what they decide in one step with what limiters in memory decide one after the other.
 func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 	t.Parallel()
 	s := newLimitServer(t)
@@ -100,8 +100,8 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	}
 }
 
-// jointPairs returns limiters of all kinds with random policies on the server and in memory, and how many
-// penalties the cooldowns of each have started.
+// jointPairs returns limiters of all kinds with random policies on the server and in memory, and
+// how many penalties the cooldowns of each have started.
 func jointPairs(s *limitServer, rng *rand.Rand, simulation *memory.Simulation, name string) (remote, local []limit.Limiter, penalties *[2]int) {
 	penalties = &[2]int{}
 	hook := func(i int) func(limit.Penalty) { return func(limit.Penalty) { penalties[i]++ } }

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A limitRecords value is what cooldowns, sliding windows and quotas have in common: a key has one record,
-// and denials are remembered.
+// A limitRecords value is what cooldowns, sliding windows and quotas have in common: a key has one
+// record, and denials are remembered.
 type limitRecords struct {
 	limits  *Limits
 	kind    int64 // limitCounter, limitLog or limitQuota
@@ -24,8 +24,8 @@ type limitRecords struct {
 	changes sync.Mutex // serializes changes of the policy
 }
 
-// A limitRecordPolicy is a policy as the functions take it. A call uses one from its beginning to its end,
-// so a change of the policy needs no lock.
+// A limitRecordPolicy is a policy as the functions take it. A call uses one from its beginning to
+// its end, so a change of the policy needs no lock.
 type limitRecordPolicy struct {
 	*batch.RecordPolicy
 
@@ -87,8 +87,8 @@ func (r *limitRecords) RemembersDenial(key limit.Key, take limit.Take) (limit.De
 	return r.policy.Load().Remembered(key.Hash(r.seed), &take, r.limits.now())
 }
 
-// Reset forgets what counts for key and ends a block. Other processes may deny the key for up to a second
-// more.
+// Reset forgets what counts for key and ends a block. Other processes may deny the key for up to a
+// second more.
 func (r *limitRecords) Reset(ctx context.Context, key limit.Key) error {
 	return r.change(ctx, &key, limitArgs{r.kind, opReset})
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// WithTx returns a limiter of this package that decides in a transaction of the application: what it takes
-// is taken if and only if the transaction commits.
+// WithTx returns a limiter of this package that decides in a transaction of the application: what
+// it takes is taken if and only if the transaction commits.
 //
-//		d, err := limit.Consume(ctx, postgres.WithTx(tx, orders), limit.Key{"customer", id}, 1)
+//	d, err := limit.Consume(ctx, postgres.WithTx(tx, orders), limit.Key{"customer", id}, 1)
 //
-//	  - Each call locks its key until the transaction ends, even if it is denied or only looks. Others that
-//	    decide about the key wait: other transactions in the server, and calls without a transaction in
-//	    their processes, at most until their contexts end. Calls for other keys do not wait. So take last, and
-//	    commit soon.
-//	  - Transactions that take from several keys must do so in the same order, or by one call of
-//	    [limit.ConsumeAll], which sorts them. Otherwise, PostgreSQL ends one of two transactions that wait for each
-//	    other, with the error deadlock_detected.
-//	  - It needs the isolation level READ COMMITTED, which is the default of PostgreSQL. With a higher one, a
-//	    call fails with serialization_failure if another transaction has taken from the key since this one
-//	    began.
-//	  - After an error, the transaction cannot continue: roll it back.
-//	  - No denial is remembered, and a [Cooldown] does not call its function for penalties. Other processes may
-//	    deny a key for up to a second after a transaction has returned tokens to it.
+// Each call locks its key until the transaction ends, even if it is denied or only looks.
+// Meanwhile, other transactions that decide about the key wait in the server, and calls without a
+// transaction in their processes, at most until their contexts end. Calls for other keys do not
+// wait. So take last, and commit soon. Transactions that take from several keys must do so in the
+// same order, or by one call of [limit.ConsumeAll], which sorts them. Otherwise, PostgreSQL ends
+// one of two transactions that wait for each other, with the error deadlock_detected.
+//
+// WithTx needs the isolation level READ COMMITTED, which is the default of PostgreSQL. With a
+// higher one, a call fails with serialization_failure if another transaction has taken from the key
+// since this one began. After an error, the transaction cannot continue: roll it back.
+//
+// No denial is remembered, and a [Cooldown] does not call its function for penalties. Processes may
+// deny a key for up to a second after a transaction has returned tokens to it.
 //
 // The limiter is valid until the transaction ends, and not safe for concurrent use. It is a
-// [limit.Batcher], a [limit.Checker] and a [limit.Describer]. WithTx panics if l is not a limiter of this
-// package.
+// [limit.Batcher], a [limit.Checker] and a [limit.Describer]. WithTx panics if l is not a limiter
+// of this package.
 func WithTx(tx pgx.Tx, l limit.Limiter) limit.Limiter {
 	own := txLimiterOf(l)
 	limits := own.store()
@@ -79,7 +79,6 @@ func WithSQLTx(tx *sql.Tx, l limit.Limiter) limit.Limiter {
 type txable interface {
 	jointLimiter
 	limit.Describer
-	Check(take limit.Take) error
 	takeWithoutMemory(key *limit.Key, take *limit.Take, do func(limitCall) (limitReply, error)) (limit.Decision, error)
 	partWithoutMemory(key *limit.Key, take limit.Take) (jointPart, error)
 }
@@ -104,6 +103,9 @@ var (
 	_ limit.Checker   = (*txLimiter)(nil)
 	_ limit.Describer = (*txLimiter)(nil)
 )
+
+// Check returns an error if the limiter cannot do a Take.
+func (t *txLimiter) Check(take limit.Take) error { return limit.Check(t.txable, take) }
 
 // Take takes tokens of key in the transaction.
 func (t *txLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {

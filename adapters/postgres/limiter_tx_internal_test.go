@@ -25,9 +25,10 @@ func remaining(t testing.TB, l limit.Limiter, key limit.Key) int64 {
 	return d.Remaining
 }
 
-var ann = limit.Key{"user", "", "ann"} //nolint:gochecknoglobals // a constant
+var ann = limit.Key{"user", "", "ann"}
 
-// TestWithTx_TakesIfAndOnlyIfTheTransactionCommits uses limiters of all kinds, with pgx and database/sql.
+// TestWithTx_TakesIfAndOnlyIfTheTransactionCommits uses limiters of all kinds, with pgx and
+// database/sql.
 func TestWithTx_TakesIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -140,8 +141,8 @@ func (e *eachInTx) RemembersDenial(limit.Key, limit.Take) (limit.Decision, bool)
 	return limit.Decision{}, false
 }
 
-// TestWithTx_OpenTransactionDelaysItsKeyOnly keeps a transaction open that has taken tokens of a new key and
-// of an old one.
+// TestWithTx_OpenTransactionDelaysItsKeyOnly keeps a transaction open that has taken tokens of a
+// new key and of an old one.
 func TestWithTx_OpenTransactionDelaysItsKeyOnly(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -218,8 +219,8 @@ func TestWithTx_JointCallTakesAllOrNone(t *testing.T) {
 	assert.EqualValues(t, 980, remaining(t, many, ann))
 }
 
-// TestWithTx_HigherIsolationFailsInsteadOfTakingTwice has a transaction with a snapshot from before another
-// one has taken the last token.
+// TestWithTx_HigherIsolationFailsInsteadOfTakingTwice has a transaction with a snapshot from before
+// another one has taken the last token.
 func TestWithTx_HigherIsolationFailsInsteadOfTakingTwice(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -266,8 +267,8 @@ func TestWithTx_UncommittedDenialIsNotRemembered(t *testing.T) {
 	assert.Panics(t, func() { WithTx(tx, limit.AllOf(limiter)) })
 }
 
-// TestWithTx_ReceiptsAreThoseOfTheLimiter undoes outside of a transaction what one has taken, and settles in a
-// transaction what was taken outside.
+// TestWithTx_ReceiptsAreThoseOfTheLimiter undoes outside of a transaction what one has taken, and
+// settles in a transaction what was taken outside.
 func TestWithTx_ReceiptsAreThoseOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)

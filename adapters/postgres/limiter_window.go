@@ -9,41 +9,43 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A SlidingLog is a [limit.Limiter] that enforces a [limit.WindowPolicy] exactly, in PostgreSQL, so that
-// many processes share it. Its decisions equal those of a sliding-window log in memory, on the clock of the
-// server. A key that lacks tokens is denied without a round trip, for at most a second. See [Limits] for
-// what all limiters of this package have in common.
+// A SlidingLog is a [limit.Limiter] that enforces a [limit.WindowPolicy] exactly, in PostgreSQL, so
+// that many processes share it. Its decisions equal those of a sliding-window log in memory, on the
+// clock of the server. A key that lacks tokens is denied without a round trip, for at most a
+// second. See [Limits] for what all limiters of this package have in common.
 //
-// Processes whose policies have the same name share records, even if their numbers differ, as during a
-// rolling deployment or after SetPolicy. Each of them counts the tokens in its own window. The tokens of a
-// key that they grant in any interval are at most the largest Max, plus the largest Max/Window times the
-// length of the interval.
+// Processes whose policies have the same name share records, even if their numbers differ, as
+// during a rolling deployment or after SetPolicy. Each of them counts the tokens in its own window.
+// The tokens of a key that they grant in any interval are at most the largest Max, plus the largest
+// Max/Window times the length of the interval.
 //
-// If the server's clock goes backwards, a key's tokens move with it at the next call: they return at most
-// a window later than otherwise. If the clock goes forward, tokens return early, at most Max of them.
+// If the server's clock goes backwards, a key's tokens move with it at the next call: they return
+// at most a window later than otherwise. If the clock goes forward, tokens return early, at most
+// Max of them.
 //
-// A key's record has 8 bytes for each of its last Max tokens, or twice as many with reservations and
-// charges, and every call that takes tokens writes all of it: use a [SlidingCounter] for a Max of several
-// hundred. A SlidingLog is safe for concurrent use.
+// A key's record has 8 bytes for each of its last Max tokens, or twice as many with reservations
+// and charges, and every call that takes tokens writes all of it: use a [SlidingCounter] for a Max
+// of several hundred. A SlidingLog is safe for concurrent use.
 type SlidingLog struct {
 	*limitRecords
 }
 
-// A SlidingCounter is a [limit.Limiter] that enforces a [limit.WindowPolicy] with two counts per key, in
-// PostgreSQL, so that many processes share it. Its decisions equal those of a sliding-window counter in
-// memory, which describes them, on the clock of the server. A key that lacks tokens is denied without a
-// round trip, for at most a second. See [Limits] for what all limiters of this package have in common.
+// A SlidingCounter is a [limit.Limiter] that enforces a [limit.WindowPolicy] with two counts per
+// key, in PostgreSQL, so that many processes share it. Its decisions equal those of a
+// sliding-window counter in memory, which describes them, on the clock of the server. A key that
+// lacks tokens is denied without a round trip, for at most a second. See [Limits] for what all
+// limiters of this package have in common.
 //
-// Processes whose policies have the same name share records, even if their numbers differ, as during a
-// rolling deployment or after SetPolicy. The tokens of a key that they grant in any interval are at most
-// the largest Max, plus the largest Max/Window times the length of the interval, rounded up to
-// milliseconds. If windows differ, the record has the window of the policy that took tokens last; those of
-// the key then begin with that call, until its record has expired. No call reserves in windows of another
-// length: it is denied until its cost is allowed at once.
+// Processes whose policies have the same name share records, even if their numbers differ, as
+// during a rolling deployment or after SetPolicy. The tokens of a key that they grant in any
+// interval are at most the largest Max, plus the largest Max/Window times the length of the
+// interval, rounded up to milliseconds. If windows differ, the record has the window of the policy
+// that took tokens last; those of the key then begin with that call, until its record has expired.
+// No call reserves in windows of another length: it is denied until its cost is allowed at once.
 //
-// If the server's clock goes backwards, a key's windows move with it at the next call: tokens return at
-// most two windows later than otherwise. If the clock goes forward, tokens return early, at most Max of
-// them. A SlidingCounter is safe for concurrent use.
+// If the server's clock goes backwards, a key's windows move with it at the next call: tokens
+// return at most two windows later than otherwise. If the clock goes forward, tokens return early,
+// at most Max of them. A SlidingCounter is safe for concurrent use.
 type SlidingCounter struct {
 	*limitRecords
 }
@@ -96,9 +98,9 @@ func fixedPolicy(description limit.Description, window, penalty int64) *limitRec
 	}
 }
 
-// SetPolicy replaces the numbers of the log's policy in this process. The policy must have the log's name;
-// an unnamed policy cannot change, because its numbers are the name of its records. Calls in progress use
-// the old numbers.
+// SetPolicy replaces the numbers of the log's policy in this process. The policy must have the
+// log's name; an unnamed policy cannot change, because its numbers are the name of its records.
+// Calls in progress use the old numbers.
 func (w *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 	if err := policy.ValidateLog(); err != nil {
 		return fmt.Errorf("postgres: %w", err)
@@ -107,8 +109,8 @@ func (w *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 }
 
 // SetPolicy replaces the numbers of the counter's policy in this process. The policy must have the
-// counter's name; an unnamed policy cannot change, because its numbers are the name of its records. Calls
-// in progress use the old numbers.
+// counter's name; an unnamed policy cannot change, because its numbers are the name of its records.
+// Calls in progress use the old numbers.
 func (w *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
 	if err := policy.Validate(); err != nil {
 		return fmt.Errorf("postgres: %w", err)
@@ -116,15 +118,15 @@ func (w *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
 	return w.setPolicy(counterPolicy(policy))
 }
 
-// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
-// second more.
+// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to
+// a second more.
 func (w *SlidingLog) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	d, _, err := w.take(ctx, &key, &take)
 	return d, err
 }
 
-// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
-// second more.
+// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to
+// a second more.
 func (w *SlidingCounter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	d, _, err := w.take(ctx, &key, &take)
 	return d, err

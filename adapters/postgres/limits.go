@@ -18,31 +18,32 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// Limits are the limiters and semaphores of one PostgreSQL schema, which many processes share. Their
-// decisions equal those of package memory, on the clock of the server. [Migrate] must have created the
-// schema.
+// Limits are the limiters and semaphores of one PostgreSQL schema, which many processes share.
+// Their decisions equal those of package memory, on the clock of the server. [Migrate] must have
+// created the schema.
 //
-// A decision takes one round trip, and concurrent calls share round trips, whatever their limiters: at
-// most two at the same time, with up to 64 calls each, and as many more for joint calls and for calls that
-// wait for a lock. A denial that is known is repeated without a
-// round trip, for at most a second. The pool should be one of its own, such as of 4 connections: a limit
-// that waits for a connection while handlers use all of them delays every message.
+// A decision takes one round trip, and concurrent calls share round trips, whatever their limiters:
+// at most two at the same time, with up to 64 calls each, and as many more for joint calls and for
+// calls that wait for a lock. A denial that is known is repeated without a round trip, for at most
+// a second. The pool should be one of its own, such as of 6 connections: a limit that waits for a
+// connection while handlers use all of them delays every message.
 //
 // Decisions are stored by the functions of the schema, under an advisory lock per key until the
-// transaction ends. Their commits do not wait for the disk (synchronous_commit = off): a crash of the
-// server forgets the last ones, those of at most three times wal_writer_delay, 0.6 seconds by default. A
-// failover to a replica forgets what the replica had not received. Neither forgets what was taken in a
-// transaction of the application; see [LimiterTx].
+// transaction ends. Their commits do not wait for the disk (synchronous_commit = off): a crash of
+// the server forgets the last ones, those of at most three times wal_writer_delay, 0.6 seconds by
+// default. A failover to a replica forgets what the replica had not received. What is taken in a
+// transaction of the application is as durable as the transaction; see [WithTx].
 //
 // Statements are transactions of their own, without state of a session, so a pool may lead through
-// PgBouncer in transaction mode. PgBouncer before version 1.21, or without max_prepared_statements, needs
-// a pool whose ConnConfig.DefaultQueryExecMode is [pgx.QueryExecModeExec]: by default, pgx prepares
-// statements. If the role has another isolation level than READ COMMITTED by default, each decision takes
-// three round trips.
+// PgBouncer in transaction mode. PgBouncer before version 1.21, or without max_prepared_statements,
+// needs a pool whose ConnConfig.DefaultQueryExecMode is [pgx.QueryExecModeExec]: by default, pgx
+// prepares statements. If the role has another isolation level than READ COMMITTED by default, each
+// decision takes three round trips.
 //
-// An error is that of ctx, of the pool or of the server; it is then unknown whether tokens were taken. No
-// statement is repeated after it may have been executed. Records that have expired are removed in small
-// steps, which calls start. Limits are safe for concurrent use. They have nothing to close but the pool.
+// An error is that of ctx, of the pool or of the server; it is then unknown whether tokens were
+// taken. No statement is repeated after it may have been executed. Records that have expired are
+// removed in small steps, which calls start. Limits are safe for concurrent use. They have nothing
+// to close but the pool.
 type Limits struct {
 	pool   *pgxpool.Pool
 	schema string
@@ -53,21 +54,21 @@ type Limits struct {
 	sweep  limitSweep
 	now    func() time.Duration // a monotonic clock of this process
 
-	// needsLevel says that a transaction must name its isolation level, because the role has another one
-	// by default.
+	// needsLevel says that a transaction must name its isolation level, because the role has another
+	// one by default.
 	needsLevel atomic.Bool
 }
 
-// NewLimits returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil. It sends
-// nothing.
+// NewLimits returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil. It
+// sends nothing.
 func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
 	if pool == nil {
 		panic("postgres: NewLimits needs a pool")
 	}
 	epoch := time.Now()
 	l := &Limits{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
-	// A caller never executes a round trip with its own context: if that ended meanwhile, pgx would close
-	// the connection.
+	// A caller never executes a round trip with its own context: if that ended meanwhile, pgx would
+	// close the connection.
 	exec := func(patience int) func(context.Context, []*batch.Call[limitCall, limitReply]) {
 		return func(ctx context.Context, calls []*batch.Call[limitCall, limitReply]) {
 			l.execEach(ctx, calls, patience)
@@ -86,8 +87,8 @@ type limitCall struct {
 	args limitArgs
 }
 
-// limitArgs are the arguments of a call; see the functions of the kinds. The first two are the kind and
-// the operation.
+// limitArgs are the arguments of a call; see the functions of the kinds. The first two are the kind
+// and the operation.
 type limitArgs [16]int64
 
 // argNever is the index of the argument of limit_all that is 1 if a call denies in any case.
@@ -138,8 +139,8 @@ func (l *Limits) keysOf(kind, name string) limitKeys {
 	return limitKeys{l.schema, keyname.Join(kind, []string{name})}
 }
 
-// call returns a call for a key. The number of its lock is a hash of the schema and the key; keys that
-// share one wait for each other.
+// call returns a call for a key. The number of its lock is a hash of the schema and the key; keys
+// that share one wait for each other.
 func (k *limitKeys) call(key *limit.Key, args limitArgs) limitCall {
 	return k.named(keyname.Join(k.prefix, keyname.Parts(key)), args)
 }
@@ -150,19 +151,20 @@ func (k *limitKeys) named(name string, args limitArgs) limitCall {
 	return limitCall{name, int64(binary.BigEndian.Uint64(sum[:8])), args} //nolint:gosec // any 64 bits
 }
 
-// How long a call waits before it asks again about a key that another transaction has locked: mostly a
-// decision of another process, which takes a millisecond, or a transaction of the application.
+// How long a call waits before it asks again about a key that another transaction has locked:
+// mostly a decision of another process, which takes a millisecond, or a transaction of the
+// application.
 const (
 	minLockedWait = time.Millisecond
 	maxLockedWait = 20 * time.Millisecond
 )
 
-// lockPatience is how long a statement waits for the lock of its only key, in milliseconds, in the order of
-// the statements that wait. It then gives its round trip to calls for other keys.
+// lockPatience is how long a statement waits for the lock of its only key, in milliseconds, in the
+// order of the statements that wait. It then gives its round trip to calls for other keys.
 const lockPatience = 50
 
-// do executes a call. If another transaction has locked the key, it asks again until ctx is done, in round
-// trips of its own: calls for other keys do not wait.
+// do executes a call. If another transaction has locked the key, it asks again until ctx is done,
+// in round trips of its own: calls for other keys do not wait.
 func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
 	calls := l.calls
 	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
@@ -199,7 +201,8 @@ func waitForLock(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// execEach executes independent calls in one statement. It waits for a lock if all calls have one key.
+// execEach executes independent calls in one statement. It waits for a lock if all calls have one
+// key.
 func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply], patience int) {
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b *batch.Call[limitCall, limitReply]) int {
@@ -223,7 +226,8 @@ func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, li
 }
 
 // maxJointKeys bounds the keys that a statement of limit_all locks, as 64 calls bound those of
-// limit_each: the server has room for 64 locks per connection by default (max_locks_per_transaction).
+// limit_each: the server has room for 64 locks per connection by default
+// (max_locks_per_transaction).
 const maxJointKeys = 64
 
 // execAll executes groups of calls, several in one statement.

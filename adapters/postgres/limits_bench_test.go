@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// BenchmarkLimiter compares limiters on PostgreSQL, which flushes to the disk, with those on Redis, which
-// does not. Compare ratios: both servers and the callers share a machine.
+// BenchmarkLimiter compares limiters on PostgreSQL, which flushes to the disk, with those on Redis,
+// which does not. Compare ratios: both servers and the callers share a machine.
 //
 //	go test -run '^$' -bench Limiter -benchtime 1s -count 3 .
 func BenchmarkLimiter(b *testing.B) {

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 )
 
-// A limitServer is a schema of the server that all tests share, whose clock stands still until Sleep.
+// A limitServer is a schema of the server that all tests share, whose clock stands still until
+// Sleep.
 type limitServer struct {
 	t      testing.TB
 	pool   *pgxpool.Pool

@@ -83,8 +83,8 @@ func TestNewLimits_InvalidArgumentsPanic(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestLimits_ProcessesShareBuckets counts what all processes together were granted: of one key, and of keys
-// that share statements.
+// TestLimits_ProcessesShareBuckets counts what all processes together were granted: of one key, and
+// of keys that share statements.
 func TestLimits_ProcessesShareBuckets(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -177,8 +177,8 @@ func TestLimits_DeniedFloodCausesFewStatements(t *testing.T) {
 	}
 }
 
-// TestLimits_DenialWritesNothing compares the row and its locks before and after denials and looks of
-// processes that remember nothing.
+// TestLimits_DenialWritesNothing compares the row and its locks before and after denials and looks
+// of processes that remember nothing.
 func TestLimits_DenialWritesNothing(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -208,8 +208,8 @@ func TestLimits_DenialWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLimits_SettingsEndWithTheStatement looks at the settings of a connection after statements of its own
-// and in transactions of the application.
+// TestLimits_SettingsEndWithTheStatement looks at the settings of a connection after statements of
+// its own and in transactions of the application.
 func TestLimits_SettingsEndWithTheStatement(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -221,10 +221,11 @@ func TestLimits_SettingsEndWithTheStatement(t *testing.T) {
 	l := NewLimits(one, schema)
 	l.sweep.next.Store(math.MaxInt64)
 	bucket := l.NewLimiter(limit.PerHour(5))
-	settings := func(q interface {
-		QueryRow(context.Context, string, ...any) pgx.Row
-	}) (text string) {
-		require.NoError(t, q.QueryRow(t.Context(), "SELECT current_setting('synchronous_commit') || ' ' || current_setting('lock_timeout')").Scan(&text))
+	settings := func(q pgxQuerier) (text string) {
+		rows, err := q.Query(t.Context(), "SELECT current_setting('synchronous_commit') || ' ' || current_setting('lock_timeout')")
+		require.NoError(t, err)
+		text, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+		require.NoError(t, err)
 		return text
 	}
 	want := settings(one)
@@ -242,7 +243,8 @@ func TestLimits_SettingsEndWithTheStatement(t *testing.T) {
 	assert.Equal(t, "off", inOwn)
 }
 
-// TestLimits_RoleWithHigherIsolation decides with a role whose transactions are serializable by default.
+// TestLimits_RoleWithHigherIsolation decides with a role whose transactions are serializable by
+// default.
 func TestLimits_RoleWithHigherIsolation(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -349,7 +351,8 @@ func TestLimits_NeverChargesTwice(t *testing.T) {
 	assert.GreaterOrEqual(t, taken, succeeded.Load())
 }
 
-// TestLimits_ClientCrashInTransactionReleasesTheKey ends the connection of a transaction that has taken tokens.
+// TestLimits_ClientCrashInTransactionReleasesTheKey ends the connection of a transaction that has
+// taken tokens.
 func TestLimits_ClientCrashInTransactionReleasesTheKey(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)

@@ -116,8 +116,8 @@ func limitSQLFor(schema string) limitSQL {
 	}
 }
 
-// queryEach executes independent calls, which are in the order of compareCalls. patience is the first argument
-// of the function.
+// queryEach executes independent calls, which are in the order of compareCalls. patience is the
+// first argument of the function.
 func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, patience *int, calls []limitCall) ([]limitReply, error) {
 	c := columnsOf(calls)
 	rows, err := q.Query(ctx, l.sql.each, patience, c.locks, c.keys, c.args)

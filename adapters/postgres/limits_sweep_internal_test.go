@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// TestLimits_SweepRemovesWhatHasExpired has more records than a step looks at, one of which a transaction of
-// the application has changed.
+// TestLimits_SweepRemovesWhatHasExpired has more records than a step looks at, one of which a
+// transaction of the application has changed.
 func TestLimits_SweepRemovesWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	s := newLimitServer(t)

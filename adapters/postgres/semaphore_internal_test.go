@@ -35,8 +35,8 @@ func TestSemaphore_Contract(t *testing.T) {
 	assert.PanicsWithValue(t, "postgres: NewSemaphore with 0 permits; it must be at least 1", func() { l.NewSemaphore("x", 0) })
 }
 
-// TestSemaphore_LeaseOfDeadProcessExpires has one process hold a permit for longer than a lease, while
-// another process dies.
+// TestSemaphore_LeaseOfDeadProcessExpires has one process hold a permit for longer than a lease,
+// while another process dies.
 func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -65,7 +65,8 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	require.Eventually(t, func() bool { return permitsInUse(t, pool, alive, key) == 0 }, time.Minute, 10*time.Millisecond)
 }
 
-// TestSemaphore_CanceledAcquireLeavesNoPermit has callers whose contexts end while the key is locked.
+// TestSemaphore_CanceledAcquireLeavesNoPermit has callers whose contexts end while the key is
+// locked.
 func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
@@ -85,8 +86,8 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 	require.Eventually(t, func() bool { return permitsInUse(t, pool, s, key) == 0 }, time.Minute, time.Millisecond)
 }
 
-// TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease has holders that died before the clock went back by
-// an hour.
+// TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease has holders that died before the clock
+// went back by an hour.
 func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 	t.Parallel()
 	server := newLimitServer(t)

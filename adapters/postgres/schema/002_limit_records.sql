@@ -1,8 +1,8 @@
--- What limiters count, one row per key, and the functions that decide. All times are in microseconds
--- since 1970.
+-- What limiters count, one row per key, and the functions that decide. All times are in
+-- microseconds since 1970.
 --
--- A decision holds an advisory lock of its key until its transaction ends. Only the holder writes the
--- row of the key; limit_sweep removes rows that have expired, which mean the same as no row.
+-- A decision holds an advisory lock of its key until its transaction ends. Only the holder writes
+-- the row of the key; limit_sweep removes rows that have expired, which mean the same as no row.
 
 -- A limit_lease is what a Take with a Lease has taken until the lease ends.
 CREATE TYPE penstock.limit_lease AS (
@@ -38,8 +38,8 @@ CREATE FUNCTION penstock.limit_now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- limit_end_leases removes the leases that have ended, and returns them. If the clock went backwards,
--- moved is true, and no lease lasts longer than from now on.
+-- limit_end_leases removes the leases that have ended, and returns them. If the clock went
+-- backwards, moved is true, and no lease lasts longer than from now on.
 CREATE FUNCTION penstock.limit_end_leases(INOUT leases penstock.limit_lease[], now bigint,
   OUT ended penstock.limit_lease[], OUT moved boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -100,9 +100,9 @@ BEGIN
   RETURN s;
 END $$;
 
--- limit_write stores records of different keys. No other transaction inserts one of these keys meanwhile. In
--- REPEATABLE READ, one may have inserted or changed it before without being visible: then this fails, and the
--- application repeats its transaction.
+-- limit_write stores records of different keys. No other transaction inserts one of these keys
+-- meanwhile. In REPEATABLE READ, one may have inserted or changed it before without being visible:
+-- then this fails, and the application repeats its transaction.
 CREATE FUNCTION penstock.limit_write(records penstock.limit_record[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO penstock.limit_record SELECT * FROM unnest(records)
@@ -110,8 +110,9 @@ BEGIN
     block_ends = EXCLUDED.block_ends, block_began = EXCLUDED.block_began, expires_at = EXCLUDED.expires_at;
 END $$;
 
--- limit_begin prepares a transaction that consists of one statement. Its commit does not wait for the
--- disk: a crash of the server may forget the last decisions, those of three times wal_writer_delay.
+-- limit_begin prepares a transaction that consists of one statement. Its commit does not wait for
+-- the disk: a crash of the server may forget the last decisions, those of three times
+-- wal_writer_delay.
 CREATE FUNCTION penstock.limit_begin(patience_ms int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN

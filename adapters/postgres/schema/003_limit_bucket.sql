@@ -1,17 +1,18 @@
--- limit_bucket executes one call of a token bucket. The numbers of a record are: the time of its last
--- change; the units that the bucket was missing then; and of the policy that changed it, the units that
--- return in a microsecond, the units of a token, and the capacity in tokens.
+-- limit_bucket executes one call of a token bucket. The numbers of a record are: the time of its
+-- last change; the units that the bucket was missing then; and of the policy that changed it, the
+-- units that return in a microsecond, the units of a token, and the capacity in tokens.
 --
 -- The arguments of a call, after the kind and the operation, are: (3) the units that return in a
--- microsecond; (4) the units of a token; (5) the capacity; (6) the largest number of units to take; (7)
--- the lowest balance that the call may leave, which is negative for a deficit; (8) a divisor: the call
--- takes the largest multiple of it that is possible; (9) for "undo", since when those units do not
--- return that have returned with time; and of a lease (10) its identifier, (11) its microseconds, (12)
--- how many a bucket may have, and for "settle" (13) the units to take if the bucket has the lease,
--- negative if they return, and (14) 1 if they may.
+-- microsecond; (4) the units of a token; (5) the capacity; (6) the largest number of units to take;
+-- (7) the lowest balance that the call may leave, which is negative for a deficit; (8) a divisor:
+-- the call takes the largest multiple of it that is possible; (9) for "undo", since when those
+-- units do not return that have returned with time; and of a lease (10) its identifier, (11) its
+-- microseconds, (12) how many a bucket may have, and for "settle" (13) the units to take if the
+-- bucket has the lease, negative if they return, and (14) 1 if they may.
 --
--- The reply is: the microseconds until a block ends; what the bucket held before, in units; the time;
--- the microseconds until the first lease ends that it has afterwards, or 0; and 1 if it may have no more.
+-- The reply is: the microseconds until a block ends; what the bucket held before, in units; the
+-- time; the microseconds until the first lease ends that it has afterwards, or 0; and 1 if it may
+-- have no more.
 CREATE FUNCTION penstock.limit_bucket(INOUT s penstock.limit_record, a bigint[], now bigint,
   OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -52,8 +53,8 @@ BEGIN
     missing := greatest(missing, 0);
     IF NOT is_own THEN
       IF missing > 0 THEN
-        -- Rounded up: a change of the policy creates no tokens. A policy that refills faster than the other
-        -- one returns a RetryAfter that holds only with its own numbers.
+        -- Rounded up: a change of the policy creates no tokens. A policy that refills faster than
+        -- the other one returns a RetryAfter that holds only with its own numbers.
         changed := changed OR per_micro::numeric * old[4] > old[3]::numeric * per_token;
         missing := least(div(missing::numeric * per_token + old[4] - 1, old[4]::numeric), most_missing);
       END IF;

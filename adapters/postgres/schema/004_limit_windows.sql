@@ -1,19 +1,20 @@
--- The arguments of a call of all other kinds, after the kind and the operation, are: (3) the maximum;
--- (4) the cost; (5) for "undo" to what the tokens belong, and for "take" and "look" how many
--- microseconds the call may wait; of a lease (6) its identifier, (7) its microseconds, (8) how many a key
--- may have, and for "settle" (9) what to take if the key has the lease, negative if it returns, and (10)
--- 1 if it may; and from (11) on those of the kind.
+-- The arguments of a call of all other kinds, after the kind and the operation, are: (3) the
+-- maximum; (4) the cost; (5) for "undo" to what the tokens belong, and for "take" and "look" how
+-- many microseconds the call may wait; of a lease (6) its identifier, (7) its microseconds, (8) how
+-- many a key may have, and for "settle" (9) what to take if the key has the lease, negative if it
+-- returns, and (10) 1 if it may; and from (11) on those of the kind.
 --
 -- The reply is: 0 if allowed, 1 if a penalty starts, 2 if a penalty is in effect, 3 if denied, 4 if
--- blocked; the tokens that count, or the maximum while tokens are reserved; the microseconds until the
--- cost can be spent, or the same call can be allowed, until no tokens count, until a denied key has more
--- tokens, and until it has all; the tokens that the call has taken; and to what they belong.
+-- blocked; the tokens that count, or the maximum while tokens are reserved; the microseconds until
+-- the cost can be spent, or the same call can be allowed, until no tokens count, until a denied key
+-- has more tokens, and until it has all; the tokens that the call has taken; and to what they
+-- belong.
 
 -- limit_counter executes one call of a sliding-window counter. (11) is the window in milliseconds.
--- The numbers of a record are milliseconds and tokens: the length of its windows; when the current one
--- began; the tokens of the previous and of the current one; when the record was written; the tokens that
--- are reserved in the next window; and when the last reserved tokens of any window can be spent. Counts
--- are at most twice the maximum, so products of a count and a length fit.
+-- The numbers of a record are milliseconds and tokens: the length of its windows; when the current
+-- one began; the tokens of the previous and of the current one; when the record was written; the
+-- tokens that are reserved in the next window; and when the last reserved tokens of any window can
+-- be spent. Counts are at most twice the maximum, so products of a count and a length fit.
 CREATE FUNCTION penstock.limit_counter(INOUT s penstock.limit_record, a bigint[], now bigint,
   OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,9 +69,9 @@ BEGIN
     start := tick - tick % own_length;
     reserved_at := 0;
   END IF;
-  -- No token can be spent in the current window while tokens of the next one are reserved, because those
-  -- of the current one count in it, too, and by a policy with windows of another length while any are,
-  -- because they would return at another rate.
+  -- No token can be spent in the current window while tokens of the next one are reserved, because
+  -- those of the current one count in it, too, and by a policy with windows of another length while
+  -- any are, because they would return at another rate.
   closed := reserved > 0 OR tick < reserved_at AND length <> own_length;
   counted := (previous * (start + length - tick) + length - 1) / length + current;
   stamp := start;
@@ -113,8 +114,8 @@ BEGIN
       taken := cost;
       changed := op <> 1;
     ELSIF cost > 0 THEN
-      -- When the cost, one more token than there are, and all tokens can be spent: at the first tick of
-      -- the current window, or of one of the three after it.
+      -- When the cost, one more token than there are, and all tokens can be spent: at the first
+      -- tick of the current window, or of one of the three after it.
       more := CASE WHEN closed THEN 1 ELSE greatest(most - counted, 0) + 1 END;
       costs := ARRAY[cost, more, most];
       FOR i IN 1 .. 3 LOOP
@@ -167,13 +168,13 @@ BEGIN
   END IF;
 END $$;
 
--- limit_log executes one call of a sliding-window log, or of a cooldown: a log with penalties. (11) and
--- (12) are the window and the penalty in microseconds; the latter is 0 for a log.
--- The numbers of a record are: when it was written; the end of the penalty, or 0; and the largest maximum
--- and the largest window of all policies that have written it. Its times are at least the newest ones,
--- twice as many as the largest maximum, of the last largest window. Those of reservations are in the
--- future. So a process with any of these policies finds the tokens that it must count: the newest of its
--- window, at most twice as many as its maximum.
+-- limit_log executes one call of a sliding-window log, or of a cooldown: a log with penalties. (11)
+-- and (12) are the window and the penalty in microseconds; the latter is 0 for a log. The numbers
+-- of a record are: when it was written; the end of the penalty, or 0; and the largest maximum and
+-- the largest window of all policies that have written it. Its times are at least the newest ones,
+-- twice as many as the largest maximum, of the last largest window. Those of reservations are in
+-- the future. So a process with any of these policies finds the tokens that it must count: the
+-- newest of its window, at most twice as many as its maximum.
 CREATE FUNCTION penstock.limit_log(INOUT s penstock.limit_record, a bigint[], now bigint,
   OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -209,7 +210,8 @@ BEGIN
     keep := greatest(keep, old[3]);
     retain := greatest(retain, old[4]);
     IF now < old[1] THEN
-      -- If the clock went backwards, the whole record moves with it, so that nothing lasts for the step.
+      -- If the clock went backwards, the whole record moves with it, so that nothing lasts for the
+      -- step.
       times := ARRAY(SELECT greatest(t - (old[1] - now), 0) FROM unnest(times) WITH ORDINALITY u(t, i) ORDER BY i);
       until_ := greatest(until_ - (old[1] - now), 0);
       changed := op <> 1;

@@ -1,9 +1,9 @@
--- limit_quota executes one call of a quota. (11) to (15) are when the previous, the current and the next
--- two periods of the caller's clock begin, and when the last one ends.
--- The numbers of a record are: the bounds of its period and the tokens taken in it; and the tokens
--- reserved in the next period, which begins when this one ends, and when it ends. Counts are at most
--- MaxDeficit. The end of a lease returns nothing to another policy than that which took it.
--- The reply is -2 and the time if the caller's clock differs by more than a period.
+-- limit_quota executes one call of a quota. (11) to (15) are when the previous, the current and the
+-- next two periods of the caller's clock begin, and when the last one ends. The numbers of a record
+-- are: the bounds of its period and the tokens taken in it; and the tokens reserved in the next
+-- period, which begins when this one ends, and when it ends. Counts are at most MaxDeficit. The end
+-- of a lease returns nothing to another policy than that which took it. The reply is -2 and the
+-- time if the caller's clock differs by more than a period.
 CREATE FUNCTION penstock.limit_quota(INOUT s penstock.limit_record, a bigint[], now bigint,
   OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -66,8 +66,8 @@ BEGIN
   END IF;
   IF now < old[2] THEN
     IF finish < old[1] THEN
-      -- The clock went back further than to the period before that of the record: what was taken counts
-      -- in the period that it went to.
+      -- The clock went back further than to the period before that of the record: what was taken
+      -- counts in the period that it went to.
       used := least(old[3] + old[4], most_counted);
       changed := op <> 1;
     ELSE
@@ -135,8 +135,8 @@ BEGIN
       retry := wait;
       stamp := ends;
       reserved := reserved + cost;
-      -- The end of the caller's period that contains the beginning of the next one; of a later one if a
-      -- policy with longer periods has written the record.
+      -- The end of the caller's period that contains the beginning of the next one; of a later one
+      -- if a policy with longer periods has written the record.
       reserved_ends := greatest(reserved_ends, CASE WHEN a[12] > ends THEN a[12] WHEN a[13] > ends THEN a[13]
         WHEN a[14] > ends THEN a[14] WHEN a[15] > ends THEN a[15] ELSE ends + finish - own_start END);
     END IF;
@@ -162,9 +162,9 @@ BEGIN
   END IF;
 END $$;
 
--- limit_semaphore executes one call of a semaphore. The arguments, after the kind and the operation, are:
--- (3) the permits of the key; (4) the microseconds of a lease; (5) the holder.
--- The reply is 1 if the holder has a permit and otherwise 0, and the permits in use.
+-- limit_semaphore executes one call of a semaphore. The arguments, after the kind and the
+-- operation, are: (3) the permits of the key; (4) the microseconds of a lease; (5) the holder. The
+-- reply is 1 if the holder has a permit and otherwise 0, and the permits in use.
 CREATE FUNCTION penstock.limit_semaphore(INOUT s penstock.limit_record, a bigint[], now bigint,
   OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
 DECLARE

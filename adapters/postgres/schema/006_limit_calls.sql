@@ -1,7 +1,7 @@
 -- limit_step executes one call. The first two arguments are the kind (1 bucket, 2 counter, 3 log, 4
--- quota, 5 semaphore) and the operation: 0 take, 1 look, 2 take up to, 3 charge, 4 refund, 5 undo, 6
--- settle, 7 block for (6) microseconds, 8 reset, 9 renew, 10 release. It changes the record, if changed,
--- but does not write it.
+-- quota, 5 semaphore) and the operation: 0 take, 1 look, 2 take up to, 3 charge, 4 refund, 5 undo,
+-- 6 settle, 7 block for (6) microseconds, 8 reset, 9 renew, 10 release. It changes the record, if
+-- changed, but does not write it.
 CREATE FUNCTION penstock.limit_step(INOUT s penstock.limit_record, a bigint[], now bigint,
   OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -49,11 +49,11 @@ BEGIN
   changed := r.changed;
 END $$;
 
--- limit_each executes calls that are independent of each other, in the order of their locks. Calls with
--- one key follow each other. Each has 16 arguments.
--- If patience_ms is NULL, the statement is part of a transaction of the application, and waits for locks.
--- Otherwise it is a transaction of its own. It then waits patience_ms milliseconds for the lock of its
--- only key, or for none if that is 0, and replies -1 about the keys that others have locked.
+-- limit_each executes calls that are independent of each other, in the order of their locks. Calls
+-- with one key follow each other. Each has 16 arguments. If patience_ms is NULL, the statement is
+-- part of a transaction of the application, and waits for locks. Otherwise it is a transaction of
+-- its own. It then waits patience_ms milliseconds for the lock of its only key, or for none if that
+-- is 0, and replies -1 about the keys that others have locked.
 CREATE FUNCTION penstock.limit_each(patience_ms int, locks bigint[], keys bytea[], args bigint[])
 RETURNS TABLE (call int, n bigint[]) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -125,10 +125,10 @@ CREATE FUNCTION penstock.limit_denies(a bigint[], n bigint[]) RETURNS boolean LA
   END
 $$;
 
--- limit_all executes groups of calls. sizes are how many calls each group has. The calls of a group take
--- all or nothing: if one of them denies, the replies are those of looks, and after it no other starts a
--- penalty. Argument 16 is 1 if a call denies in any case. See limit_each for patience_ms: if another
--- transaction has locked a key of a group, the reply about each of its calls is -1.
+-- limit_all executes groups of calls. sizes are how many calls each group has. The calls of a group
+-- take all or nothing: if one of them denies, the replies are those of looks, and after it no other
+-- starts a penalty. Argument 16 is 1 if a call denies in any case. See limit_each for patience_ms:
+-- if another transaction has locked a key of a group, the reply about each of its calls is -1.
 CREATE FUNCTION penstock.limit_all(patience_ms int, sizes int[], locks bigint[], keys bytea[], args bigint[])
 RETURNS TABLE (call int, n bigint[]) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -210,8 +210,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- limit_sweep removes the expired records among the first ones after a key, and returns the last of those
--- that it has seen, how many these are, and how many it has removed. It waits for no lock.
+-- limit_sweep removes the expired records among the first ones after a key, and returns the last of
+-- those that it has seen, how many these are, and how many it has removed. It waits for no lock.
 CREATE FUNCTION penstock.limit_sweep(after bytea, most int, OUT last_key bytea, OUT seen int, OUT removed int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
