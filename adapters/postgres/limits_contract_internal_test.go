@@ -26,6 +26,8 @@ func TestLimiter_Contract(t *testing.T) {
 	s := newLimitServer(t)
 	for _, c := range limittest.Cases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
+	}
+	for _, c := range testscale.SoakSample(limittest.Cases(), 15) {
 		t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(limiterHarness(s))) })
 	}
 	for _, c := range limittest.Regressions() {
@@ -41,7 +43,7 @@ func TestLimiter_Contract(t *testing.T) {
 func TestLimiter_KeepsRandomRules(t *testing.T) {
 	t.Parallel()
 	s := newLimitServer(t)
-	for _, c := range testscale.Sample(limittest.Cases(), 8) {
+	for _, c := range testscale.SoakSample(limittest.Cases(), 8) {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
 	}
 	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(s), 1) })
