@@ -67,8 +67,8 @@ func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
 	}
 	epoch := time.Now()
 	l := &Limits{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
-	// A caller never executes a round trip with its own context: if that ended meanwhile, pgx would
-	// close the connection.
+	// A caller executes a round trip with its own context only if that never ends: otherwise, pgx
+	// would close the connection at its end.
 	exec := func(patience int) func(context.Context, []*batch.Call[limitCall, limitReply]) {
 		return func(ctx context.Context, calls []*batch.Call[limitCall, limitReply]) {
 			l.execEach(ctx, calls, patience)
