@@ -54,12 +54,11 @@ func (e *Example) build(t testing.TB) string {
 		var err error
 		e.dir, err = os.MkdirTemp("", "example") //nolint:usetesting // all tests of the binary share it
 		require.NoError(t, err)
-		arguments := []string{"build", "-o", filepath.Join(e.dir, e.Name)}
+		arguments := []string{"build", "-C", "../../../examples/" + e.Name, "-o", filepath.Join(e.dir, e.Name)}
 		if checksRaces() {
 			arguments = append(arguments, "-race")
 		}
-		command := exec.Command("go", append(arguments, "./examples/"+e.Name)...)
-		command.Dir = "../../.." // the module of the examples is the root of the repository
+		command := exec.Command("go", append(arguments, ".")...)
 		if out, err := command.CombinedOutput(); err != nil {
 			e.problem = fmt.Sprintf("%s%v", out, err)
 		}
