@@ -13,7 +13,7 @@ fmt: ## fails if a file is not formatted
 # against and run behind does not become a dependency. PUBLISHED are the modules that a release has; a
 # test of internal/release checks that it is all of them.
 PUBLISHED := . adapters/postgres codec/jsoncode cmd/penstock otel
-MODULES := $(PUBLISHED) examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
+MODULES := $(PUBLISHED) examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
 
 published: ## prints the folders of the modules that are released
 	@echo $(PUBLISHED)

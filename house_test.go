@@ -42,7 +42,7 @@ func floors(t *testing.T) map[string]int {
 	text, err := os.ReadFile("docs/architecture.md")
 	require.NoError(t, err)
 	floors := map[string]int{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (\d) \| ([^|]*) \|`).FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]*) \|`).FindAllStringSubmatch(string(text), -1) {
 		floor, err := strconv.Atoi(row[1])
 		require.NoError(t, err)
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {

@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func TestRun_ServesAndShutsDownGracefully(t *testing.T) {
 	var stderr bytes.Buffer
 	exit := make(chan int)
 	trace := t.TempDir()
-	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-record=" + trace}, stdout, &stderr) }()
+	go func() { exit <- Run(ctx, []string{"-addr=localhost:0", "-record=" + trace}, stdout, &stderr) }()
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
 
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
@@ -87,7 +87,7 @@ func TestRun_MetricsHaveTheirOwnPort(t *testing.T) {
 	stdout := &lineWriter{make(chan string, 10)}
 	exit := make(chan int)
 	go func() {
-		exit <- run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0"}, stdout, io.Discard)
+		exit <- Run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0"}, stdout, io.Discard)
 	}()
 	metricsURL := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: metrics on "))
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
@@ -125,7 +125,7 @@ func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	stdout := &lineWriter{make(chan string, 10)}
 	exit := make(chan int)
-	go func() { exit <- run(ctx, []string{"-addr=localhost:0", "-lame-duck=5s"}, stdout, io.Discard) }()
+	go func() { exit <- Run(ctx, []string{"-addr=localhost:0", "-lame-duck=5s"}, stdout, io.Discard) }()
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
 

@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"flag"
@@ -56,8 +56,16 @@ var limitActions = map[string]router.LimitAction{
 	"custom": router.ActionCustom,
 }
 
+// A Store connects nodes, as Redis does. The program has a flag for it.
+type Store struct {
+	Flag, Usage string // of the flag, whose value is a URL
+
+	// Open must not wait for the store, except to prepare it.
+	Open func(url string) (broker.Broker, error)
+}
+
 // parseFlags returns flag.ErrHelp after it has written the usage.
-func parseFlags(args []string, usage io.Writer) (config, error) {
+func parseFlags(args []string, usage io.Writer, stores ...Store) (config, error) {
 	cfg := config{policy: limit.Policy{Name: "chat"}}
 	fs := flag.NewFlagSet("chat", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -76,6 +84,10 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	action := fs.String("on-exceeded", "send", "`action` when a client exceeds its rate limit: send an error, close the connection, or send a custom SLOW_DOWN message; one of "+names(limitActions))
 	fs.Int64Var(&cfg.limits.MaxMessageBytes, "max-bytes", 16384, "maximum size of a message in `bytes`")
 	fs.StringVar(&cfg.recordDir, "record", "", "`directory` for a trace of all messages, which \"penstock simulate\" replays; it contains hashes instead of names, and takes up to 256 MiB")
+	urls := map[string]*string{}
+	for _, s := range stores {
+		urls[s.Flag] = fs.String(s.Flag, "", s.Usage)
+	}
 	redisURL := fs.String("redis", "", "`URL` of the Redis server that the nodes share, such as redis://localhost:6379; if empty, this node runs alone")
 	fs.IntVar(&cfg.nodes, "nodes", 1, "`number` of nodes that share the Redis server: while it does not answer, each node admits its share of the rate limit, so that all nodes together admit about as many messages as before")
 	fs.DurationVar(&cfg.lameDuck, "lame-duck", 0, "`duration` of the first phase of a graceful shutdown, in which the health check fails and clients are still accepted; behind a load balancer, longer than it takes to notice, such as 5s")
@@ -96,8 +108,22 @@ func parseFlags(args []string, usage io.Writer) (config, error) {
 	if cfg.limitsPath != "" && (isSet(fs, "capacity") || isSet(fs, "refill")) {
 		return cfg, errors.New("-limits has the rate limit; it cannot be combined with -capacity or -refill")
 	}
-	if err := cfg.complete(*key, *action); err != nil || *redisURL == "" {
+	if err := cfg.complete(*key, *action); err != nil {
 		return cfg, err
+	}
+	for _, s := range stores {
+		if url := *urls[s.Flag]; url != "" {
+			if isSet(fs, "redis") || isSet(fs, "nodes") {
+				return cfg, fmt.Errorf("-%s cannot be combined with -redis and -nodes", s.Flag)
+			}
+			if cfg.broker, err = s.Open(url); err != nil {
+				err = fmt.Errorf("-%s: %w", s.Flag, err)
+			}
+			return cfg, err
+		}
+	}
+	if *redisURL == "" {
+		return cfg, nil
 	}
 	return cfg, cfg.connect(*redisURL)
 }

@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ const nodeArgs = "PENSTOCK_CHAT_ARGS"
 // TestMain runs the chat instead of the tests if startNode has started this process.
 func TestMain(m *testing.M) {
 	if args := os.Getenv(nodeArgs); args != "" {
-		os.Exit(run(context.Background(), strings.Fields(args), os.Stdout, os.Stderr))
+		os.Exit(Run(context.Background(), strings.Fields(args), os.Stdout, os.Stderr))
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the server logs rejected clients
 	os.Exit(m.Run())

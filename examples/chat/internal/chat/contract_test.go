@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"testing"
@@ -12,6 +12,6 @@ import (
 func TestContract_FilesAreUpToDate(t *testing.T) {
 	r := newServer(newConfig(t)).router
 	opts := &contract.Options{Title: "Penstock chat", Description: "Rooms in which users talk.", URL: "ws://localhost:8080/ws"}
-	contracttest.Check(t, r, "contract.ts", opts)
-	contracttest.Check(t, r, "contract.asyncapi.json", opts)
+	contracttest.Check(t, r, "../../contract.ts", opts)
+	contracttest.Check(t, r, "../../contract.asyncapi.json", opts)
 }

@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"io/fs"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/examples/chat/page"
 )
 
 var (
@@ -42,13 +44,13 @@ func TestPage_FilesAreServedAndFitTogether(t *testing.T) {
 		}
 	}
 	load("index.html")
-	embedded, err := fs.Glob(files, "page/*")
+	embedded, err := fs.Glob(page.Files, "*")
 	require.NoError(t, err)
 	for _, name := range embedded {
-		assert.Contains(t, loaded, strings.TrimPrefix(name, "page/"), "no file refers to it")
+		assert.Contains(t, loaded, name, "no file refers to it")
 	}
 
-	types, err := os.ReadFile("contract.ts")
+	types, err := os.ReadFile("../../contract.ts")
 	require.NoError(t, err)
 	var sent []string
 	for name, text := range loaded {

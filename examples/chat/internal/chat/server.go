@@ -1,8 +1,6 @@
-package main
+package chat
 
 import (
-	"embed"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"time"
@@ -12,12 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/examples/chat/page"
 	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/router"
 )
-
-//go:embed page
-var files embed.FS
 
 // A server serves the page, the WebSocket endpoint, the health check and, if configured, the metrics.
 type server struct {
@@ -119,11 +115,7 @@ func onLimitExceeded(action router.LimitAction) func(router.LimitExceeded) {
 }
 
 func pageHandler() http.Handler {
-	root, err := fs.Sub(files, "page")
-	if err != nil {
-		panic(err) // impossible: the directory is embedded
-	}
-	fileServer := http.FileServerFS(root)
+	fileServer := http.FileServerFS(page.Files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		flags := append([]string{"-addr=localhost:0"}, strings.Fields(tt.flag)...)
-		assert.Equal(t, 2, run(t.Context(), flags, &stdout, &stderr), tt.flag)
+		assert.Equal(t, 2, Run(t.Context(), flags, &stdout, &stderr), tt.flag)
 		assert.Contains(t, stderr.String(), tt.want)
 		assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 		assert.Empty(t, stdout.String())
@@ -47,7 +47,7 @@ func TestRun_WrongFlagsPrintOneLineAndExit2(t *testing.T) {
 
 func TestRun_HelpPrintsUsage(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	assert.Zero(t, run(t.Context(), []string{"-h"}, &stdout, &stderr))
+	assert.Zero(t, Run(t.Context(), []string{"-h"}, &stdout, &stderr))
 	assert.Contains(t, stdout.String(), "-on-exceeded")
 }
 
