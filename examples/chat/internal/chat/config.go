@@ -60,7 +60,7 @@ var limitActions = map[string]router.LimitAction{
 type Store struct {
 	Flag, Usage string // of the flag, whose value is a URL
 
-	// Open must not wait for the store, except to prepare it.
+	// Open returns the broker when the store is prepared. An error ends the program.
 	Open func(url string) (broker.Broker, error)
 }
 
