@@ -40,6 +40,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/adapters/aisdk"
 	"github.com/penstock-go/penstock/adapters/durableobject"
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
@@ -60,6 +61,7 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
+	"github.com/penstock-go/penstock/run"
 )
 `
 	declared = header + `
@@ -83,6 +85,10 @@ var (
 	rows iter.Seq[message]
 
 	model languageModel
+
+	answers    *run.Runs[aisdk.Chunk]
+	imports    *run.Runs[Progress]
+	unfinished []string
 )
 
 type spanKey struct{}
@@ -118,6 +124,10 @@ type Ask struct {
 	message
 	Question string
 }
+type Progress struct {
+	message
+	Done, Total int
+}
 type Answer struct{ Text string }
 
 func (Answer) MessageType() string { return "" }
@@ -126,6 +136,8 @@ type languageModel interface {
 	Complete(ctx context.Context, question string) (text string, tokens int64, err error)
 }
 
+func identify(*http.Request) (router.Identity, error)    { return router.Identity{}, nil }
+func topicOf(id router.Identity, chat string) string     { return "" }
 func show(topic, text string)                            {}
 func say(*router.Context, message) error                 { return nil }
 func search(*router.Context, message) (message, error)   { return message{}, nil }
