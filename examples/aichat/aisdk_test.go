@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,4 +195,46 @@ func TestAISDK_MessageIsSavedBeforeEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAISDK_SendsAtOnceGiveOneRun sends different messages to one chat in different tabs.
+func TestAISDK_SendsAtOnceGiveOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t)
+		pages := make([]*page, 8)
+		for i := range pages {
+			pages[i] = s.open(t, "ann")
+		}
+		for i, p := range pages {
+			p.send("1", "chat", fmt.Sprint("m", i), `{"items":100,"everyMs":10}`)
+		}
+		ends := map[string]int{}
+		for _, p := range pages {
+			a := p.read("1")
+			ends[a.end.Type]++
+			assert.Equal(t, a.end.Type == "end", a.text == items("w", 100))
+		}
+		assert.Equal(t, map[string]int{"end": 1, "error": 7}, ends)
+	})
+}
+
+func TestAISDK_ManyRunsOnASocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ann := newTestServer(t).open(t, "ann")
+		const runs = 50
+		for i := range runs {
+			ann.send(fmt.Sprint(i), fmt.Sprint("chat ", i), "m", fmt.Sprintf(`{"items":%d,"everyMs":3,"text":"%d-"}`, i*10, i))
+		}
+		texts := map[string]string{}
+		for ended := 0; ended < runs; {
+			f := ann.next()
+			texts[f.RequestID] += f.Chunk.Delta
+			if f.Type == "end" {
+				ended++
+			}
+		}
+		for i := range runs {
+			assert.Equal(t, items(fmt.Sprint(i, "-"), i*10), texts[fmt.Sprint(i)])
+		}
+	})
 }

@@ -22,7 +22,7 @@ func TestNodes_ShareAnswers(t *testing.T) {
 	first := dial(t, urls[0], "ann", http.DefaultClient)
 	n := testscale.Pick(50, 1000)
 
-	first.send("1", "chat", "m1", `{"items":100000,"everyMs":5,"text":"w"}`)
+	first.send("1", "chat", "m1", `{"items":4000,"everyMs":5,"text":"w"}`)
 	start := first.firstChunk()
 	tab := dial(t, urls[1], "ann", http.DefaultClient)
 	tab.send("2", "chat", "m2", short)
