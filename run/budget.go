@@ -144,7 +144,7 @@ func (b *budget[Item]) extendLocked(ctx context.Context, missing int64) error {
 	}
 	slice := max(b.taken.Slice, missing)
 	err := b.take(ctx, slice)
-	for errors.Is(err, errExhausted) && slice > missing {
+	for isExhausted(err) && slice > missing {
 		slice = max(slice/2, missing)
 		err = b.take(ctx, slice)
 	}
@@ -203,13 +203,10 @@ func (rs *Runs[Item]) settleTokens(ctx context.Context, r *reservation, used int
 	return nil
 }
 
-// errExhausted is what all errors of exhausted wrap.
-var errExhausted = errors.New("the budget is exhausted")
-
 // exhausted returns the error of a run that gets no more tokens. Clients learn which policy is exhausted, and when it
 // returns.
 func exhausted(d limit.Decision) error {
-	e := &errors.Error{Code: errors.ResourceExhausted, Message: "the budget is exhausted", RetryAfter: d.RetryAfter, Err: errExhausted}
+	e := &errors.Error{Code: errors.ResourceExhausted, Message: "the budget is exhausted", RetryAfter: d.RetryAfter}
 	if d.Policy != "" {
 		e.Details = map[string]any{"policy": d.Policy}
 	}
@@ -217,6 +214,11 @@ func exhausted(d limit.Decision) error {
 		e.Code = errors.FailedPrecondition
 	}
 	return &runs.ExhaustedError{Public: e}
+}
+
+func isExhausted(err error) bool {
+	_, ok := errors.AsType[*runs.ExhaustedError](err)
+	return ok
 }
 
 // Granted returns how many tokens the run has taken from its budget so far, for the limit of a request to a

@@ -83,6 +83,7 @@ func TestBudget_RefusedStartTakesNothing(t *testing.T) {
 		for slice, code := range map[int64]errors.Code{101: errors.FailedPrecondition, 2000: errors.FailedPrecondition} {
 			_, err := rs.Start(t.Context(), "answer/1", &run.StartOptions{RequestID: "1", Budget: &run.Budget{Keys: []limit.Key{{"ann"}}, Slice: slice}}, nothing)
 			assert.Equal(t, code, errors.CodeOf(err))
+			assert.IsType(t, &errors.Error{}, err, "it is the client's, and nothing to report")
 			assert.EqualValues(t, 100, left(t, bucket))
 			assert.EqualValues(t, 1000, left(t, quota))
 		}

@@ -96,6 +96,9 @@ func reserve[Item router.Message](ctx context.Context, permit *userPermit, b *bu
 	if err != nil {
 		permit.release()
 	}
+	if e, ok := errors.AsType[*runs.ExhaustedError](err); ok {
+		err = e.Public
+	}
 	return reservation, err
 }
 

@@ -326,8 +326,10 @@ func (s *runStore) end(topic string) {
 		return
 	}
 	defer reader.Close()
-	for range reader.Parts(context.Background()) {
-		continue
+	for _, err := range reader.Parts(context.Background()) {
+		if err != nil {
+			return
+		}
 	}
 }
 
