@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/client/runs"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/run"
@@ -64,7 +66,24 @@ func Example() {
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	// Output:
+
+	ctx := context.Background()
+	c := client.New("ws"+strings.TrimPrefix(server.URL, "http"), nil)
+	defer func() { _ = c.Close(ctx) }()
+	asked, err := client.Call[Asked](ctx, c, Ask{ID: "1", Chat: "-42", Question: "What is a run?"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer := runs.Attach(c, "answer/-42", &runs.Options[Token]{Run: asked.Run})
+	text := ""
+	for part, err := range answer.Parts(ctx) { // which survives reconnects
+		if err != nil {
+			log.Fatal(err)
+		}
+		text += part.Item.Text
+	}
+	fmt.Println(text)
+	// Output: a run outlives its connection
 }
 
 // The server itself can attach to a run, for example to store what a model has answered.
