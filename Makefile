@@ -50,6 +50,7 @@ stress: ## a router against misbehaving clients and against 2,000 busy ones, and
 
 faults: ## node processes on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
+	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestProcesses_ ./run -args -run.update=$(CURDIR)/docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -C adapters/postgres -count=1 -v -timeout 0 -run '^TestFaults$$' . -faults.update $(CURDIR)/docs/reference/faults.md
 
 SOAK ?= 1h

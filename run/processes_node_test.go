@@ -26,7 +26,15 @@ import (
 const nodeEnv = "PENSTOCK_RUN_NODE"
 
 // lease returns that of the runs: the shortest one, or the default.
-func lease() time.Duration { return testscale.Pick(3*time.Second, 10*time.Second) }
+func lease() time.Duration { return size(3*time.Second, 10*time.Second) }
+
+// size returns full if PENSTOCK_TESTS is a duration, and otherwise small.
+func size[T any](small, full T) T {
+	if testscale.Soak() > 0 {
+		return full
+	}
+	return small
+}
 
 // A numbered is an item that has its number.
 type numbered struct {

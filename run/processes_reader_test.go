@@ -12,11 +12,10 @@ import (
 
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/internal/runmessages"
-	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // stay is how long a reader stays on a node at most.
-func stay() time.Duration { return testscale.Pick(time.Second, 3*time.Second) }
+func stay() time.Duration { return size(time.Second, 3*time.Second) }
 
 // A loadRun is a run, and what its readers have received.
 type loadRun struct {

@@ -63,9 +63,10 @@ type cluster struct {
 }
 
 // TestProcesses_EveryReaderReceivesEveryItemOnce injects faults into clusters of their own, and logs a table of the
-// results. The quick tier has one fault that ends runs, and one that does not.
+// results. The quick tier has one fault that ends runs, and one that does not, and the full tier all of them. Their full
+// size runs if PENSTOCK_TESTS is a duration, and needs the whole machine.
 func TestProcesses_EveryReaderReceivesEveryItemOnce(t *testing.T) {
-	if testscale.Pick(true, false) { // in their full size, the processes need the whole machine
+	if testscale.Pick(true, false) {
 		t.Parallel()
 	}
 	redistest.Start(t) // skips the test without redis-server
@@ -84,15 +85,15 @@ func TestProcesses_EveryReaderReceivesEveryItemOnce(t *testing.T) {
 	text := processTable(results)
 	t.Log("\n" + text)
 	if *update != "" && !t.Failed() {
-		require.Len(t, results, len(processFaults), "the table needs all faults: use PENSTOCK_TESTS=full")
+		require.Len(t, results, len(processFaults), "the table needs all faults: use PENSTOCK_TESTS=1h")
 		require.NoError(t, updateTable(*update, text))
 	}
 }
 
 func runFault(t *testing.T, f *processFault) processResult {
 	c := startCluster(t, f.sentinel)
-	runs, items, readers := testscale.Pick(6, 50), testscale.Pick(300, 2000), testscale.Pick(3, 10)
-	every := testscale.Pick(10*time.Millisecond, 40*time.Millisecond)
+	runs, items, readers := size(6, 50), size(300, 2000), size(3, 10)
+	every := size(10*time.Millisecond, 40*time.Millisecond)
 	for i := range runs {
 		c.startRun(i, items, every)
 	}
@@ -305,7 +306,7 @@ const busy = 5 * time.Second
 // checkZombies requires that the runs of a node that was replaced have no more items than their readers have
 // received.
 func (c *cluster) checkZombies(f *processFault) {
-	time.Sleep(testscale.Pick(200*time.Millisecond, 2*time.Second)) // it has appended what it wants to
+	time.Sleep(size(200*time.Millisecond, 2*time.Second)) // it has appended what it wants to
 	for _, r := range c.runs {
 		again := &loadRun{topic: r.topic, id: r.id, items: r.items}
 		c.read(again)
