@@ -63,7 +63,8 @@ func perSay(in router.IngressContext) int64 {
 
 func newNode(t testing.TB, b broker.Broker, changes ...func(*inspect.Options)) *testNode {
 	n := &testNode{limiter: memory.NewLimiter(limit.PerHour(3).Named("say")), deny: map[inspect.Action]bool{}}
-	n.router = router.New(&router.Options{Broker: b, Authenticate: func(req *http.Request) (router.Identity, error) {
+	patient := router.Timeouts{Ping: time.Hour} // connections of some tests do not answer
+	n.router = router.New(&router.Options{Broker: b, Timeouts: patient, Authenticate: func(req *http.Request) (router.Identity, error) {
 		tenant, user, ok := strings.Cut(router.Token(req), ":")
 		if !ok {
 			tenant, user = "", tenant

@@ -37,6 +37,7 @@ func TestSteps_TwoNodesBehindNginx(t *testing.T) {
 	ann, bob := open(browser, t, proxy, ""), open(browser, t, proxy, "")
 	for _, page := range []*page{ann, bob} { // connections are closed during the test
 		page.Expect("network error: WebSocket connection to")
+		page.Expect("javascript error: WebSocket is already in CLOSING") // a message while a server closes
 	}
 	ann.logIn("ann")
 	bob.logIn("bob")
