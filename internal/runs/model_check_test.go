@@ -13,7 +13,12 @@ import (
 )
 
 // seeds returns how many schedules of a scenario there are.
-func seeds() uint64 { return testscale.Pick[uint64](3, 60) }
+func seeds() uint64 {
+	if testscale.Soak() > 0 {
+		return 60
+	}
+	return testscale.Pick[uint64](3, 12)
+}
 
 // An account is what one run has reserved.
 type account struct {
