@@ -48,10 +48,9 @@ func (s *logState) apply(packet []byte, decode func(json.RawMessage) (any, error
 // logPage is how many entries are read at once.
 const logPage = 256
 
-// readLog reads the log of a run from an offset on until it has no more entries, and hands each over. It returns
-// the position of the last one.
-func (r *Runs) readLog(ctx context.Context, topic, id string, after uint64, each func(broker.Publication)) (page broker.Page, err error) {
-	q := broker.Query{Topic: logTopic(topic, id), Retention: r.retention(), After: after, Limit: logPage}
+// readLog reads the log of a run until it has no more entries, and hands each over. It returns the last page.
+func (r *Runs) readLog(ctx context.Context, topic, id string, each func(broker.Publication)) (page broker.Page, err error) {
+	q := broker.Query{Topic: logTopic(topic, id), Retention: r.retention(), Limit: logPage}
 	for {
 		err = retry(ctx, func(ctx context.Context) (err error) {
 			page, err = r.config.Histories.Read(ctx, q)
@@ -72,7 +71,7 @@ func (r *Runs) readLog(ctx context.Context, topic, id string, after uint64, each
 
 // stateOf reads the whole log of a run. Without a decode, items are only counted.
 func (r *Runs) stateOf(ctx context.Context, topic, id string, decode func(json.RawMessage) (any, error)) (s logState, err error) {
-	page, err := r.readLog(ctx, topic, id, 0, func(p broker.Publication) { s.apply(p.Packet, decode) })
+	page, err := r.readLog(ctx, topic, id, func(p broker.Publication) { s.apply(p.Packet, decode) })
 	s.epoch, s.offset, s.closed = page.Position.Epoch, page.Position.Offset, page.Closed
 	return s, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // A view is what this node knows of the log of a run, while it has readers here, or while this node
@@ -167,15 +168,17 @@ func (v *view) read() {
 			return
 		}
 		v.beginRead()
-		_, err := v.runs.readLog(v.ctx, v.topic, v.id, 0, func(p broker.Publication) {
+		_, err := v.runs.readLog(v.ctx, v.topic, v.id, func(p broker.Publication) {
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			v.replayLocked(p)
 		})
-		if err != nil {
-			return // the view has ended
-		}
-		if v.endLoad() {
+		switch {
+		case v.ctx.Err() != nil:
+			return
+		case err != nil: // one that no attempt changes, unless the store does
+			_ = sleep.For(v.ctx, watchInterval)
+		case v.endLoad():
 			return
 		}
 	}
