@@ -213,7 +213,7 @@ func TestBudget_CrashAtEachStep(t *testing.T) {
 		}
 		crashes++
 	}
-	assert.Greater(t, crashes, 30, "the node has died after so many of its writes")
+	assert.Greater(t, crashes, 30, "after each of these writes, a node has died")
 }
 
 func TestBudget_CrashAtEachStepAcrossMidnight(t *testing.T) {

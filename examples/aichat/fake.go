@@ -42,8 +42,8 @@ func questions(conversation []Message) (n int) {
 	return n
 }
 
-// A script is what a client of the AI SDK sends as "script" in the body of a request: an answer of
-// so many items. It is for tests, and costs no tokens.
+// A script is what a client of the AI SDK sends as "script" in the body of a request: an answer
+// with a number of items. It is for tests, and costs no tokens.
 type script struct {
 	Items     int    `json:"items"`
 	EveryMs   int    `json:"everyMs"`
