@@ -46,6 +46,19 @@ func (n *node) eventuallyStores(t testing.TB, packet string) (stored broker.Appe
 	return stored
 }
 
+// eventuallyReads reads a topic until that succeeds: a pool has connections to the server that has
+// ended.
+func (n *node) eventuallyReads(t testing.TB, topic string) (broker.Page, []string) {
+	t.Helper()
+	var page broker.Page
+	require.Eventually(t, func() bool {
+		var err error
+		page, err = n.Read(t.Context(), broker.Query{Topic: topic, Retention: keepAll, Limit: 1 << 20})
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
+	return page, packetsOf(page)
+}
+
 func TestFailover_RestartKeepsEpoch(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -59,7 +72,7 @@ func TestFailover_RestartKeepsEpoch(t *testing.T) {
 	server.Restart()
 	stored := n.eventuallyStores(t, "4")
 	assert.Equal(t, broker.Position{Epoch: before.Position.Epoch, Offset: 4}, stored.Position)
-	_, packets := n.page(t, "news")
+	_, packets := n.eventuallyReads(t, "news")
 	assert.Equal(t, []string{"1", "2", "3", "4"}, packets)
 	n.eventually(t, "following again", func() bool { return n.following["news"] > 1 })
 	n.publish(t, "news", "5")
@@ -92,7 +105,7 @@ func TestFailover_LostTailEndsEpoch(t *testing.T) {
 	replica.Promote()
 
 	stored := n.eventuallyStores(t, "3")
-	after, packets := reader.page(t, "news")
+	after, packets := reader.eventuallyReads(t, "news")
 	assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
 	assert.Equal(t, stored.Position, after.Position)
 	assert.EqualValues(t, 3, after.Position.Offset)
@@ -100,12 +113,12 @@ func TestFailover_LostTailEndsEpoch(t *testing.T) {
 	assert.Equal(t, []string{"1", "2", "3"}, packets)
 
 	for topic, top := range map[string]uint64{"unused since": 1, "created": 0} {
-		page, _ := reader.page(t, topic)
+		page, _ := reader.eventuallyReads(t, topic)
 		assert.Equal(t, broker.Position{Epoch: after.Position.Epoch, Offset: top}, page.Position, topic)
 		assert.NotEmpty(t, page.Previous.Epoch, topic)
 		assert.Equal(t, top, page.Previous.Offset, topic)
 	}
-	page, _ := reader.page(t, "created")
+	page, _ := reader.eventuallyReads(t, "created")
 	assert.Equal(t, broker.Position{Epoch: created.Position.Epoch}, page.Previous, "its publication is lost")
 	n.eventually(t, "following the new primary", func() bool { return n.following["news"] > 1 })
 }
@@ -156,7 +169,7 @@ func TestFailover_RestoredDataEndsEpoch(t *testing.T) {
 	stored := n.eventuallyStores(t, "2")
 	assert.NotEqual(t, before.Position.Epoch, stored.Position.Epoch)
 	assert.EqualValues(t, 2, stored.Position.Offset)
-	after, packets := n.page(t, "news")
+	after, packets := n.eventuallyReads(t, "news")
 	assert.Equal(t, []string{"1", "2"}, packets)
 	assert.Equal(t, broker.Position{Epoch: before.Position.Epoch, Offset: 1}, after.Previous)
 }
@@ -189,7 +202,7 @@ func TestDurability_SettingsArePreconditions(t *testing.T) {
 		_, err := n.Append(t.Context(), a)
 		assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(err), err)
 	}
-	page, _ := n.page(t, "news")
+	page, _ := n.eventuallyReads(t, "news")
 	assert.Zero(t, page.Position.Offset)
 }
 
@@ -239,7 +252,7 @@ func TestDurability_AcknowledgedIsNotLost(t *testing.T) {
 	replica.Settings("synchronous_standby_names = ''")
 	replica.Promote()
 	n.eventuallyStores(t, "after")
-	_, packets := n.page(t, "news")
+	_, packets := n.eventuallyReads(t, "news")
 	for _, packet := range append(acknowledged, "1", "2") {
 		assert.Contains(t, packets, packet)
 	}

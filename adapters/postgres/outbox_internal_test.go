@@ -84,11 +84,14 @@ func (n *node) page(t testing.TB, topic string) (broker.Page, []string) {
 	t.Helper()
 	page, err := n.Read(t.Context(), broker.Query{Topic: topic, Retention: keepAll, Limit: 1 << 20})
 	require.NoError(t, err)
-	var packets []string
+	return page, packetsOf(page)
+}
+
+func packetsOf(page broker.Page) (packets []string) {
 	for _, p := range page.Publications {
 		packets = append(packets, string(p.Packet))
 	}
-	return page, packets
+	return packets
 }
 
 func (n *node) publish(t testing.TB, topic, packet string) broker.Appended {
