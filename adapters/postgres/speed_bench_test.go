@@ -26,11 +26,6 @@ var (
 	speedPasses = flag.Int("speed.passes", 3, "number of measurements of speed, of which the tables have the medians")
 )
 
-const (
-	speedBegin = "<!-- tables of speed: begin -->\n"
-	speedEnd   = "<!-- tables of speed: end -->\n"
-)
-
 var speedLoads = []struct{ topics, publishers int }{{1, 1}, {1, 16}, {1, 64}, {1000, 1}, {1000, 16}, {1000, 64}}
 
 // BenchmarkSpeed measures publications, delivery and idle nodes beside Redis and Centrifugo's function, in
@@ -73,21 +68,23 @@ func BenchmarkSpeed(b *testing.B) {
 		"\nDelivery:\n\n" + latencies.format("%.1f") + "\nCPU time of the server, ms per second:\n\n" + idle.format("%.1f")
 	fmt.Print(text)
 	if *updateSpeed != "" {
-		require.NoError(b, replaceSpeed(*updateSpeed, text))
+		require.NoError(b, replaceSpeed(*updateSpeed, "speed", text))
 	}
 }
 
-func replaceSpeed(path, text string) error {
+// replaceSpeed writes the tables of a section, which is between two comments.
+func replaceSpeed(path, section, text string) error {
+	begin, end := fmt.Sprintf("<!-- tables of %s: begin -->\n", section), fmt.Sprintf("<!-- tables of %s: end -->\n", section)
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, ok := strings.Cut(string(old), speedBegin)
-	_, after, isClosed := strings.Cut(rest, speedEnd)
+	before, rest, ok := strings.Cut(string(old), begin)
+	_, after, isClosed := strings.Cut(rest, end)
 	if !ok || !isClosed {
-		return fmt.Errorf("%s must have the lines %q and %q", path, speedBegin, speedEnd)
+		return fmt.Errorf("%s must have the lines %q and %q", path, begin, end)
 	}
-	return os.WriteFile(path, []byte(before+speedBegin+text+speedEnd+after), 0o600)
+	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o600)
 }
 
 // measureRate returns publications per second and the microseconds of the server for each. The time ends when all
@@ -215,9 +212,14 @@ func (t *speedTable) format(cell string) string {
 		fmt.Fprintf(&b, "| %s |", row)
 		for column := range len(t.columns) - 1 {
 			var medians []any
+			passes, ok := t.values[fmt.Sprint(row, " ", column)]
+			if !ok {
+				b.WriteString(" – |")
+				continue
+			}
 			for i := range t.perCell {
 				var all []float64
-				for _, pass := range t.values[fmt.Sprint(row, " ", column)] {
+				for _, pass := range passes {
 					all = append(all, pass[i])
 				}
 				slices.Sort(all)
