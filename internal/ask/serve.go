@@ -55,11 +55,17 @@ func (s *servedAsks) begin(key servedKey, calls, limit int) (ctx context.Context
 	return ctx, true, nil
 }
 
-// end removes an ask whose calls have ended.
-func (s *servedAsks) end(key servedKey, calls int) {
+// callEnded makes room for another call, before the caller learns that this one has ended.
+func (s *servedAsks) callEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls -= calls
+	s.calls--
+}
+
+// end removes an ask whose calls have ended.
+func (s *servedAsks) end(key servedKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open[key](nil)
 	if delete(s.open, key); len(s.open) == 0 {
 		s.open = nil // a map keeps the memory of its largest size
@@ -133,7 +139,7 @@ func (n *Node) answer(key servedKey, a answer) {
 // serve makes the calls of an ask, and sends their outcomes.
 func (n *Node) serve(ctx context.Context, a *receivedAsk, clients []Client) {
 	key := servedKey{a.from, a.number}
-	defer n.served.end(key, len(clients))
+	defer n.served.end(key)
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	calls := make(chan placedOutcome, len(clients))
@@ -153,6 +159,7 @@ func (n *Node) serve(ctx context.Context, a *receivedAsk, clients []Client) {
 			part, gathering = beginAnswer(a.number), false
 			call = <-calls
 		}
+		n.served.callEnded()
 		if call.outcome.Err != nil && ctx.Err() != nil {
 			continue // the caller has ended this call, or does it now, at its deadline
 		}
