@@ -24,7 +24,7 @@ const (
 
 var (
 	ownBudgets = map[string]int{
-		"router":            9_840,
+		"router":            9_900,
 		"limit/limittest":   5_400, // cases of a suite
 		"broker/brokertest": 4_100, // likewise
 	}

@@ -130,8 +130,7 @@ func (a *accessLog) apply(number uint32, own bool, packet []byte) {
 		a.disconnect(user, number, CloseError{StatusCode(p.Code), p.Reason})
 	case p.Kind == userpacket.Revocation && !own: // Revoke has done it here
 		a.router.revokeConns(before(a.router.conns.OfUser(user), number), p.Change, p.Topics)
-		a.router.sessions.EndPresence(p.User, p.Topics)
-		a.router.endAbsence(user, p.Topics.Matches)
+		a.router.revokeElsewhere(user, preceding(number), p.Topics)
 	}
 }
 
@@ -140,8 +139,9 @@ func (a *accessLog) disconnect(user registry.User, number uint32, end CloseError
 	r := a.router
 	a.recent.Add(user, number, end)
 	conns := before(r.conns.OfUser(user), number)
-	r.sessions.EndWaiting(session.User(user), func(since uint32) bool { return accesslog.Precedes(since, number) })
+	r.sessions.EndWaiting(session.User(user), preceding(number))
 	r.endAbsence(user, func(string) bool { return true })
+	r.disconnectElsewhere(user, preceding(number), end)
 	if len(conns) == 0 {
 		return
 	}
@@ -155,6 +155,11 @@ func (a *accessLog) disconnect(user registry.User, number uint32, end CloseError
 			c.Close(end.Code, end.Reason)
 		}
 	}()
+}
+
+// preceding reports which authentications were before an entry.
+func preceding(number uint32) func(since uint32) bool {
+	return func(since uint32) bool { return accesslog.Precedes(since, number) }
 }
 
 // before returns the connections whose identity was authenticated before an entry.
@@ -187,6 +192,7 @@ func (a *accessLog) closeUnknown(number uint32) {
 	for _, c := range conns {
 		c.Close(StatusTryAgainLater, unknownReason(len(conns)))
 	}
+	a.router.disconnectElsewhere(registry.User{}, preceding(number), CloseError{StatusTryAgainLater, unknownReason(len(conns))})
 }
 
 // unknownReason returns the reason of a close frame, with a random delay for one of several clients.

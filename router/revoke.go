@@ -9,9 +9,11 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
+	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/userpacket"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file ends the access of users to topics. internal/session stores it for sessions whose
@@ -54,8 +56,23 @@ func (r *Router) Revoke(ctx context.Context, tenantID, userID, topic string) err
 // revokeLocal ends the access of the user's connections on this node.
 func (r *Router) revokeLocal(user registry.User, change session.Change, topics topicname.Matcher) {
 	r.revokeConns(r.conns.OfUser(user), change, topics)
+	r.revokeElsewhere(user, nil, topics)
+}
+
+// revokeElsewhere ends the access of what a user has on this node besides connections. before is nil,
+// or reports which authentications it concerns.
+func (r *Router) revokeElsewhere(user registry.User, before func(uint32) bool, topics topicname.Matcher) {
 	r.sessions.EndPresence(session.User(user), topics)
 	r.endAbsence(user, topics.Matches)
+	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Topics: topics.Matches})
+}
+
+// disconnectElsewhere is revokeElsewhere for what closes connections.
+func (r *Router) disconnectElsewhere(user registry.User, before func(uint32) bool, end CloseError) {
+	if !wsconn.ValidCloseCode(int(end.Code)) {
+		end.Code = StatusInternalError
+	}
+	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Code: int(end.Code), Reason: end.Reason})
 }
 
 // revokeConns ends the access of connections.

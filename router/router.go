@@ -54,13 +54,14 @@ type Router struct {
 	asks         ask.Node                        // of this node to others, and of others to this one
 	nodeTopic    string                          // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories broker.Histories
-	events    executor.FuncQueue // hook calls that concern no single connection, in order
-	access    *accessLog         // nil without Options.UserHistory
-	sessions  *session.Node
-	shutdowns runaccess.Shutdowns // read-only once the router serves
-	observer  func(Event)         // nil without observers
-	inbound   executor.ByteBudget // received messages that wait, of all connections
+	histories  broker.Histories
+	events     executor.FuncQueue // hook calls that concern no single connection, in order
+	access     *accessLog         // nil without Options.UserHistory
+	sessions   *session.Node
+	shutdowns  runaccess.Shutdowns // read-only once the router serves
+	accessEnds runaccess.AccessEnds
+	observer   func(Event)         // nil without observers
+	inbound    executor.ByteBudget // received messages that wait, of all connections
 
 	spans          spans.Tracer
 	log            sampledlog.Log

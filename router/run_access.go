@@ -22,6 +22,8 @@ func (r *Router) RunAccess() runaccess.Access {
 			}
 			return 0
 		},
-		OnShutdown: func(s runaccess.Shutdown) { r.shutdowns = append(r.shutdowns, s) },
+		OnAccessEnd:    r.accessEnds.Add,
+		Authentication: r.access.awaitNow,
+		OnShutdown:     func(s runaccess.Shutdown) { r.shutdowns = append(r.shutdowns, s) },
 	}
 }

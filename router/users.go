@@ -90,6 +90,7 @@ func (r *Router) disconnect(user registry.User, code StatusCode, reason string) 
 	}
 	r.sessions.EndWaiting(session.User(user), func(uint32) bool { return true })
 	r.endAbsence(user, func(string) bool { return true })
+	r.disconnectElsewhere(user, nil, CloseError{code, reason})
 	return len(conns)
 }
 

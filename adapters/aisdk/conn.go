@@ -27,6 +27,7 @@ type conn struct {
 	handler *Handler
 	ws      *websocket.Conn
 	id      router.Identity
+	since   uint32 // the number of the authentication
 	connID  string
 	ip      netip.Addr
 	values  context.Context //nolint:containedctx // of the request; it does not end
@@ -38,6 +39,8 @@ type conn struct {
 	writing sync.Mutex   // held while a frame is written
 	writes  atomic.Int64 // odd while a frame is written
 
+	revocations atomic.Uint32 // how often access to topics has ended; streams that are being opened compare it
+
 	mu       sync.Mutex
 	streams  map[string]*stream // by request ID
 	running  sync.WaitGroup     // of streams
@@ -45,9 +48,9 @@ type conn struct {
 }
 
 // serve serves a connection until it is closed.
-func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identity) {
+func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identity, since uint32) {
 	c := &conn{
-		handler: h, ws: ws, id: id, connID: rand.Text(), ip: h.opts.TrustedProxies.ClientIP(req),
+		handler: h, ws: ws, id: id, since: since, connID: rand.Text(), ip: h.opts.TrustedProxies.ClientIP(req),
 		values: context.WithoutCancel(req.Context()), streams: map[string]*stream{},
 		unread: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -163,6 +166,18 @@ func (c *conn) abort(requestID string) {
 	if s := c.streams[requestID]; s != nil && !s.isAborted {
 		s.isAborted = true
 		close(s.aborted)
+	}
+}
+
+// revoke ends the streams of topics.
+func (c *conn) revoke(matches func(topic string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revocations.Add(1)
+	for _, s := range c.streams {
+		if s.topic != "" && matches(s.topic) {
+			s.cancel(errRevoked)
+		}
 	}
 }
 

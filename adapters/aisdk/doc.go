@@ -48,6 +48,9 @@
 // a query parameter or a subprotocol; see [router.Token]. Options.Origins keeps pages of other
 // sites from using the cookies of the user.
 //
+// Router.Revoke ends answers of the topic that are being sent to the user, with an error, and
+// Router.DisconnectUser closes the user's connections, both on all nodes. Neither stops a run.
+//
 // # Limits of the transport
 //
 // Outputs of tools that the page executes, and approvals, are in the messages that Options.Answer

@@ -31,6 +31,8 @@ type Handler struct {
 	origins handshake.Origins
 	logger  *slog.Logger
 
+	authentication func(context.Context) uint32
+
 	mu      sync.Mutex
 	closing bool
 	conns   map[*conn]struct{}
@@ -48,7 +50,8 @@ func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
 	h.opts.setDefaults()
 	h.origins = handshake.ParseOrigins(opts.Origins)
 	access := r.RunAccess()
-	h.logger = access.Logger
+	h.logger, h.authentication = access.Logger, access.Authentication
+	access.OnAccessEnd(h.endAccess)
 	access.OnShutdown(runaccess.Shutdown{Begin: h.beginShutdown, End: h.endShutdown})
 	return h
 }
@@ -56,6 +59,7 @@ func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
 // ServeHTTP upgrades a request to a WebSocket connection, and returns when it is closed. A refused
 // request is answered as [router.Router.ServeHTTP] does it.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	since := h.authentication(req.Context())
 	id, err := h.admit(w, req)
 	if err != nil {
 		h.refuse(w, req, err)
@@ -69,7 +73,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		return // it has answered
 	}
-	h.serve(req, ws, id)
+	h.serve(req, ws, id, since)
 }
 
 // admit returns the identity of a request.
@@ -193,6 +197,21 @@ func put(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// endAccess ends what Router.Revoke and Router.DisconnectUser end.
+func (h *Handler) endAccess(end runaccess.AccessEnd) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		switch {
+		case !end.Concerns(c.id.TenantID, c.id.UserID, c.since):
+		case end.Topics != nil:
+			c.revoke(end.Topics)
+		default:
+			go func() { _ = c.ws.Close(websocket.StatusCode(end.Code), end.Reason) }() // it waits for the client
+		}
 	}
 }
 

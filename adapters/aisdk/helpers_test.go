@@ -32,7 +32,11 @@ type node struct {
 // nodes returns nodes that share a store. Chats belong to the user of the query parameter "user";
 // the user "viewer" may read those of "ann", and not stop them.
 func nodes(t *testing.T, n int, opts aisdk.Options, changes ...func(*run.Options[aisdk.Chunk])) []*node {
-	b := memory.NewBroker()
+	return nodesOf(t, n, &router.Options{Broker: memory.NewBroker()}, opts, changes...)
+}
+
+// nodesOf is nodes with options of the routers.
+func nodesOf(t *testing.T, n int, ofRouters *router.Options, opts aisdk.Options, changes ...func(*run.Options[aisdk.Chunk])) []*node {
 	ofRuns := &run.Options[aisdk.Chunk]{Merge: aisdk.MergeDeltas}
 	for _, change := range changes {
 		change(ofRuns)
@@ -51,7 +55,7 @@ func nodes(t *testing.T, n int, opts aisdk.Options, changes ...func(*run.Options
 	}
 	opts.Topic = func(_ router.Identity, chat string) string { return "answer/" + chat }
 	for i := range all {
-		r := router.New(&router.Options{Broker: b})
+		r := router.New(ofRouters)
 		rs := run.New(r, "answer/{chat}", ofRuns)
 		all[i] = &node{r, rs, aisdk.New(r, rs, &opts)}
 		t.Cleanup(func() { all[i].shutDown(t) })

@@ -40,7 +40,7 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // of reading the run
 	cancel context.CancelCauseFunc
 
-	topic string
+	topic string // written with conn.mu held, when access to it is granted
 	run   string // the ID of the run
 
 	mu       sync.Mutex // held while a frame of the stream is written
@@ -100,10 +100,9 @@ func (s *stream) open() (*run.Reader[Chunk], error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.opts.Authorize(ctx, s.access(s.action)); err != nil {
+	if err := s.authorize(ctx, h.opts.Topic(c.id, chat)); err != nil {
 		return nil, err
 	}
-	s.topic = h.opts.Topic(c.id, chat)
 	if s.action == ActionResume {
 		if err := s.frame.checkResume(); err != nil {
 			return nil, err
@@ -115,6 +114,27 @@ func (s *stream) open() (*run.Reader[Chunk], error) {
 		return nil, err
 	}
 	return h.runs.Attach(ctx, s.topic, run.From{Run: info.ID})
+}
+
+// authorize grants access to a topic. From then on, a revocation ends the stream; one before that
+// makes it ask again.
+func (s *stream) authorize(ctx context.Context, topic string) error {
+	c := s.conn
+	for {
+		before := c.revocations.Load()
+		if err := c.handler.opts.Authorize(ctx, s.access(s.action)); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		unchanged := c.revocations.Load() == before
+		if unchanged {
+			s.topic = topic
+		}
+		c.mu.Unlock()
+		if unchanged {
+			return nil
+		}
+	}
 }
 
 func (s *stream) access(action Action) Access {
@@ -205,6 +225,9 @@ func (s *stream) follow(reader *run.Reader[Chunk]) {
 		case errors.Is(err, errDetached):
 			s.finish(run.Info{State: run.Stopped})
 			return
+		case errors.Is(err, errRevoked):
+			s.finish(run.Info{State: run.Failed, Err: errRevoked})
+			return
 		case s.ctx.Err() != nil || errors.CodeOf(err) == errors.Unavailable:
 			return // the connection is closed, or will be soon
 		default:
@@ -219,6 +242,7 @@ func (s *stream) follow(reader *run.Reader[Chunk]) {
 var (
 	errDetached = errors.New("the page has aborted the request")
 	errPanic    = errors.New("the application has panicked")
+	errRevoked  = &errors.Error{Code: errors.PermissionDenied, Message: "the access to this chat has ended"}
 	errNotSent  = &errors.Error{Code: errors.Internal, Message: "the answer cannot be sent"}
 )
 
@@ -233,6 +257,9 @@ func (s *stream) send(c *Chunk) error {
 	defer s.mu.Unlock()
 	if s.ended {
 		return errClosed
+	}
+	if cause := context.Cause(s.ctx); cause == errRevoked { //nolint:errorlint // one value
+		return cause
 	}
 	if err := s.flushLocked(); err != nil {
 		return err
@@ -254,7 +281,7 @@ func (s *stream) flush() {
 
 // flushLocked sends the transient chunks that wait, between the start of the answer and its end.
 func (s *stream) flushLocked() error {
-	for s.order.started && !s.order.finished && !s.ended {
+	for s.order.started && !s.order.finished && !s.ended && s.ctx.Err() == nil {
 		select {
 		case c := <-s.transient:
 			if err := s.sendLocked(&c); err != nil {

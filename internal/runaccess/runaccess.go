@@ -5,6 +5,7 @@ package runaccess
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/sequencer"
@@ -25,8 +26,57 @@ type Access struct {
 	// Revocations returns how often the access of a connection's user to topics was revoked.
 	Revocations func(connID string) uint32
 
+	// OnAccessEnd adds what every node calls when the access of a user ends, for clients that are no
+	// connections of the router. It must not block.
+	OnAccessEnd func(func(AccessEnd))
+
+	// Authentication returns the number of an authentication that begins after the call.
+	Authentication func(context.Context) uint32
+
 	// OnShutdown adds what Router.Shutdown calls. The router must not serve yet.
 	OnShutdown func(Shutdown)
+}
+
+// An AccessEnd is a call of Router.Revoke or Router.DisconnectUser.
+type AccessEnd struct {
+	TenantID string
+	UserID   string                           // "" is every user: the node has missed whose access has ended
+	Before   func(authentication uint32) bool // which authentications it concerns; nil is all
+
+	// Topics reports whether the access to a topic has ended. If it is nil, connections must be closed,
+	// with this code and reason.
+	Topics func(topic string) bool
+	Code   int
+	Reason string
+}
+
+// Concerns reports whether it is about a user with an authentication.
+func (e *AccessEnd) Concerns(tenantID, userID string, authentication uint32) bool {
+	return userID != "" && (e.UserID == "" || e.TenantID == tenantID && e.UserID == userID) &&
+		(e.Before == nil || e.Before(authentication))
+}
+
+// AccessEnds are functions that OnAccessEnd has added. They are safe for concurrent use.
+type AccessEnds struct {
+	mu  sync.Mutex
+	all []func(AccessEnd)
+}
+
+// Add adds a function.
+func (a *AccessEnds) Add(f func(AccessEnd)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, f)
+}
+
+// Call calls each in turn.
+func (a *AccessEnds) Call(end AccessEnd) {
+	a.mu.Lock()
+	all := a.all
+	a.mu.Unlock()
+	for _, f := range all {
+		f(end)
+	}
 }
 
 // A Shutdown is what Router.Shutdown calls. Its functions are required.

@@ -1,0 +1,104 @@
+package aisdk_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/aisdk"
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/run"
+)
+
+// TestRevoke_EndsStreams of the user on another node, and no others. The run goes on.
+func TestRevoke_EndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var revoked atomic.Bool
+		all := nodes(t, 2, aisdk.Options{Authorize: func(ctx context.Context, a aisdk.Access) error {
+			if a.Identity.UserID == "viewer" && revoked.Load() {
+				return errors.Errorf(errors.PermissionDenied, "not any more")
+			}
+			return authorize(ctx, a)
+		}})
+		ann, viewer := all[0].open(t, "ann"), all[1].open(t, "viewer")
+		ann.write(submit("1", "ann-1", "m", long()))
+		for ann.next().Type != "chunk" {
+		}
+		viewer.write(resume("1", "ann-1"))
+		for viewer.next().Type != "chunk" {
+		}
+
+		require.NoError(t, all[0].router.Revoke(t.Context(), "", "viewer", "answer/ann-2"))
+		for range 10 {
+			assert.Equal(t, "chunk", viewer.next().Type, "another chat")
+		}
+		revoked.Store(true)
+		require.NoError(t, all[0].router.Revoke(t.Context(), "", "viewer", "answer/{chat}"))
+		f := viewer.next()
+		for f.Type == "chunk" { // sent before, and what closes the answer
+			f = viewer.next()
+		}
+		assert.Equal(t, frame{Type: "error", RequestID: "1", ErrorText: "the access to this chat has ended"}, f)
+		viewer.write(resume("2", "ann-1"))
+		assert.Equal(t, frame{Type: "no-active", RequestID: "2"}, viewer.next(), "nothing else follows the error")
+
+		for range 10 {
+			assert.Equal(t, "chunk", ann.next().Type)
+		}
+		assert.Equal(t, run.Running, all[0].state(t))
+		ann.write(abort("1"))
+		for f := ann.next(); f.Type != "end"; f = ann.next() {
+		}
+	})
+}
+
+// TestRevoke_DuringAuthorize asks again.
+func TestRevoke_DuringAuthorize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var revoke func()
+		asked := 0
+		all := nodes(t, 1, aisdk.Options{Authorize: func(context.Context, aisdk.Access) error {
+			if asked++; asked == 1 {
+				revoke() // after this call has read what it decides by
+				return nil
+			}
+			return errors.Errorf(errors.PermissionDenied, "not any more")
+		}})
+		revoke = func() { assert.NoError(t, all[0].router.Revoke(t.Context(), "", "ann", "answer/ann-1")) }
+		ann := all[0].open(t, "ann")
+		ann.write(submit("1", "ann-1", "m", script{Items: 1, FailAfter: -1}))
+		assert.Equal(t, frame{Type: "error", RequestID: "1", ErrorText: "not any more"}, ann.next())
+		assert.Equal(t, 2, asked)
+	})
+}
+
+// TestDisconnectUser_ClosesConnections of the user on all nodes, and no others.
+func TestDisconnectUser_ClosesConnections(t *testing.T) {
+	for name, history := range map[string]router.History{"published": {}, "in a log": {Messages: 10, Age: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := nodesOf(t, 2, &router.Options{Broker: memory.NewBroker(), UserHistory: history}, aisdk.Options{})
+				pages := []*page{all[0].open(t, "ann"), all[1].open(t, "ann"), all[1].open(t, "bob")}
+				pages[0].write(submit("1", "ann-1", "m", long()))
+				for pages[0].next().Type != "chunk" {
+				}
+				_, err := all[0].router.DisconnectUser("", "ann", 4003, "banned")
+				require.NoError(t, err)
+				assert.Equal(t, websocket.StatusCode(4003), pages[0].closed())
+				assert.Equal(t, websocket.StatusCode(4003), pages[1].closed())
+				pages[2].write(resume("1", "bob-1"))
+				assert.Equal(t, "no-active", pages[2].next().Type)
+				_, err = all[1].runs.Stop(t.Context(), "answer/ann-1", "", "")
+				require.NoError(t, err)
+			})
+		})
+	}
+}
