@@ -23,14 +23,23 @@ type Budget struct {
 	Slice  int64       // tokens that are taken at once; at least 1
 }
 
-// A reservation is what a run has taken from its budget, as the record of the run has it: so that
-// every node can settle it.
+// A reservation is what a run has taken from its budget, and whose permit it has, as the record of the run
+// has it: so that every node can settle it, and resume the run.
 type reservation struct {
+	User     limit.Key       `json:"user,omitzero"` // as StartOptions has it
 	Keys     []limit.Key     `json:"keys"`
 	Prompt   int64           `json:"prompt"`
 	Slice    int64           `json:"slice"`
 	Receipts []limit.Receipt `json:"receipts"`
 	Tokens   []int64         `json:"tokens"` // of each receipt
+}
+
+// parseReservation returns the zero reservation for none.
+func parseReservation(taken json.RawMessage) (r reservation, err error) {
+	if taken != nil {
+		err = jsonv2.Unmarshal(taken, &r)
+	}
+	return r, err
 }
 
 // split returns how much of what was used belongs to each receipt. The last one has the excess.
@@ -70,18 +79,15 @@ func (rs *Runs[Item]) newBudget(b *Budget) (*budget[Item], error) {
 }
 
 // budgetOf returns the budget of a run that is resumed.
-func (rs *Runs[Item]) budgetOf(taken json.RawMessage) (*budget[Item], error) {
-	if taken == nil || rs.opts.Budget == nil {
-		return nil, nil //nolint:nilnil // no budget
+func (rs *Runs[Item]) budgetOf(taken reservation) *budget[Item] {
+	if len(taken.Receipts) == 0 || rs.opts.Budget == nil {
+		return nil
 	}
-	b := &budget[Item]{rs: rs}
-	if err := jsonv2.Unmarshal(taken, &b.taken); err != nil {
-		return nil, err
-	}
-	for _, tokens := range b.taken.Tokens {
+	b := &budget[Item]{rs: rs, taken: taken}
+	for _, tokens := range taken.Tokens {
 		b.granted += tokens
 	}
-	return b, nil
+	return b
 }
 
 // begin sets the run, and counts the items that it has.
@@ -92,15 +98,10 @@ func (b *budget[Item]) begin(o *runs.Owned, items []Item) {
 	}
 }
 
-// reserve takes the prompt and the first slice.
-func (b *budget[Item]) reserve(ctx context.Context) (json.RawMessage, error) {
-	if b == nil {
-		return nil, nil
-	}
-	if err := b.take(ctx, b.taken.Prompt+b.taken.Slice); err != nil {
-		return nil, err
-	}
-	return jsonv2.Marshal(b.taken)
+// reserve takes the prompt and the first slice, for the run of a user.
+func (b *budget[Item]) reserve(ctx context.Context, user limit.Key) error {
+	b.taken.User = user
+	return b.take(ctx, b.taken.Prompt+b.taken.Slice)
 }
 
 // take takes tokens from all limiters, or from none.
@@ -176,11 +177,8 @@ func (b *budget[Item]) giveBack(ctx context.Context) {
 
 // settle replaces what a run of any node has taken by what its items have used: for a run whose node has died.
 func (rs *Runs[Item]) settle(ctx context.Context, taken json.RawMessage, items []any) error {
-	if rs.opts.Budget == nil {
-		return nil
-	}
-	var r reservation
-	if err := jsonv2.Unmarshal(taken, &r); err != nil {
+	r, err := parseReservation(taken)
+	if err != nil || len(r.Receipts) == 0 || rs.opts.Budget == nil {
 		return err
 	}
 	used := r.Prompt

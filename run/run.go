@@ -59,7 +59,8 @@ type Options[Item router.Message] struct {
 	// Tokens is what an item costs. If nil, an item costs one token.
 	Tokens func(Item) int64
 
-	// PerUser bounds the active runs of a StartOptions.User. If nil, they are unlimited.
+	// PerUser bounds the active runs of a StartOptions.User. If nil, they are unlimited. A run that is
+	// resumed takes a permit as soon as the dead node does not hold it any more.
 	PerUser limit.Semaphore
 
 	// Observe receives what metrics count. It must not block. See Metrics.Run of package

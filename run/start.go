@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/runs"
 	"github.com/penstock-go/penstock/limit"
@@ -31,7 +30,8 @@ type StartOptions struct {
 // return soon, and whatever it returns, the cause decides how the run ends.
 //
 // If another run of the topic is active, Start returns that and an ABORTED error. With a RequestID that
-// a run of the topic has, it returns that run, and Info.Repeated is set. If the budget or Options.PerUser is exhausted, the error is RESOURCE_EXHAUSTED, and there is no run.
+// a run of the topic has, it returns that run, and Info.Repeated is set. If the budget or Options.PerUser is
+// exhausted, the error is RESOURCE_EXHAUSTED, and there is no run.
 func (rs *Runs[Item]) Start(ctx context.Context, topic string, opts *StartOptions, produce func(ctx context.Context, out *Output[Item]) error) (Info, error) {
 	if err := rs.check(topic); err != nil {
 		return Info{}, err
@@ -79,55 +79,16 @@ func (rs *Runs[Item]) resume(o *runs.Owned, rec runs.Record, items []any) (runs.
 	for i, item := range items {
 		typed[i], _ = item.(Item)
 	}
-	b, err := rs.budgetOf(rec.Reservation)
+	r, err := parseReservation(rec.Reservation)
 	if err != nil {
 		return nil, err
 	}
-	out := rs.newOutput(o, &rec, b, typed)
-	return func(ctx context.Context) error { return rs.opts.Resume(ctx, out, typed) }, nil
-}
-
-// reserve takes what a run needs to begin, or nothing.
-func reserve[Item router.Message](ctx context.Context, permit *userPermit, b *budget[Item]) (json.RawMessage, error) {
-	if err := permit.acquire(ctx); err != nil {
-		return nil, err
-	}
-	reservation, err := b.reserve(ctx)
-	if err != nil {
-		permit.release()
-	}
-	if e, ok := errors.AsType[*runs.ExhaustedError](err); ok {
-		err = e.Public
-	}
-	return reservation, err
-}
-
-// A userPermit bounds the active runs of a user.
-type userPermit struct {
-	semaphore limit.Semaphore // nil if there is no bound
-	user      limit.Key
-	free      func() // nil if nothing is acquired
-}
-
-func (p *userPermit) acquire(ctx context.Context) error {
-	if p.semaphore == nil {
-		return nil
-	}
-	permit, err := p.semaphore.Acquire(ctx, p.user)
-	switch {
-	case err != nil:
-		return &errors.Error{Code: errors.Unavailable, Message: "the number of active runs is unknown", Err: err}
-	case permit.Release == nil:
-		return errors.Errorf(errors.ResourceExhausted, "%d runs of the user are active; the limit is %d", permit.InUse, permit.Limit)
-	}
-	p.free = permit.Release
-	return nil
-}
-
-func (p *userPermit) release() {
-	if p.free != nil {
-		p.free()
-	}
+	out := rs.newOutput(o, &rec, rs.budgetOf(r), typed)
+	permit := &userPermit{semaphore: rs.opts.PerUser, user: r.User}
+	return func(ctx context.Context) error {
+		defer permit.acquireLater(ctx)()
+		return rs.opts.Resume(ctx, out, typed)
+	}, nil
 }
 
 // An Output receives what a producer emits. Its methods are safe for concurrent use, except Reserve and
