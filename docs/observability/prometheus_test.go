@@ -139,7 +139,7 @@ func TestAlerts_FireAsPromtoolExpects(t *testing.T) {
 func TestAlerts_HaveTests(t *testing.T) {
 	tests := read(t, "alerts_test.yml")
 	alerts := regexp.MustCompile(`alert: (\w+)\n`).FindAllStringSubmatch(read(t, "alerts.yml"), -1)
-	assert.Len(t, alerts, 16)
+	assert.Len(t, alerts, 18)
 	for _, alert := range alerts {
 		assert.Regexp(t, `alertname="`+alert[1]+`",alertstate="firing"|alertname: `+alert[1]+`\n`, tests)
 	}

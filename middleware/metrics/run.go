@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-go/penstock/run/observe"
@@ -16,8 +18,9 @@ type runEnd string
 type runCount string
 
 // runSeries holds the series about runs. They are created at the first event of their kind, so a program without
-// runs has none.
+// runs has none. Those that alerts query are created when the first run begins.
 type runSeries struct {
+	begun                      sync.Once
 	active, readers            cache[struct{}, prometheus.Gauge]
 	starts                     cache[runStart, prometheus.Counter]
 	ends                       cache[runEnd, prometheus.Counter]
@@ -63,9 +66,19 @@ func (m *Metrics) defineRuns() {
 	m.runs.counts.make = func(name runCount) prometheus.Counter { return counters[name].WithLabelValues() }
 }
 
+// begin creates the series whose first increase fires an alert.
+func (s *runSeries) begin() {
+	s.counts.get("run_fenced_total")
+	s.counts.get("run_lease_lost_total")
+	for _, state := range []runEnd{"completed", "failed", "stopped", "interrupted", "exhausted", "expired"} {
+		s.ends.get(state)
+	}
+}
+
 // Run counts an event of runs; pass it as Options.Observe of package run. It is safe for concurrent use.
 func (m *Metrics) Run(e observe.Event) {
 	one := struct{}{}
+	m.runs.begun.Do(m.runs.begin)
 	switch e.Kind {
 	case observe.Started:
 		m.runs.starts.get("started").Inc()

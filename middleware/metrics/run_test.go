@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,11 @@ func TestRun_CountsWhatRunsReport(t *testing.T) {
 		now := scrape(t, reg)
 		assert.InDelta(t, 1, now["runs_active"], 0)
 		assert.InDelta(t, 1, now["run_readers"], 0)
+		for _, state := range []run.State{run.Completed, run.Failed, run.Stopped, run.Interrupted, run.Exhausted, run.Expired} {
+			assert.Contains(t, now, fmt.Sprintf("runs_ended_total{state=%s}", state), "alerts see the first one")
+		}
+		assert.Contains(t, now, "run_fenced_total")
+		assert.Contains(t, now, "run_lease_lost_total")
 		reader.Close()
 		_, err = runs.Stop(t.Context(), "echo/2", "", "")
 		require.NoError(t, err)
