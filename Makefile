@@ -1,8 +1,8 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: published check fmt vet lint test tidy fuzz stress faults soak bench site
+.PHONY: published check fmt vet platforms lint test tidy fuzz stress faults soak bench site
 
-check: fmt vet lint test tidy ## everything that must hold before a commit
+check: fmt vet platforms lint test tidy ## everything that must hold before a commit
 
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
@@ -24,6 +24,8 @@ PLATFORMS := linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64 js/wasm
 
 vet:
 	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
+
+platforms: ## fails if something cannot be compiled for other systems
 	GOOS=linux GOARCH=386 go vet ./... # with the tests, whose numbers may be too large for an int
 	@set -e; for p in $(PLATFORMS); do echo "$$p go build ./..."; GOOS=$${p%/*} GOARCH=$${p#*/} go build -gcflags='all=-N -l' ./...; done
 
