@@ -24,6 +24,19 @@ type Options struct {
 	// PollInterval is how often the outbox is looked at for publications of transactions that
 	// [InTx] has not committed. 50 ms if zero.
 	PollInterval time.Duration
+
+	// Observe is called when this node has stored publications of the outbox. It must not block. Nil
+	// is nothing.
+	Observe func(OutboxBatch)
+}
+
+// An OutboxBatch is what a node has stored of the outbox in one transaction.
+type OutboxBatch struct {
+	Publications int
+
+	// Lag is the time from the begin of the transaction that has published the oldest of them, on the
+	// clock of the server, until they were stored.
+	Lag time.Duration
 }
 
 // A Broker is a [broker.HistoryBroker] on PostgreSQL. It is safe for concurrent use.
@@ -67,6 +80,9 @@ func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 	b.opts.Schema = schemaOr(b.opts.Schema)
 	if b.opts.PollInterval <= 0 {
 		b.opts.PollInterval = defaultPollInterval
+	}
+	if b.opts.Observe == nil {
+		b.opts.Observe = func(OutboxBatch) {}
 	}
 	return b
 }

@@ -34,9 +34,9 @@ WITH c AS MATERIALIZED (
   WHERE n <= $3 AND before < $4
 ), d AS (
   DELETE FROM penstock.outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM taken))
-  RETURNING id, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes, fence, last, epoch
+  RETURNING id, topic, packet, state_key, removed, idempotency_key, messages, age_ms, bytes, fence, last, epoch, at
 )
-SELECT pg_current_snapshot()::text, (SELECT count(*) FROM c) > (SELECT count(*) FROM taken), d.*
+SELECT pg_current_snapshot()::text, (SELECT count(*) FROM c) > (SELECT count(*) FROM taken), d.*, clock_timestamp()
 FROM (SELECT) one LEFT JOIN d ON true ORDER BY d.id`
 
 // shardLockSQL is a statement of its own: the next one takes its snapshot when the lock is held.
@@ -76,6 +76,8 @@ type sequencing struct {
 	snapshot string
 	more     bool
 	outbox   []outboxRow
+	lag      time.Duration // of the oldest row when it was taken
+	taken    time.Time
 	plan     *plan
 }
 
@@ -117,6 +119,9 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 		t.state.snapshot = t.snapshot
 	}
 	t.plan.finish()
+	if len(t.outbox) > 0 {
+		t.store.observe(OutboxBatch{len(t.outbox), t.lag + time.Since(t.taken)})
+	}
 	return t.more, nil
 }
 
@@ -189,14 +194,17 @@ func (t *sequencing) readTaken(results pgx.BatchResults) error {
 		var age, bytes, fence *int64
 		var last *bool
 		var epoch *string
+		var at *time.Time
+		var now time.Time
 		var a outboxRow
-		if err := rows.Scan(&t.snapshot, &t.more, &id, &topic, &a.Packet, &stateKey, &removed, &idempotencyKey, &messages, &age, &bytes, &fence, &last, &epoch); err != nil {
+		if err := rows.Scan(&t.snapshot, &t.more, &id, &topic, &a.Packet, &stateKey, &removed, &idempotencyKey, &messages, &age, &bytes, &fence, &last, &epoch, &at, &now); err != nil {
 			return err
 		}
 		if id == nil {
 			break // there is none
 		}
 		a.Topic, a.StateKey, a.IdempotencyKey = string(topic), string(stateKey), string(idempotencyKey)
+		t.lag = max(t.lag, now.Sub(*at))
 		a.Removed, a.Last, a.Epoch, a.Fence = *removed, *last, *epoch, uint64(*fence) //nolint:gosec // the bits
 		if a.noRetention = messages == nil; !a.noRetention {
 			a.Retention = broker.Retention{Messages: int(*messages), Age: time.Duration(orZero(age)) * time.Millisecond, Bytes: orZero(bytes)}
@@ -204,6 +212,7 @@ func (t *sequencing) readTaken(results pgx.BatchResults) error {
 		t.outbox = append(t.outbox, a)
 	}
 	rows.Close()
+	t.taken = time.Now()
 	if err := rows.Err(); err != nil {
 		return err
 	}

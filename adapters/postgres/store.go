@@ -29,6 +29,7 @@ type store struct {
 	poll        time.Duration
 	metadataAge time.Duration
 	keyTime     time.Duration
+	observe     func(OutboxBatch)
 
 	rules   rules
 	shards  [shards]shardState
@@ -87,7 +88,7 @@ func newStore(b *Broker) *store {
 	}
 	return &store{
 		schema: b.opts.Schema, pool: pool, listen: listen, beforeDial: beforeDial, poll: b.opts.PollInterval,
-		metadataAge: b.metadataAge, keyTime: b.idempotencyTime, rules: b.rules,
+		metadataAge: b.metadataAge, keyTime: b.idempotencyTime, observe: b.opts.Observe, rules: b.rules,
 	}
 }
 
