@@ -6,16 +6,15 @@ const published = process.env.BENCHMARKS_PUBLISHED;
 const certificate = process.env.BENCHMARKS_CERTIFICATE;
 const pageBytes = 4096;
 
-const handlers = new Map([
-  ["SAY", ({ meta, payload: { room, text, n } }) => {
-    if (!room || !text) throw new Error("room and text must not be empty");
-    return {
-      type: "SAID",
-      meta: { timestamp: Date.now(), correlationId: meta.correlationId },
-      payload: { room, user: "ann", text, n },
-    };
-  }],
-]);
+const say = ({ meta, payload: { room, text, n } }) => {
+  if (!room || !text) throw new Error("room and text must not be empty");
+  return {
+    type: "SAID",
+    meta: { timestamp: Date.now(), correlationId: meta.correlationId },
+    payload: { room, user: "ann", text, n },
+  };
+};
+const handlers = new Map([["SAY", say], ["TELL", say]]);
 
 const server = Bun.serve({
   hostname: "127.0.0.1",

@@ -17,19 +17,20 @@ type contender struct {
 	command func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
 	plain   bool                     // no TLS
 	waits   bool                     // answers Wait
+	tells   bool                     // answers Tell
 }
 
 var contenders = []contender{
-	{name: "penstock", request: say, serve: servePenstock, waits: true},
+	{name: "penstock", request: say, serve: servePenstock, waits: true, tells: true},
 	{name: "penstock-generated", request: say, serve: serveGenerated},
-	{name: "bun", request: say, command: bunCommand},
+	{name: "bun", request: say, command: bunCommand, tells: true},
 	{name: "epoll", request: say, serve: serveEpoll, plain: true},
 	{name: "netconn", request: say, serve: serveNetConn},
 	{name: "handmade", request: say, serve: serveHandmade},
-	{name: "coder", request: say, serve: serveCoder},
-	{name: "gorilla", request: say, serve: serveGorilla},
-	{name: "gws", request: say, serve: serveGWS, waits: true},
-	{name: "melody", request: say, serve: serveMelody},
+	{name: "coder", request: say, serve: serveCoder, tells: true},
+	{name: "gorilla", request: say, serve: serveGorilla, tells: true},
+	{name: "gws", request: say, serve: serveGWS, waits: true, tells: true},
+	{name: "melody", request: say, serve: serveMelody, tells: true},
 	{name: "centrifuge", hello: `{"id":1,"connect":{}}`, request: rpc, serve: serveCentrifuge},
 }
 
@@ -52,6 +53,11 @@ func runnable(all []contender) []contender {
 // correlation ID that is in flight.
 func say(n int) string {
 	return fmt.Sprintf(`{"type":"SAY","meta":{"timestamp":1730000000000,"correlationId":"b7c1-%06d"},"payload":%s}`, n, payload(n))
+}
+
+// tell returns an event, which has no correlation ID: the server sends what answers it as an event of its own.
+func tell(n int) string {
+	return fmt.Sprintf(`{"type":"TELL","meta":{"timestamp":1730000000000},"payload":%s}`, payload(n))
 }
 
 // rpc returns the nth request in centrifuge's protocol.
@@ -82,6 +88,14 @@ func (m Say) Validate() error {
 	}
 	return nil
 }
+
+// Tell is Say as an event.
+type Tell Say
+
+func (Tell) MessageType() string { return "TELL" }
+
+// Validate is that of Say.
+func (m Tell) Validate() error { return Say(m).Validate() }
 
 // Said is the payload of a reply. Typed contenders encode it.
 type Said struct {
@@ -130,7 +144,7 @@ func answerTyped(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	switch in.Type {
-	case "SAY":
+	case "SAY", "TELL":
 		var m Say
 		if err := json.Unmarshal(in.Payload, &m); err != nil {
 			return nil, err

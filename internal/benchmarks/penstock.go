@@ -30,6 +30,7 @@ func servePenstockWith[In, Out router.Message](answer func(In) Out) (http.Handle
 	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
 	router.RPC(r, func(_ *router.Context, m In) (Out, error) { return answer(m), nil })
+	router.On(r, func(ctx *router.Context, m Tell) error { return ctx.Send(said(Say(m))) })
 	router.RPC(r, func(_ *router.Context, m Wait) (Waited, error) { m.wait(); return Waited{}, nil })
 	var message Out
 	check(json.Unmarshal(published, &struct{ Payload *Out }{&message}))

@@ -18,11 +18,30 @@ func (c cell) String() string { return fmt.Sprintf("%dx%d", c.conns, c.window) }
 
 // roundTrips measures the CPU time and allocations of the server per request and reply.
 func roundTrips(cfg config) {
+	measureCells(cfg, "round trips, connections x requests in flight", "roundtrip")
+}
+
+// events measures the same for events with one text, which the server answers with events.
+func events(cfg config) {
+	defer func(n int) { distinct = n }(distinct)
+	distinct = 1
+	var told []contender
+	for _, c := range cfg.contenders {
+		if c.tells {
+			c.request = tell
+			told = append(told, c)
+		}
+	}
+	cfg.contenders = told
+	measureCells(cfg, "events with one text, connections x events in flight", "events")
+}
+
+func measureCells(cfg config, title, suite string) {
 	var columns []string
 	for _, at := range cfg.cells {
 		columns = append(columns, at.String())
 	}
-	cpu := newTable("round trips, connections x requests in flight: CPU of the server per message, µs", "%.2f", columns...).named("roundtrip")
+	cpu := newTable(title+": CPU of the server per message, µs", "%.2f", columns...).named(suite)
 	user := newTable("user time of it, µs", "%.2f", columns...)
 	allocs := newTable("allocations per message", "%.1f", columns...)
 	rate := newTable("messages per second, thousands", "%.0f", columns...)
