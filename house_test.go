@@ -24,13 +24,13 @@ const (
 
 var (
 	ownBudgets = map[string]int{
-		"router":            9_900,
+		"router":            10_040, // with the description of HTTPFallback
 		"limit/limittest":   5_400, // cases of a suite
 		"broker/brokertest": 4_100, // likewise
 	}
 	ownExported = map[string]int{
 		"limit":  76,
-		"router": 143,
+		"router": 148, // 5 of them for HTTPFallback
 	}
 	longFiles = map[string]int{
 		"outbound/outboundtest/cases.go": 420,

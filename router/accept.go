@@ -17,8 +17,13 @@ import (
 // HTTP status and the error as JSON, and with Retry-After for the statuses 429 and 503, unless
 // Options.RefuseAfterUpgrade is set. A malformed handshake is answered with a status and plain text.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.serve(w, req, &Conn{router: r})
+}
+
+// serve is ServeHTTP for a connection whose transport is set.
+func (r *Router) serve(w http.ResponseWriter, req *http.Request, c *Conn) {
 	r.build()
-	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req)}
+	c.ip = r.opts.TrustedProxies.ClientIP(req)
 	refusal := r.chargeHandshake(c)
 	if refusal == nil {
 		refusal = r.checkRequest(w, req)
@@ -121,7 +126,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 		}
 	}()
 	var subprotocol string
-	c.sub.Format, subprotocol = r.selectFormat(req)
+	c.sub.Format, subprotocol = r.selectFormat(req, c.Transport())
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	switch {
 	case err == nil:
@@ -139,8 +144,8 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	shard.pool.Retain()
 	c.active.Store(1)
 	defer c.start() // even if the Logger panics, which net/http recovers
-	r.observe(Event{Kind: EventOpened})
-	r.log.Opened(c.ctx, c.id, c.ip)
+	r.observe(Event{Kind: EventOpened, Transport: c.Transport()})
+	r.log.Opened(c.ctx, c.id, c.ip, string(c.Transport()))
 	return nil
 }
 

@@ -75,10 +75,10 @@ func (r *Router) mustSupport(typ reflect.Type, position string) {
 }
 
 // selectFormat returns the format of a connection and its subprotocol: those of the first codec whose
-// subprotocol the client offers, or else JSON.
-func (r *Router) selectFormat(req *http.Request) (envelope.Format, string) {
+// subprotocol the client offers, or else JSON. Over HTTP, messages are text, so it is always JSON.
+func (r *Router) selectFormat(req *http.Request, transport Transport) (envelope.Format, string) {
 	offered := handshake.OfferedSubprotocols(req)
-	for f := envelope.JSON + 1; f < r.formats.End(); f++ {
+	for f := envelope.JSON + 1; f < r.formats.End() && transport == TransportWebSocket; f++ {
 		if name := r.formats.Subprotocol(f); slices.Contains(offered, name) {
 			return f, name
 		}

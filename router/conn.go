@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// A Conn is one WebSocket connection. It is safe for concurrent use and may be retained after
+// A Conn is one connection: a WebSocket, or the same over HTTP ([Router.HTTPFallback]). It is safe for concurrent use and may be retained after
 // it is closed; sending to it then fails.
 type Conn struct {
 	sub topic.Subscriber // first: fan-out reads nothing else
@@ -59,6 +59,7 @@ type connExtras struct {
 	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
 	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
 	traced      atomic.Bool                               // the client has asked for the trace contexts of calls
+	transport   Transport                                 // "" for TransportWebSocket; read-only
 }
 
 // noExtras is that of all connections that have none. It is only read.

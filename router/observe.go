@@ -13,15 +13,16 @@ import (
 type Event struct {
 	Kind EventKind
 
-	Type     string             // of the message; "" if it is not registered or no message is involved
-	Code     errors.Code        // "" for success
-	Reason   string             // depends on Kind
-	Limit    LimitKind          // of EventRefused
-	Status   StatusCode         // of EventClosed
-	Policy   SlowConsumerPolicy // of EventDropped
-	Count    int                // depends on Kind
-	Bytes    int                // on the network, compressed
-	Duration time.Duration      // depends on Kind
+	Type      string             // of the message; "" if it is not registered or no message is involved
+	Code      errors.Code        // "" for success
+	Reason    string             // depends on Kind
+	Limit     LimitKind          // of EventRefused
+	Status    StatusCode         // of EventClosed
+	Policy    SlowConsumerPolicy // of EventDropped
+	Transport Transport          // of EventOpened
+	Count     int                // depends on Kind
+	Bytes     int                // on the network, compressed
+	Duration  time.Duration      // depends on Kind
 }
 
 // An EventKind says what happened and which other fields of an [Event] are set.
@@ -29,7 +30,7 @@ type EventKind uint8
 
 // The kinds.
 const (
-	// EventOpened: a request was upgraded to a connection.
+	// EventOpened: a request was upgraded to a connection, whose Transport is set.
 	EventOpened EventKind = iota + 1
 
 	// EventClosed: a connection was closed and its last handler has returned. Status is the

@@ -29,7 +29,7 @@ func (r *Router) refuseAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 			r.upgradedRefusals.Add(-1)
 		}
 	}()
-	_, subprotocol := r.selectFormat(req)
+	_, subprotocol := r.selectFormat(req, TransportWebSocket)
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, ignoreTransport{})
 	if err != nil {
 		return errors.Is(err, wsconn.ErrAnswered) || errors.Is(err, wsconn.ErrDisconnected)

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/handshake"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A refusalReason names the check that refused a request or a new connection. Its values
@@ -56,6 +57,10 @@ var errHandshake = &errors.Error{Code: errors.InvalidArgument, Message: "not a W
 // errDisconnected stands for the error of a handshake whose client has gone.
 var errDisconnected = &errors.Error{Code: errors.Canceled, Message: "the client has closed the connection"}
 
+// A refuser is the ResponseWriter of HTTPFallback. Its client learns the code and the reason of the close frame
+// that Options.RefuseAfterUpgrade would send.
+type refuser interface{ Refuse(code int, reason string) }
+
 // refuseHandshake answers a request with an HTTP error, or with a close frame. The connection has
 // never been opened.
 func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal *handshakeRefusal) {
@@ -63,6 +68,10 @@ func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal
 	r, payload := c.router, refusal.failure.Payload
 	if refusal.failure.Limit != nil {
 		payload.Code = errors.ResourceExhausted // status 429 even if the error says to never retry
+	}
+	if f, ok := w.(refuser); ok {
+		f.Refuse(int(refusalStatus(payload.Code)), wire.CloseReason(&payload))
+		return
 	}
 	malformed := refusal.reason == reasonHandshake
 	if r.opts.RefuseAfterUpgrade && !malformed && r.refuseAfterUpgrade(w, req, &payload) {

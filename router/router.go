@@ -42,6 +42,7 @@ type Router struct {
 
 	build          func() // builds the routes, once
 	serving        atomic.Bool
+	fallback       bool       // HTTPFallback was called
 	routesMu       sync.Mutex // guards routes until the router serves
 	routes         map[string]*Route
 	unknownIngress []IngressFunc     // for types that are not registered

@@ -132,7 +132,8 @@ type Node struct {
 	hash   nodeHash // of name
 	served servedAsks
 
-	questions questions
+	questions questions // to all nodes
+	owned     questions // to one node
 
 	bytes atomic.Int64 // of answers of clients that callers have not taken
 
@@ -146,6 +147,8 @@ type Node struct {
 func (n *Node) Init(config Config) {
 	n.config, n.name = config, config.Node.Name()
 	n.hash = hashNode(n.name)
+	n.questions.init(questionAsk, questionAnswer, boundsForAll)
+	n.owned.init(ownedAsk, ownedAnswer, QuestionBounds{})
 }
 
 // Name returns the name of the node.
@@ -174,9 +177,13 @@ func (n *Node) Receive(from string, packet []byte) {
 	case askAnswer:
 		n.receiveAnswer(from, packet[1:])
 	case questionAsk:
-		n.receiveQuestion(from, &in)
+		n.receiveQuestion(&n.questions, from, &in)
 	case questionAnswer:
-		n.receiveQuestionAnswer(from, &in)
+		n.receiveQuestionAnswer(&n.questions, from, &in)
+	case ownedAsk:
+		n.receiveQuestion(&n.owned, from, &in)
+	case ownedAnswer:
+		n.receiveQuestionAnswer(&n.owned, from, &in)
 	}
 }
 
@@ -195,6 +202,7 @@ func (n *Node) NodeLeft(node string) {
 	}
 	n.served.nodeLeft(node)
 	n.questions.nodeLeft(node)
+	n.owned.nodeLeft(node)
 }
 
 // Close ends all asks, and rejects further ones.

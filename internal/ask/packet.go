@@ -21,6 +21,9 @@ const (
 
 	questionAsk    // to one node: the number of the question, and the question
 	questionAnswer // to the node that has asked: the number, an outcome, and the answer
+
+	ownedAsk    // like questionAsk, for what the node owns
+	ownedAnswer // like questionAnswer
 )
 
 // A Message is a call to clients, in some formats.

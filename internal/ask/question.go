@@ -10,17 +10,14 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// This file carries the questions of package inspect to other nodes. It knows nothing of their
-// content.
+// This file carries questions to other nodes: those of package inspect to all of them, and those of
+// internal/fallback to one. It knows nothing of their content.
 
+// The bounds of questions to all nodes.
 const (
-	// maxQuestions bounds the questions of this node that wait for answers, and those of other
-	// nodes that it answers.
-	maxQuestions = 32
-
-	// maxQuestionBytes bounds the answer of one node, and maxAnswersBytes those of all nodes.
-	maxQuestionBytes = 512 << 10
-	maxAnswersBytes  = 16 << 20
+	maxQuestions     = 32
+	maxQuestionBytes = 512 << 10 // of the answer of one node
+	maxAnswersBytes  = 16 << 20  // of all nodes
 )
 
 // The first byte of an answer to a question.
@@ -43,9 +40,12 @@ type NodeAnswer struct {
 	Err    error
 }
 
-// questions are those of this node, and what answers those of others.
+// questions are all of a kind: those of this node, and what answers those of others.
 type questions struct {
+	asks, answers byte // the kinds of their packets; read-only after Init
+
 	mu      sync.Mutex // no other lock is acquired under it
+	bounds  QuestionBounds
 	last    uint64
 	open    map[uint64]*question
 	answer  func(question []byte) []byte // nil if nothing answers
@@ -59,29 +59,67 @@ type question struct {
 	ready chan NodeAnswer // has room for an answer of each node
 }
 
+// QuestionBounds bound questions of a kind.
+type QuestionBounds struct {
+	Open        int // of this node, without a complete answer, and as many of other nodes that it answers
+	AnswerBytes int // of one node
+	TotalBytes  int // of all nodes that are asked
+}
+
 // AnswerQuestions sets the function that answers questions of other nodes. Their answers have at
 // most 512 KiB. It is called concurrently, on goroutines of its own.
 func (n *Node) AnswerQuestions(answer func(question []byte) []byte) {
-	q := &n.questions
+	n.questions.answerWith(answer, boundsForAll)
+}
+
+// AnswerOwned is AnswerQuestions for those of AskOwner, and sets their bounds.
+func (n *Node) AnswerOwned(answer func(question []byte) []byte, bounds QuestionBounds) {
+	n.owned.answerWith(answer, bounds)
+}
+
+func (q *questions) answerWith(answer func([]byte) []byte, bounds QuestionBounds) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.answer = answer
+	q.answer, q.bounds = answer, bounds
 }
+
+// init sets the kinds of packets, and bounds that hold until something answers.
+func (q *questions) init(asks, answers byte, bounds QuestionBounds) {
+	q.asks, q.answers = asks, answers
+	q.answerWith(nil, bounds)
+}
+
+//nolint:gochecknoglobals // never changed
+var boundsForAll = QuestionBounds{maxQuestions, maxQuestionBytes, maxAnswersBytes}
 
 // Ask asks all other nodes, and returns one answer for each when all have answered or ctx is done,
 // whichever is first. all is false if there may be more nodes.
-func (n *Node) Ask(ctx context.Context, text []byte) (answers []NodeAnswer, all bool, err error) {
+func (n *Node) Ask(ctx context.Context, question []byte) (answers []NodeAnswer, all bool, err error) {
 	nodes, all := n.config.Node.Nodes()
-	number, asked, err := n.questions.begin(nodes)
+	answers, err = n.ask(ctx, &n.questions, nodes, question)
+	return answers, all, err
+}
+
+// AskOwner asks one node, and returns its answer. After an error, the node may have received the question.
+func (n *Node) AskOwner(ctx context.Context, node string, question []byte) ([]byte, error) {
+	answers, err := n.ask(ctx, &n.owned, []string{node}, question)
 	if err != nil {
-		return nil, all, err
+		return nil, err
 	}
-	defer n.questions.end(number)
-	packet := binary.AppendUvarint([]byte{questionAsk}, number)
+	return answers[0].Answer, answers[0].Err
+}
+
+func (n *Node) ask(ctx context.Context, q *questions, nodes []string, text []byte) (answers []NodeAnswer, err error) {
+	number, asked, err := q.begin(nodes)
+	if err != nil {
+		return nil, err
+	}
+	defer q.end(number)
+	packet := binary.AppendUvarint([]byte{q.asks}, number)
 	packet = append(packet, text...)
 	for _, node := range nodes {
 		if err := n.publish(node, bytes.Clone(packet)); err != nil {
-			n.questions.deliver(number, NodeAnswer{Node: node, Err: err})
+			q.deliver(number, NodeAnswer{Node: node, Err: err})
 		}
 	}
 	answered := map[string]bool{}
@@ -99,7 +137,7 @@ func (n *Node) Ask(ctx context.Context, text []byte) (answers []NodeAnswer, all 
 			answers = append(answers, NodeAnswer{Node: node, Err: errNoAnswer})
 		}
 	}
-	return answers, all, nil
+	return answers, nil
 }
 
 func (q *questions) begin(nodes []string) (number uint64, asked *question, err error) {
@@ -109,8 +147,8 @@ func (q *questions) begin(nodes []string) (number uint64, asked *question, err e
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if open := len(q.open) + 1; open > maxQuestions {
-		return 0, nil, &Limit{Kind: limitConcurrency, Observed: int64(open), Limit: maxQuestions}
+	if open := len(q.open) + 1; open > q.bounds.Open {
+		return 0, nil, &Limit{Kind: limitConcurrency, Observed: int64(open), Limit: int64(q.bounds.Open)}
 	}
 	if q.open == nil {
 		q.open = map[uint64]*question{}
@@ -134,7 +172,7 @@ func (q *questions) deliver(number uint64, a NodeAnswer) {
 	if asked == nil || !asked.waits[a.Node] {
 		return
 	}
-	if asked.bytes+len(a.Answer) > maxAnswersBytes {
+	if asked.bytes+len(a.Answer) > q.bounds.TotalBytes {
 		a.Answer, a.Err = nil, errManyAnswers
 	}
 	asked.bytes += len(a.Answer)
@@ -156,64 +194,70 @@ func (q *questions) nodeLeft(node string) {
 }
 
 // receiveQuestion answers a question of another node.
-func (n *Node) receiveQuestion(from string, in *packetReader) {
+func (n *Node) receiveQuestion(q *questions, from string, in *packetReader) {
 	number, text := in.uvarint(), bytes.Clone(in.rest)
 	if in.malformed {
 		return
 	}
-	q := &n.questions
 	q.mu.Lock()
 	answer := q.answer
-	refused := q.serving >= maxQuestions
+	refused := q.serving >= q.bounds.Open
 	if answer != nil && !refused {
 		q.serving++
 	}
 	q.mu.Unlock()
 	switch {
 	case answer == nil:
-		n.answerQuestion(from, number, questionUnknown, nil)
+		n.answerQuestion(q, from, number, questionUnknown, nil)
 	case refused:
-		n.answerQuestion(from, number, questionRefused, nil)
+		n.answerQuestion(q, from, number, questionRefused, nil)
 	default:
-		go n.serveQuestion(from, number, text, answer)
+		go n.serveQuestion(q, from, number, text, answer)
 	}
 }
 
-func (n *Node) serveQuestion(from string, number uint64, text []byte, answer func([]byte) []byte) {
+func (n *Node) serveQuestion(q *questions, from string, number uint64, text []byte, answer func([]byte) []byte) {
 	defer func() {
-		n.questions.mu.Lock()
-		defer n.questions.mu.Unlock()
-		n.questions.serving--
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.serving--
 	}()
 	answered := answer(text)
-	if len(answered) > maxQuestionBytes {
-		n.answerQuestion(from, number, questionRefused, nil)
+	if len(answered) > q.maxAnswerBytes() {
+		n.answerQuestion(q, from, number, questionRefused, nil)
 		return
 	}
-	n.answerQuestion(from, number, questionAnswered, answered)
+	n.answerQuestion(q, from, number, questionAnswered, answered)
+}
+
+// maxAnswerBytes returns the bound of the answer of one node.
+func (q *questions) maxAnswerBytes() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bounds.AnswerBytes
 }
 
 // answerQuestion sends the number of the question, the outcome as a byte, and the answer.
-func (n *Node) answerQuestion(node string, number uint64, outcome byte, answer []byte) {
-	packet := append(binary.AppendUvarint([]byte{questionAnswer}, number), outcome)
+func (n *Node) answerQuestion(q *questions, node string, number uint64, outcome byte, answer []byte) {
+	packet := append(binary.AppendUvarint([]byte{q.answers}, number), outcome)
 	_ = n.publish(node, append(packet, answer...)) // otherwise this node counts as one that has not answered
 }
 
-func (n *Node) receiveQuestionAnswer(from string, in *packetReader) {
+func (n *Node) receiveQuestionAnswer(q *questions, from string, in *packetReader) {
 	number, outcome := in.uvarint(), in.byte()
 	if in.malformed {
 		return
 	}
 	a := NodeAnswer{Node: from}
-	switch {
+	switch maxBytes := q.maxAnswerBytes(); {
 	case outcome == questionUnknown:
 		a.Err = errUnanswered
 	case outcome != questionAnswered:
 		a.Err = errManyQuestions
-	case len(in.rest) > maxQuestionBytes:
-		a.Err = fmt.Errorf("the answer has %d bytes; it must have at most %d", len(in.rest), maxQuestionBytes)
+	case len(in.rest) > maxBytes:
+		a.Err = fmt.Errorf("the answer has %d bytes; it must have at most %d", len(in.rest), maxBytes)
 	default:
 		a.Answer = in.rest
 	}
-	n.questions.deliver(number, a)
+	q.deliver(number, a)
 }

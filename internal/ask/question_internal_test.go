@@ -77,6 +77,7 @@ func TestQuestion_AnswersAreBounded(t *testing.T) {
 // TestQuestion_AskerKeepsNoMoreThanItsBounds has a node that sends what was not asked.
 func TestQuestion_AskerKeepsNoMoreThanItsBounds(t *testing.T) {
 	q := new(questions)
+	q.init(questionAsk, questionAnswer, boundsForAll)
 	number, asked, err := q.begin([]string{"two", "three"})
 	require.NoError(t, err)
 	q.deliver(number, NodeAnswer{Node: "four", Answer: []byte("x")})

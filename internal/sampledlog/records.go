@@ -10,7 +10,7 @@ import (
 )
 
 // This file has all log records of a router, except those of internal/hints. The keys are part of
-// the API: conn, ip, type, error, stack, hook, panic, code, reason, node, suppressed. A record
+// the API: conn, ip, transport, type, error, stack, hook, panic, code, reason, node, suppressed. A record
 // contains no part of a request or a message, except what the application includes in its errors
 // and panics.
 
@@ -26,8 +26,14 @@ func kindCode(code errors.Code) errors.Code {
 }
 
 // Opened logs that a connection was opened.
-func (l *Log) Opened(ctx context.Context, connID string, ip netip.Addr) {
-	l.Debug(ctx, Kind{Text: "connection opened"}, slog.String("conn", connID), slog.String("ip", ip.String()))
+func (l *Log) Opened(ctx context.Context, connID string, ip netip.Addr, transport string) {
+	l.Debug(ctx, Kind{Text: "connection opened"}, slog.String("conn", connID), slog.String("ip", ip.String()), slog.String("transport", transport))
+}
+
+// Unflushable logs that a response cannot be streamed, because a middleware of the application has replaced the
+// ResponseWriter by one that cannot flush.
+func (l *Log) Unflushable(ctx context.Context, writer string) {
+	l.Errors(ctx, 1, Kind{Text: "HTTP fallback cannot stream"}, slog.String("error", "the ResponseWriter "+writer+" cannot flush; its Unwrap method must return the one of net/http"))
 }
 
 // Closed logs that a connection has ended.

@@ -1,0 +1,164 @@
+package fallback
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Times of the protocol.
+const (
+	// lostAfter is how long a connection waits for its client: without a response, for an
+	// acknowledgment while its window is full, and for a request after a ping. As long, it is known after
+	// its end.
+	lostAfter = 10 * time.Second
+
+	maxPollWait     = 25 * time.Second // of a poll without events
+	commentInterval = 15 * time.Second // of a response without events
+	bodyTimeout     = 10 * time.Second // from the header of a request to the end of its body
+	turnWait        = 5 * time.Second  // of an up for the one before
+)
+
+// A Config is what a Server needs. All functions are required, and called concurrently.
+type Config struct {
+	MaxConns        int           // connections of this node, with those that have ended less than lostAfter ago
+	MaxMessageBytes int64         // of a client
+	WriteTimeout    time.Duration // of one write to a response
+	MeasureOnly     bool          // no connection is opened
+
+	// Serve handles the handshake of a connection. w implements http.Hijacker, and has a method
+	// Refuse(code int, reason string) that refuses the handshake with the code and the reason of a close frame.
+	Serve func(w http.ResponseWriter, req *http.Request, mode Mode)
+
+	// Allow reports whether the page that has sent a request may connect.
+	Allow func(*http.Request) bool
+
+	// Client returns the network of a client, for bounds of what one client may cause.
+	Client func(*http.Request) netip.Prefix
+
+	// Unflushable is called if a stream is refused because the ResponseWriter cannot flush.
+	Unflushable func(*http.Request, http.ResponseWriter)
+
+	Peers Peers
+}
+
+// A Server serves the connections of a node. Create one with New.
+type Server struct {
+	config  Config
+	node    nodeHash
+	asking  permits // of requests of which other nodes are asked
+	probing permits // of probes
+
+	// ctx is done when the node shuts down. Connections of this node are served until they are closed.
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu    sync.Mutex
+	conns map[digest]*conn
+	slots int // connections in conns, and those that are being opened
+}
+
+// New returns a server.
+func New(config Config) *Server {
+	s := &Server{config: config, node: hashNode(config.Peers.Name), conns: map[digest]*conn{}}
+	s.asking.init(2 * config.MaxConns)
+	s.probing.init(maxProbes)
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Shutdown ends the responses for connections of other nodes.
+func (s *Server) Shutdown() { s.stop() }
+
+// ServeHTTP handles a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("Penstock-Fallback", "1")
+	if s.config.MeasureOnly {
+		h.Set("Penstock-Fallback", "0")
+	}
+	h.Add("Vary", "Origin")
+	allowed := s.config.Allow(req)
+	if origin := req.Header.Get("Origin"); allowed && origin != "" {
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Allow-Credentials", "true")
+		h.Set("Access-Control-Expose-Headers", "Penstock-Fallback, Retry-After")
+		h.Set("Timing-Allow-Origin", origin) // so that a page sees whether it uses HTTP/2
+	}
+	operation := req.URL.Query()
+	switch {
+	case req.Method == http.MethodGet && req.Header.Get("Upgrade") != "":
+		s.probe(w, req, allowed)
+	case req.Method == http.MethodGet || req.Method == http.MethodHead:
+		w.WriteHeader(http.StatusNoContent)
+	case req.Method != http.MethodPost:
+		h.Set("Allow", "GET, HEAD, POST")
+		answer(w, http.StatusMethodNotAllowed)
+	case s.config.MeasureOnly:
+		answer(w, http.StatusForbidden)
+	case operation.Has("open"): // the handshake refuses other origins
+		s.open(w, req)
+	case !allowed:
+		answer(w, http.StatusForbidden)
+	case operation.Has("down"):
+		s.down(w, req)
+	case operation.Has("up"):
+		s.up(w, req)
+	default:
+		answer(w, http.StatusBadRequest)
+	}
+}
+
+// answer writes a status.
+func answer(w http.ResponseWriter, status int) {
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+}
+
+// acquireSlot reports whether there is room for another connection.
+func (s *Server) acquireSlot() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots >= s.config.MaxConns {
+		return false
+	}
+	s.slots++
+	return true
+}
+
+// releaseSlot undoes acquireSlot for a connection that is not added.
+func (s *Server) releaseSlot() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots--
+}
+
+// add makes a connection known, which has a slot.
+func (s *Server) add(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c.secret.digest()] = c
+}
+
+// remove forgets a connection and releases its slot. It may be called again.
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := c.secret.digest(); s.conns[key] == c {
+		delete(s.conns, key)
+		s.slots--
+	}
+}
+
+// find returns the connection with a secret, or nil.
+func (s *Server) find(secret secret) *conn {
+	key := secret.digest() // comparing digests says nothing about secrets
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[key]
+}

@@ -1,0 +1,120 @@
+package fallback
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+
+	"github.com/penstock-go/penstock/internal/wsframe"
+)
+
+// up handles messages of a client.
+func (s *Server) up(w http.ResponseWriter, req *http.Request) {
+	b := newBody(w, req, maxLineBytes+maxBatchBytes+s.config.MaxMessageBytes)
+	line, status := b.line()
+	if status != 0 {
+		answer(w, status)
+		return
+	}
+	up, err := parseUp(line)
+	switch {
+	case err != nil:
+		status = http.StatusBadRequest
+	case up.secret.node() == s.node:
+		status = s.handleUp(up, b.rest)
+	default:
+		status = s.forwardUp(req, up, line, b)
+	}
+	answer(w, status)
+}
+
+// handleUp handles an up for a connection of this node, and returns the status of its answer. It calls rest for the
+// messages if it handles them, which returns a status with which they are refused, or 0.
+func (s *Server) handleUp(up upRequest, rest func() (messages []byte, status int)) int {
+	c := s.find(up.secret)
+	if c == nil {
+		return http.StatusConflict
+	}
+	c.heard()
+	switch {
+	case !c.acknowledge(up.Ack):
+		return http.StatusConflict
+	case up.Seq > 0:
+		return c.up(up, rest)
+	case up.Close != nil:
+		c.close(*up.Close)
+	}
+	return http.StatusNoContent
+}
+
+// up writes messages to the pipe once, however often they are sent.
+func (c *conn) up(up upRequest, rest func() (messages []byte, status int)) int {
+	if !c.acquireTurn() {
+		return http.StatusServiceUnavailable
+	}
+	defer func() { <-c.turn }()
+	switch up.Seq {
+	case c.lastSeq:
+		return http.StatusNoContent
+	case c.lastSeq + 1:
+	default:
+		return http.StatusConflict
+	}
+	messages, status := rest()
+	if status != 0 {
+		return status
+	}
+	frames := appendFrames(nil, messages)
+	if up.Close != nil {
+		frames = wsframe.AppendClose(frames, wsframe.Client, up.Close.Code, up.Close.Reason)
+	}
+	if _, err := c.pipe.Write(frames); err != nil {
+		return http.StatusConflict
+	}
+	c.lastSeq = up.Seq
+	return http.StatusNoContent
+}
+
+// acquireTurn waits until the up before has been handled. It returns false if that takes long, or if a third one
+// waits already: the memory of a client's requests is bounded.
+func (c *conn) acquireTurn() bool {
+	select {
+	case c.turn <- struct{}{}:
+		return true
+	default:
+	}
+	if c.waiting.Swap(true) {
+		return false
+	}
+	defer c.waiting.Store(false)
+	timer := time.NewTimer(turnWait)
+	defer timer.Stop()
+	select {
+	case c.turn <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// appendFrames appends the messages of a body, one per line, as frames.
+func appendFrames(frames, messages []byte) []byte {
+	for line := range bytes.SplitSeq(messages, []byte("\n")) {
+		if len(line) > 0 {
+			frames = wsframe.AppendFrame(frames, wsframe.Client, wsframe.Text, line)
+		}
+	}
+	return frames
+}
+
+// close closes the connection, beside an up with messages that may be in progress.
+func (c *conn) close(with closeData) {
+	c.mu.Lock()
+	first := !c.closing
+	c.closing = true
+	c.mu.Unlock()
+	if first {
+		frame := wsframe.AppendClose(nil, wsframe.Client, with.Code, with.Reason)
+		go func() { _, _ = c.pipe.Write(frame) }() // waits until the router reads, or closes the pipe
+	}
+}

@@ -1,0 +1,229 @@
+package router_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+)
+
+// A pipeListener accepts in-memory pipes, so that a server can run in a bubble of synctest.
+type pipeListener struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
+
+func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// serveInMemory serves a handler with net/http until the test ends, and returns a client whose requests it answers,
+// whatever their host.
+func serveInMemory(t *testing.T, server *http.Server) *http.Client {
+	t.Helper()
+	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(l)
+	}()
+	transport := &http.Transport{DialContext: l.dial}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = server.Close()
+		<-served
+	})
+	return &http.Client{Transport: transport}
+}
+
+// A fallbackClient speaks the protocol's section 14, like a client that is written from it.
+type fallbackClient struct {
+	t      *testing.T
+	client *http.Client
+	url    string
+	header http.Header
+
+	secret string
+	seq    uint64
+	ack    uint64
+}
+
+// newFallback returns a router's client over HTTP.
+func newFallback(t *testing.T, r *router.Router, opts *router.FallbackOptions) *fallbackClient {
+	t.Helper()
+	return &fallbackClient{t: t, client: serveInMemory(t, &http.Server{Handler: r.HTTPFallback(opts)}), url: "http://example.com/ws/http", header: http.Header{}}
+}
+
+// post sends a request. The caller closes the body.
+func (c *fallbackClient) post(operation, body string) *http.Response {
+	c.t.Helper()
+	resp, err := c.try(c.t.Context(), operation, body)
+	require.NoError(c.t, err)
+	return resp
+}
+
+func (c *fallbackClient) try(ctx context.Context, operation, body string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"?"+operation, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range c.header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", "text/plain;charset=UTF-8")
+	return c.client.Do(req)
+}
+
+// An sseEvent is an event of a response.
+type sseEvent struct {
+	name string
+	id   uint64
+	data string
+}
+
+// A sseReader reads the events of a response, as an EventSource does.
+type sseReader struct {
+	resp  *http.Response
+	lines *bufio.Reader
+}
+
+func readEvents(resp *http.Response) *sseReader { return &sseReader{resp, bufio.NewReader(resp.Body)} }
+
+func (r *sseReader) close() { _ = r.resp.Body.Close() }
+
+// next returns the next event, or an error at the end of the response.
+func (r *sseReader) next() (e sseEvent, err error) {
+	for {
+		line, err := r.lines.ReadString('\n')
+		if err != nil {
+			return e, err
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "\n" && e != sseEvent{}:
+			return e, nil
+		case name == "event":
+			e.name = value
+		case name == "id":
+			if e.id, err = strconv.ParseUint(value, 10, 64); err != nil {
+				return e, err
+			}
+		case name == "data":
+			e.data += value
+		}
+	}
+}
+
+// open opens a connection, and returns its response behind the first event.
+func (c *fallbackClient) open(mode string) *sseReader {
+	c.t.Helper()
+	events := c.openWith(fmt.Sprintf(`{"mode":%q}`, mode))
+	e, err := events.next()
+	require.NoError(c.t, err)
+	require.Equal(c.t, "open", e.name, e.data)
+	var opened struct{ Secret string }
+	require.NoError(c.t, json.Unmarshal([]byte(e.data), &opened))
+	c.secret = opened.Secret
+	return events
+}
+
+func (c *fallbackClient) openWith(body string) *sseReader {
+	c.t.Helper()
+	resp := c.post("open", body)
+	require.Equal(c.t, http.StatusOK, resp.StatusCode)
+	require.Equal(c.t, "text/event-stream", resp.Header.Get("Content-Type"))
+	return readEvents(resp)
+}
+
+// down asks for events behind those that were received.
+func (c *fallbackClient) down(mode string) *http.Response {
+	c.t.Helper()
+	return c.post("down", fmt.Sprintf(`{"secret":%q,"ack":%d,"mode":%q}`, c.secret, c.ack, mode))
+}
+
+// events is down for a response that must be one with events.
+func (c *fallbackClient) events(mode string) *sseReader {
+	c.t.Helper()
+	resp := c.down(mode)
+	require.Equal(c.t, http.StatusOK, resp.StatusCode)
+	return readEvents(resp)
+}
+
+// receive returns the next message or the data of the event close, and checks the number.
+func (c *fallbackClient) receive(events *sseReader) sseEvent {
+	c.t.Helper()
+	e, err := events.next()
+	require.NoError(c.t, err)
+	require.Equal(c.t, c.ack+1, e.id)
+	c.ack++
+	if e.name == "ping" {
+		return c.receive(events)
+	}
+	return e
+}
+
+// up sends messages, which must be accepted.
+func (c *fallbackClient) up(messages ...string) {
+	c.t.Helper()
+	c.seq++
+	require.Equal(c.t, http.StatusNoContent, c.status("up", c.batch(c.seq, messages...)))
+}
+
+// batch returns the body of an up.
+func (c *fallbackClient) batch(seq uint64, messages ...string) string {
+	return fmt.Sprintf(`{"secret":%q,"seq":%d,"ack":%d}`, c.secret, seq, c.ack) + "\n" + strings.Join(messages, "\n")
+}
+
+// acknowledge sends an up without messages.
+func (c *fallbackClient) acknowledge() int {
+	c.t.Helper()
+	return c.status("up", fmt.Sprintf(`{"secret":%q,"ack":%d}`, c.secret, c.ack))
+}
+
+// status sends a request and returns the status of its answer.
+func (c *fallbackClient) status(operation, body string) int {
+	c.t.Helper()
+	resp := c.post(operation, body)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(c.t, err)
+	assert.Empty(c.t, bytes.TrimSpace(text))
+	require.NoError(c.t, resp.Body.Close())
+	return resp.StatusCode
+}
