@@ -37,11 +37,12 @@ type conn struct {
 	waiting atomic.Bool // another up waits for turn
 	lastSeq uint64
 
-	room chan struct{} // of capacity 1: the client has received something
+	room chan struct{} // of capacity 1: something has left for the client, or it has acknowledged something
 
 	mu       sync.Mutex
 	events   []event // without an acknowledgment
 	acked    uint64  // ID of the event before them
+	sent     uint64  // ID of the last event that another node has sent
 	bytes    int     // their size
 	ended    bool    // the last event is in events, or is acknowledged
 	lost     bool    // the client has gone, or the end is long ago
@@ -79,15 +80,16 @@ func (c *conn) read(opened chan<- string) {
 	}
 	opened <- accepted.Header.Get("Sec-WebSocket-Protocol")
 	frames := wsframe.NewReader(buffered, math.MaxInt32, c.ping)
-	for c.awaitRoom() {
+	for {
+		c.awaitRoom()
 		message, _, err := frames.Append(nil)
 		if err != nil {
 			c.end(err)
-			break
+			_ = c.pipe.Close()
+			return
 		}
 		c.add(messageEvent(message))
 	}
-	_ = c.pipe.Close()
 }
 
 // ping handles a ping of the router. It is answered at once: whether the client is alive is found out here,
@@ -168,11 +170,10 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// awaitRoom waits until the window is not full, and returns false if the client is lost: it has received nothing
-// for some time.
-func (c *conn) awaitRoom() bool {
+// awaitRoom waits until the window is not full. A client that receives nothing meanwhile is lost.
+func (c *conn) awaitRoom() {
 	if !c.full() {
-		return true
+		return
 	}
 	stalled := max(c.server.config.WriteTimeout, lostAfter)
 	timer := time.NewTimer(stalled)
@@ -183,13 +184,11 @@ func (c *conn) awaitRoom() bool {
 			timer.Reset(stalled)
 		case <-timer.C:
 			c.lose()
-			return false
 		}
 	}
-	return true
 }
 
-// full reports whether the router must not be read. It may be if the client is lost, so that read ends.
+// full reports whether the router must not be read. If the client is lost, it may be, and read ends.
 func (c *conn) full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,10 +211,10 @@ func (c *conn) acknowledge(id uint64) bool {
 		if c.events = slices.Delete(c.events, 0, n); len(c.events) == 0 {
 			c.events = nil // an idle connection has no memory for events
 		}
+		signal(c.room)
 	}
 	forget := c.ended && len(c.events) == 0
 	c.mu.Unlock()
-	signal(c.room)
 	if forget {
 		c.server.remove(c)
 	}
@@ -235,8 +234,17 @@ func (c *conn) attach(id uint64, begin bool) *response {
 	if c.timer != nil && !c.ended {
 		c.timer.Stop()
 	}
-	signal(c.room)
 	return c.response
+}
+
+// sentUpTo follows the events that another node has sent.
+func (c *conn) sentUpTo(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id > c.sent {
+		c.sent = id
+		signal(c.room)
+	}
 }
 
 // detach ends a response. From then on, the connection waits for another one.

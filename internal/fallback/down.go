@@ -18,7 +18,7 @@ type source func(ctx context.Context, after uint64, wait time.Duration) (batch, 
 
 // down answers a client that waits for events.
 func (s *Server) down(w http.ResponseWriter, req *http.Request) {
-	text, status := newBody(w, req, maxLineBytes).rest()
+	text, status := readBody(w, req, maxLineBytes)
 	if status != 0 {
 		answer(w, status)
 		return
@@ -39,12 +39,14 @@ func (s *Server) down(w http.ResponseWriter, req *http.Request) {
 	}
 	c.heard()
 	out, err := s.newOutput(w, req, down.Mode, down.wait())
-	if err != nil || out.begin() != nil {
+	if err != nil {
 		return
 	}
 	r := c.attach(rand.Uint64(), true)
 	defer c.detach(r)
-	c.respond(req.Context(), out, r, down.Ack)
+	if out.begin() == nil {
+		c.respond(req.Context(), out, r, down.Ack)
+	}
 }
 
 // respond sends the events of a connection, until the response ends.
@@ -62,7 +64,7 @@ type output struct {
 	mode     Mode
 	wait     time.Duration // of a poll without events
 	timeout  time.Duration // of a write
-	progress func()        // called after each
+	progress func()        // called after each write of events
 }
 
 // newOutput begins a response. If that is not possible, it has answered the request, and returns an error.
@@ -133,8 +135,9 @@ func (out *output) write(text []byte) error {
 		if err := out.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
-		text = text[n:]
-		out.progress()
+		if text = text[n:]; n > len(comment) {
+			out.progress()
+		}
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 // open opens a connection and sends its first events.
 func (s *Server) open(w http.ResponseWriter, req *http.Request) {
-	text, status := newBody(w, req, maxOpenBytes).rest()
+	text, status := readBody(w, req, maxOpenBytes)
 	if status != 0 {
 		answer(w, status)
 		return

@@ -93,6 +93,7 @@ func (s *Server) answerDown(text []byte) peerAnswer {
 		return peerAnswer{status: http.StatusConflict}
 	}
 	defer c.detach(r)
+	c.sentUpTo(poll.After)
 	wait := min(time.Duration(poll.WaitMs)*time.Millisecond, ownerWait)
 	b, current := c.next(context.Background(), r, poll.After, wait)
 	if !current {

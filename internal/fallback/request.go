@@ -135,10 +135,23 @@ type body struct {
 	control *http.ResponseController
 }
 
-func newBody(w http.ResponseWriter, req *http.Request, maxBytes int64) body {
-	b := body{bufio.NewReaderSize(http.MaxBytesReader(w, req.Body, maxBytes), maxLineBytes), http.NewResponseController(w)}
+// newBody returns the body of a request, or the status with which the request is refused.
+func newBody(w http.ResponseWriter, req *http.Request, maxBytes int64) (b body, status int) {
+	if req.ContentLength > maxBytes {
+		return body{}, http.StatusRequestEntityTooLarge
+	}
+	b = body{bufio.NewReaderSize(http.MaxBytesReader(w, req.Body, maxBytes), maxLineBytes), http.NewResponseController(w)}
 	_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // if it cannot be set, that of the server applies
-	return b
+	return b, 0
+}
+
+// readBody returns the whole body of a request, or the status with which the request is refused.
+func readBody(w http.ResponseWriter, req *http.Request, maxBytes int64) (text []byte, status int) {
+	b, status := newBody(w, req, maxBytes)
+	if status != 0 {
+		return nil, status
+	}
+	return b.rest()
 }
 
 // rest returns the rest of the body, or the status with which the request is refused.

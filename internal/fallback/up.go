@@ -10,22 +10,27 @@ import (
 
 // up handles messages of a client.
 func (s *Server) up(w http.ResponseWriter, req *http.Request) {
-	b := newBody(w, req, maxLineBytes+maxBatchBytes+s.config.MaxMessageBytes)
+	b, status := newBody(w, req, maxLineBytes+maxBatchBytes+s.config.MaxMessageBytes)
+	if status == 0 {
+		status = s.readUp(req, b)
+	}
+	answer(w, status)
+}
+
+// readUp handles the body of an up, and returns the status of the answer.
+func (s *Server) readUp(req *http.Request, b body) (status int) {
 	line, status := b.line()
 	if status != 0 {
-		answer(w, status)
-		return
+		return status
 	}
 	up, err := parseUp(line)
 	switch {
 	case err != nil:
-		status = http.StatusBadRequest
+		return http.StatusBadRequest
 	case up.secret.node() == s.node:
-		status = s.handleUp(up, b.rest)
-	default:
-		status = s.forwardUp(req, up, line, b)
+		return s.handleUp(up, b.rest)
 	}
-	answer(w, status)
+	return s.forwardUp(req, up, line, b)
 }
 
 // handleUp handles an up for a connection of this node, and returns the status of its answer. It calls rest for the

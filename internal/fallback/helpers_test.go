@@ -1,4 +1,4 @@
-package router_test
+package fallback_test
 
 import (
 	"bufio"
@@ -7,12 +7,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,8 +57,8 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// serveInMemory serves a handler with net/http until the test ends, and returns a client whose requests it answers,
-// whatever their host.
+// serveInMemory serves a handler with net/http until the test ends, in a bubble of synctest, and returns a client whose
+// requests it answers, whatever their host.
 func serveInMemory(t *testing.T, server *http.Server) *http.Client {
 	t.Helper()
 	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -68,14 +72,15 @@ func serveInMemory(t *testing.T, server *http.Server) *http.Client {
 		transport.CloseIdleConnections()
 		_ = server.Close()
 		<-served
+		time.Sleep(time.Minute) // connections without a client end
 	})
 	return &http.Client{Transport: transport}
 }
 
-// A fallbackClient speaks the protocol's section 14, like a client that is written from it.
-type fallbackClient struct {
+// A client speaks the protocol's section 14, like one that is written from it.
+type client struct {
 	t      *testing.T
-	client *http.Client
+	do     func(*http.Request) (*http.Response, error)
 	url    string
 	header http.Header
 
@@ -84,21 +89,26 @@ type fallbackClient struct {
 	ack    uint64
 }
 
-// newFallback returns a router's client over HTTP.
-func newFallback(t *testing.T, r *router.Router, opts *router.FallbackOptions) *fallbackClient {
+// newClient returns a client of a handler.
+func newClient(t *testing.T, h http.Handler) *client {
 	t.Helper()
-	return &fallbackClient{t: t, client: serveInMemory(t, &http.Server{Handler: r.HTTPFallback(opts)}), url: "http://example.com/ws/http", header: http.Header{}}
+	return clientOf(t, serveInMemory(t, &http.Server{Handler: h}).Do)
+}
+
+func clientOf(t *testing.T, do func(*http.Request) (*http.Response, error)) *client {
+	t.Helper()
+	return &client{t: t, do: do, url: "http://example.com/ws/http", header: http.Header{}}
 }
 
 // post sends a request. The caller closes the body.
-func (c *fallbackClient) post(operation, body string) *http.Response {
+func (c *client) post(operation, body string) *http.Response {
 	c.t.Helper()
 	resp, err := c.try(c.t.Context(), operation, body)
 	require.NoError(c.t, err)
 	return resp
 }
 
-func (c *fallbackClient) try(ctx context.Context, operation, body string) (*http.Response, error) {
+func (c *client) try(ctx context.Context, operation, body string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"?"+operation, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -107,7 +117,7 @@ func (c *fallbackClient) try(ctx context.Context, operation, body string) (*http
 		req.Header[name] = values
 	}
 	req.Header.Set("Content-Type", "text/plain;charset=UTF-8")
-	return c.client.Do(req)
+	return c.do(req)
 }
 
 // An sseEvent is an event of a response.
@@ -152,7 +162,7 @@ func (r *sseReader) next() (e sseEvent, err error) {
 }
 
 // open opens a connection, and returns its response behind the first event.
-func (c *fallbackClient) open(mode string) *sseReader {
+func (c *client) open(mode string) *sseReader {
 	c.t.Helper()
 	events := c.openWith(fmt.Sprintf(`{"mode":%q}`, mode))
 	e, err := events.next()
@@ -164,7 +174,7 @@ func (c *fallbackClient) open(mode string) *sseReader {
 	return events
 }
 
-func (c *fallbackClient) openWith(body string) *sseReader {
+func (c *client) openWith(body string) *sseReader {
 	c.t.Helper()
 	resp := c.post("open", body)
 	require.Equal(c.t, http.StatusOK, resp.StatusCode)
@@ -173,21 +183,25 @@ func (c *fallbackClient) openWith(body string) *sseReader {
 }
 
 // down asks for events behind those that were received.
-func (c *fallbackClient) down(mode string) *http.Response {
+func (c *client) down(mode string) *http.Response {
 	c.t.Helper()
 	return c.post("down", fmt.Sprintf(`{"secret":%q,"ack":%d,"mode":%q}`, c.secret, c.ack, mode))
 }
 
 // events is down for a response that must be one with events.
-func (c *fallbackClient) events(mode string) *sseReader {
+func (c *client) events(mode string) *sseReader {
 	c.t.Helper()
 	resp := c.down(mode)
 	require.Equal(c.t, http.StatusOK, resp.StatusCode)
-	return readEvents(resp)
+	events := readEvents(resp)
+	if mode == "stream" {
+		require.Equal(c.t, ":\n", must(events.lines.ReadString('\n')), "a stream begins at once")
+	}
+	return events
 }
 
 // receive returns the next message or the data of the event close, and checks the number.
-func (c *fallbackClient) receive(events *sseReader) sseEvent {
+func (c *client) receive(events *sseReader) sseEvent {
 	c.t.Helper()
 	e, err := events.next()
 	require.NoError(c.t, err)
@@ -200,25 +214,25 @@ func (c *fallbackClient) receive(events *sseReader) sseEvent {
 }
 
 // up sends messages, which must be accepted.
-func (c *fallbackClient) up(messages ...string) {
+func (c *client) up(messages ...string) {
 	c.t.Helper()
 	c.seq++
 	require.Equal(c.t, http.StatusNoContent, c.status("up", c.batch(c.seq, messages...)))
 }
 
 // batch returns the body of an up.
-func (c *fallbackClient) batch(seq uint64, messages ...string) string {
+func (c *client) batch(seq uint64, messages ...string) string {
 	return fmt.Sprintf(`{"secret":%q,"seq":%d,"ack":%d}`, c.secret, seq, c.ack) + "\n" + strings.Join(messages, "\n")
 }
 
 // acknowledge sends an up without messages.
-func (c *fallbackClient) acknowledge() int {
+func (c *client) acknowledge() int {
 	c.t.Helper()
 	return c.status("up", fmt.Sprintf(`{"secret":%q,"ack":%d}`, c.secret, c.ack))
 }
 
 // status sends a request and returns the status of its answer.
-func (c *fallbackClient) status(operation, body string) int {
+func (c *client) status(operation, body string) int {
 	c.t.Helper()
 	resp := c.post(operation, body)
 	text, err := io.ReadAll(resp.Body)
@@ -227,3 +241,106 @@ func (c *fallbackClient) status(operation, body string) int {
 	require.NoError(c.t, resp.Body.Close())
 	return resp.StatusCode
 }
+
+// Echo is a call with a number.
+type Echo struct {
+	N int `json:"n"`
+}
+
+func (Echo) MessageType() string { return "ECHO" }
+
+// Echoed is the reply to Echo.
+type Echoed struct {
+	N int `json:"n"`
+}
+
+func (Echoed) MessageType() string { return "ECHOED" }
+
+func echo(_ *router.Context, m Echo) (Echoed, error) { return Echoed(m), nil }
+
+// call returns an Echo as a call.
+func call(id, n int) string {
+	return fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"%d"},"payload":{"n":%d}}`, id, n)
+}
+
+// event returns an Echo as an event.
+func event(n int) string { return fmt.Sprintf(`{"type":"ECHO","payload":{"n":%d}}`, n) }
+
+// withoutTime removes the timestamp of an envelope.
+func withoutTime(t *testing.T, text string) string {
+	t.Helper()
+	var envelope map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &envelope), text)
+	if meta, ok := envelope["meta"].(map[string]any); ok {
+		delete(meta, "timestamp")
+		if len(meta) == 0 {
+			delete(envelope, "meta")
+		}
+	}
+	stripped, err := json.Marshal(envelope)
+	require.NoError(t, err)
+	return string(stripped)
+}
+
+// must returns v; its error fails the test.
+func must[V any](v V, err error) V {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// runSynctest runs a subtest inside a synctest bubble, where time is virtual.
+func runSynctest(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// A recorder is a slice that is safe for concurrent use.
+type recorder[T any] struct {
+	mu   sync.Mutex
+	list []T
+}
+
+func (r *recorder[T]) add(v T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, v)
+}
+
+func (r *recorder[T]) all() []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]T(nil), r.list...)
+}
+
+// collect returns the open connections.
+func collect(r *router.Router) []*router.Conn { return slices.Collect(r.Conns()) }
+
+// onlyConn returns the only open connection.
+func onlyConn(t *testing.T, r *router.Router) *router.Conn {
+	t.Helper()
+	conns := collect(r)
+	require.Len(t, conns, 1)
+	return conns[0]
+}
+
+// A lockedBuffer is safe for concurrent use.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

@@ -1,0 +1,166 @@
+package fallback_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/router"
+)
+
+// TestDown_NewerOneEndsTheOlder also checks that events above the acknowledgment are sent again.
+func TestDown_NewerOneEndsTheOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		client := newClient(t, r.HTTPFallback(nil))
+		first := client.open("stream")
+		defer first.close()
+		require.NoError(t, onlyConn(t, r).Send(Echo{N: 1}))
+		e := must(first.next())
+		assert.EqualValues(t, 1, e.id)
+		second := client.events("stream")
+		defer second.close()
+		_, err := first.next()
+		require.Equal(t, io.EOF, err)
+		again := client.receive(second)
+		assert.Equal(t, e, again)
+		require.NoError(t, onlyConn(t, r).Send(Echo{N: 2}))
+		assert.Contains(t, client.receive(second).data, `{"n":2}`)
+	})
+}
+
+// TestDown_AcknowledgedEventsAreForgotten has acknowledgments that are late, right and impossible.
+func TestDown_AcknowledgedEventsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		client := newClient(t, r.HTTPFallback(nil))
+		client.open("poll").close()
+		for n := range 3 {
+			require.NoError(t, onlyConn(t, r).Send(Echo{N: n}))
+		}
+		synctest.Wait()
+		client.ack = 2
+		client.acknowledge()
+		client.ack = 1
+		events := client.events("poll")
+		assert.EqualValues(t, 3, must(events.next()).id)
+		events.close()
+		client.ack = 4
+		resp := client.down("poll")
+		assert.Equal(t, http.StatusConflict, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+	})
+}
+
+// TestDown_PollWaits checks how long polls without events last, and what they contain.
+func TestDown_PollWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: time.Hour}})
+		client := newClient(t, r.HTTPFallback(nil))
+		client.open("poll").close()
+		for waitMs, want := range map[string]time.Duration{
+			"": 25 * time.Second, `,"waitMs":0`: 0, `,"waitMs":5000`: 5 * time.Second, `,"waitMs":-1`: 0, `,"waitMs":99999999`: 25 * time.Second,
+		} {
+			start := time.Now()
+			resp := client.post("down", fmt.Sprintf(`{"secret":%q,"mode":"poll"%s}`, client.secret, waitMs))
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			text := must(io.ReadAll(resp.Body))
+			require.NoError(t, resp.Body.Close())
+			assert.Equal(t, want, time.Since(start), waitMs)
+			if want == 25*time.Second {
+				assert.Equal(t, ":\n\n", string(text), "after 15 seconds")
+			} else {
+				assert.Empty(t, string(text))
+			}
+		}
+	})
+}
+
+// TestDown_StreamHasComments checks that proxies never see a stream that is silent for more than 15 seconds.
+func TestDown_StreamHasComments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: time.Hour}})
+		client := newClient(t, r.HTTPFallback(nil))
+		client.open("poll").close()
+		events := readEvents(client.down("stream"))
+		defer events.close()
+		start := time.Now()
+		for i := range 5 {
+			assert.Equal(t, ":\n", must(events.lines.ReadString('\n')))
+			assert.Equal(t, "\n", must(events.lines.ReadString('\n')))
+			assert.Equal(t, time.Duration(i)*15*time.Second, time.Since(start))
+		}
+	})
+}
+
+// TestDown_FullWindowIsASlowConsumer has a client that reads a stream and acknowledges nothing: what the server keeps is
+// bounded, Options.SlowConsumer acts on the rest, and the client is then lost.
+func TestDown_FullWindowIsASlowConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dropped := &recorder[int]{}
+		r := router.New(&router.Options{
+			SlowConsumer: router.DropNewest, Limits: router.Limits{QueueBytes: 64 << 10},
+		})
+		r.Observe(func(e router.Event) {
+			if e.Kind == router.EventDropped {
+				dropped.add(e.Count)
+			}
+		})
+		client := newClient(t, r.HTTPFallback(nil))
+		events := client.open("stream")
+		defer events.close()
+		conn := onlyConn(t, r)
+		received := make(chan int)
+		go func() {
+			size := 0
+			for {
+				e, err := events.next()
+				if err != nil || e.name == "close" {
+					received <- size
+					return
+				}
+				size += len(e.data)
+			}
+		}()
+		start := time.Now()
+		for range 100 {
+			_ = conn.Send(text{strings.Repeat("x", 4<<10)})
+			time.Sleep(time.Millisecond)
+		}
+		assert.NotEmpty(t, dropped.all())
+		assert.InDelta(t, 64<<10, <-received, 5<<10)
+		assert.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second))
+		synctest.Wait()
+		assert.Empty(t, collect(r))
+	})
+}
+
+// A text is a message of any size.
+type text struct{ Text string }
+
+func (text) MessageType() string { return "TEXT" }
+
+// TestDown_LargeMessageArrivesAlone has a message larger than the window, which waits for the acknowledgment of the one
+// before.
+func TestDown_LargeMessagesArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		client := newClient(t, r.HTTPFallback(nil))
+		events := client.open("stream")
+		defer events.close()
+		for i := range 4 {
+			require.NoError(t, onlyConn(t, r).Send(text{strings.Repeat(string(rune('a'+i)), 200<<10)}))
+		}
+		for i := range 4 {
+			assert.Contains(t, client.receive(events).data, strings.Repeat(string(rune('a'+i)), 200<<10))
+			assert.Equal(t, http.StatusNoContent, client.acknowledge())
+		}
+	})
+}

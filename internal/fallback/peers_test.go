@@ -1,0 +1,253 @@
+package fallback_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/cluster/enginetest"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A nodes is a cluster, whose requests reach the node that is chosen.
+type nodes struct {
+	network *enginetest.Network
+	routers []*router.Router
+	do      []func(*http.Request) (*http.Response, error)
+	choose  func() int
+}
+
+// newNodes returns nodes that know each other, with their own broker or that of opts. setUp registers handlers.
+func newNodes(t *testing.T, n int, opts router.Options, setUp func(*router.Router)) *nodes {
+	t.Helper()
+	c := &nodes{network: enginetest.New()}
+	shared := opts.Broker
+	for range n {
+		if shared == nil {
+			opts.Broker = cluster.New(c.network)
+		}
+		r := router.New(&opts)
+		setUp(r)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = r.Shutdown(ctx)
+		})
+		c.routers = append(c.routers, r)
+		c.do = append(c.do, serveInMemory(t, &http.Server{Handler: r.HTTPFallback(nil)}).Do)
+	}
+	next := -1
+	c.choose = func() int { // each request reaches another node
+		next = (next + 1) % n
+		return next
+	}
+	time.Sleep(3 * time.Second) // heartbeats were exchanged
+	return c
+}
+
+// client returns a client whose requests reach the chosen nodes.
+func (c *nodes) client(t *testing.T) *client {
+	t.Helper()
+	return clientOf(t, func(req *http.Request) (*http.Response, error) { return c.do[c.choose()](req) })
+}
+
+func TestPeers_EachRequestReachesAnotherNode(t *testing.T) {
+	for n := 2; n <= 3; n++ {
+		for _, mode := range []string{"stream", "poll"} {
+			runSynctest(t, fmt.Sprintf("%d/%s", n, mode), func(t *testing.T) {
+				c := newNodes(t, n, router.Options{}, func(r *router.Router) { router.RPC(r, echo) })
+				client := c.client(t)
+				events := client.open(mode)
+				owner := onlyConn(t, c.routers[0])
+				for i := range 20 {
+					client.up(call(i, i))
+					events.close()
+					events = client.events(mode)
+					assert.Contains(t, client.receive(events).data, fmt.Sprintf(`{"n":%d}`, i))
+				}
+				if mode == "stream" { // one response carries on over many questions
+					for i := range 5 {
+						time.Sleep(7 * time.Second)
+						assert.Equal(t, http.StatusNoContent, client.acknowledge())
+						require.NoError(t, owner.Send(Echo{N: i}))
+						assert.Contains(t, client.receive(events).data, fmt.Sprintf(`{"n":%d}`, i))
+					}
+				}
+				large := strings.Repeat("x", 300<<10)
+				require.NoError(t, owner.Send(text{large}))
+				if mode == "poll" {
+					events.close()
+					events = client.events(mode)
+				}
+				assert.Contains(t, client.receive(events).data, large)
+				assert.Equal(t, http.StatusNoContent, client.acknowledge())
+				owner.Close(4001, "done")
+				if mode == "poll" {
+					events.close()
+					events = client.events(mode)
+				}
+				assert.Equal(t, `{"code":4001,"reason":"done"}`, client.receive(events).data)
+				_, err := events.next()
+				require.Error(t, err)
+				events.close()
+			})
+		}
+	}
+}
+
+// TestPeers_NewerDownEndsTheOlder has responses of two nodes.
+func TestPeers_NewerDownEndsTheOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, 3, router.Options{}, func(*router.Router) {})
+		client := c.client(t)
+		client.open("stream").close()
+		start := time.Now()
+		first, second := client.events("stream"), client.events("stream")
+		defer first.close()
+		defer second.close()
+		_, err := first.next()
+		require.Error(t, err)
+		assert.Less(t, time.Since(start), time.Second)
+		require.NoError(t, onlyConn(t, c.routers[0]).Send(Echo{N: 1}))
+		assert.Contains(t, client.receive(second).data, `{"n":1}`)
+	})
+}
+
+// TestPeers_OwnerThatHasGone checks what the requests of a client are answered after its node has failed, has been
+// shut down, or cannot be reached.
+func TestPeers_OwnerThatHasGone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*nodes)
+		want int
+	}{
+		"failed": {func(c *nodes) {
+			c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Lose, f.Deaf = true, true })
+			time.Sleep(time.Minute)
+		}, http.StatusConflict},
+		"shut down": {func(c *nodes) {
+			_ = c.routers[0].Shutdown(context.Background())
+			time.Sleep(time.Second)
+		}, http.StatusConflict},
+		"mute": {func(c *nodes) {
+			c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Deaf = true })
+		}, http.StatusServiceUnavailable},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
+			client := c.client(t)
+			c.choose = func() int { return 0 }
+			client.open("poll").close()
+			tt.end(c)
+			c.choose = func() int { return 1 }
+			start := time.Now()
+			assert.Equal(t, tt.want, client.acknowledge())
+			if tt.want == http.StatusServiceUnavailable {
+				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
+				return // the broker finds the fault, and ends it
+			}
+			resp := client.down("stream")
+			assert.Equal(t, tt.want, resp.StatusCode)
+			require.NoError(t, resp.Body.Close())
+		})
+	}
+}
+
+// TestPeers_ShutdownEndsTheirResponses checks that a node does not wait for responses of connections that other nodes
+// have, and that their clients continue elsewhere.
+func TestPeers_ShutdownEndsTheirResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, 3, router.Options{}, func(*router.Router) {})
+		client := c.client(t)
+		client.open("stream").close()
+		events := client.events("stream")
+		start := time.Now()
+		require.NoError(t, c.routers[1].Shutdown(t.Context()))
+		_, err := events.next()
+		require.Error(t, err)
+		assert.Less(t, time.Since(start), time.Second)
+		events.close()
+		events = client.events("stream")
+		defer events.close()
+		require.NoError(t, onlyConn(t, c.routers[0]).Send(Echo{N: 1}))
+		assert.Contains(t, client.receive(events).data, `{"n":1}`)
+	})
+}
+
+// TestPeers_UnknownSecretsCostNoPackets counts what nodes are asked for secrets that no node has made, and for guesses
+// of a connection of another node.
+func TestPeers_UnknownSecretsCostNoPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
+		client := c.client(t)
+		c.choose = func() int { return 0 }
+		client.open("stream").close()
+		right := client.secret
+		c.choose = func() int { return 1 }
+		// Its node does not hear anything any more, so that what needs its answer takes five seconds.
+		c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Deaf = true })
+		start := time.Now()
+		client.secret = "A" + right[1:]
+		assert.Equal(t, http.StatusConflict, client.acknowledge())
+		assert.Zero(t, time.Since(start))
+		client.secret = right[:len(right)-1] + "A"
+		assert.Equal(t, http.StatusServiceUnavailable, client.acknowledge())
+		assert.Equal(t, 5*time.Second, time.Since(start))
+	})
+}
+
+// A keepingBroker keeps its nodes.
+type keepingBroker struct {
+	*memory.Broker
+
+	nodes []broker.HistoryNode
+}
+
+func (b *keepingBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
+	node := b.Broker.ConnectHistory(handler, histories)
+	b.nodes = append(b.nodes, node)
+	return node
+}
+
+// TestPeers_SessionResumesAfterItsNodeDied moves a client to another node.
+func TestPeers_SessionResumesAfterItsNodeDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &keepingBroker{Broker: memory.NewBroker()}
+		opts := router.Options{
+			Broker:       b,
+			Resume:       router.ResumeOptions{Within: time.Minute},
+			Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
+		}
+		c := newNodes(t, 2, opts, func(r *router.Router) {
+			router.Topic(r, "news", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
+		})
+		client := c.client(t)
+		c.choose = func() int { return 0 }
+		events := client.open("stream")
+		client.up(`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":{"session":true}}`)
+		token := sessionToken(t, client.receive(events).data)
+		client.up(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"news"}}`)
+		assert.Contains(t, client.receive(events).data, "$ws:subscribed")
+		events.close()
+		require.NoError(t, b.nodes[0].Close(t.Context())) // the router does not know it
+		synctest.Wait()
+		c.choose = func() int { return 1 }
+		require.Equal(t, http.StatusConflict, client.acknowledge())
+		client.seq, client.ack = 0, 0
+		events = client.open("stream")
+		defer events.close()
+		client.up(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"news"}]}}`, token))
+		assert.Contains(t, client.receive(events).data, "$ws:resumed")
+		require.NoError(t, c.routers[1].Publish("news", Echo{N: 8}))
+		assert.Contains(t, client.receive(events).data, `{"n":8}`)
+	})
+}
