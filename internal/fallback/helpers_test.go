@@ -168,10 +168,17 @@ func (c *client) open(mode string) *sseReader {
 	e, err := events.next()
 	require.NoError(c.t, err)
 	require.Equal(c.t, "open", e.name, e.data)
-	var opened struct{ Secret string }
-	require.NoError(c.t, json.Unmarshal([]byte(e.data), &opened))
-	c.secret = opened.Secret
+	c.secret = e.secret(c.t)
 	return events
+}
+
+// secret returns the secret of an event open.
+func (e sseEvent) secret(t *testing.T) string {
+	t.Helper()
+	var opened struct{ Secret string }
+	require.NoError(t, json.Unmarshal([]byte(e.data), &opened))
+	require.NotEmpty(t, opened.Secret)
+	return opened.Secret
 }
 
 func (c *client) openWith(body string) *sseReader {
