@@ -32,6 +32,7 @@ type connRow struct {
 	Tenant       string    `json:"tenant"`
 	User         string    `json:"user"`
 	IP           string    `json:"ip"`
+	Transport    string    `json:"transport"`
 	Subprotocol  string    `json:"subprotocol"`
 	OpenedAt     time.Time `json:"openedAt"`
 	QueuedBytes  int       `json:"queuedBytes"` // that wait or are being written
@@ -187,7 +188,7 @@ func (f *firstConns) add(c *router.Conn, at connPlace) {
 func (i *Inspector) rowOf(c *router.Conn) connRow {
 	id, queue := c.Identity(), c.QueueStats()
 	row := connRow{
-		ID: c.ID(), Node: i.router.NodeID(), Tenant: id.TenantID, User: id.UserID, Subprotocol: c.Subprotocol(), OpenedAt: c.OpenedAt(),
+		ID: c.ID(), Node: i.router.NodeID(), Tenant: id.TenantID, User: id.UserID, Transport: string(c.Transport()), Subprotocol: c.Subprotocol(), OpenedAt: c.OpenedAt(),
 		QueuedBytes: queue.Bytes + queue.WritingBytes, Queued: queue.Messages + queue.WritingMessages,
 		OldestMs: queue.OldestAge.Milliseconds(), Backpressure: queue.Backpressure, Session: c.Resumable(),
 	}

@@ -70,9 +70,10 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	}
 	s := fallback.New(fallback.Config{
 		MaxConns: o.MaxConns, MaxMessageBytes: r.opts.Limits.MaxReadBytes, WriteTimeout: r.opts.Timeouts.Write, MeasureOnly: o.MeasureOnly,
-		Serve:  r.serveFallback,
-		Allow:  func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },
-		Client: func(req *http.Request) netip.Prefix { return ipprefix.Of(r.opts.TrustedProxies.ClientIP(req)) },
+		Serve:   r.serveFallback,
+		Refuses: r.refusesHandshakes,
+		Allow:   func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },
+		Client:  func(req *http.Request) netip.Prefix { return ipprefix.Of(r.opts.TrustedProxies.ClientIP(req)) },
 		Unflushable: func(req *http.Request, w http.ResponseWriter) {
 			r.log.Unflushable(req.Context(), fmt.Sprintf("%T", w))
 		},
@@ -83,6 +84,17 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	r.asks.AnswerOwned(s.Answer, ask.QuestionBounds{Open: perConn * o.MaxConns, AnswerBytes: answerBytes, TotalBytes: answerBytes})
 	r.shutdowns = append(r.shutdowns, runaccess.Shutdown{Begin: s.Shutdown, End: func(context.Context) {}})
 	return s
+}
+
+// refusesHandshakes reports whether a handshake of a client would be refused now, with any credentials. It counts as
+// one.
+func (r *Router) refusesHandshakes(req *http.Request) bool {
+	c := &Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req)}
+	if r.chargeHandshake(c) != nil || r.acquireSlot(c) != nil {
+		return true
+	}
+	r.conns.Release(c.address)
+	return false
 }
 
 // serveFallback handles the handshake of a connection over HTTP.

@@ -85,7 +85,7 @@ async function conn({ post, act }, { id }) {
     missing(states),
     details([
       ["Connection", found.id], ["User", userLink(found)], ["Address", found.ip], ["Node", nodeName(found.node)],
-      ["Opened", time(found.openedAt)], ["Age", age(found.openedAt)], ["Subprotocol", found.subprotocol || "none"],
+      ["Opened", time(found.openedAt)], ["Age", age(found.openedAt)], ["Transport", found.transport], ["Subprotocol", found.subprotocol || "none"],
       ["Identity expires", time(found.expiresAt) || "never"], ["Session", found.session ? "can be resumed" : "none"],
       ["Send queue", `${found.queued} messages, ${bytes(found.queuedBytes)}, the oldest ${duration(found.oldestMs)}${found.backpressure ? "; the client is slow" : ""}`],
       ["Longest queue", `${found.peak} messages, ${bytes(found.peakBytes)}`], ["Calls without an answer", found.calls],

@@ -77,6 +77,14 @@ func serveInMemory(t *testing.T, server *http.Server) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
+// withAddress returns a handler whose requests come from an address, which may change between two.
+func withAddress(h http.Handler, address *string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		req.RemoteAddr = *address
+		h.ServeHTTP(w, req)
+	})
+}
+
 // A client speaks the protocol's section 14, like one that is written from it.
 type client struct {
 	t      *testing.T

@@ -109,10 +109,7 @@ func TestOpen_CountsInLimits(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{ConnsPerIP: 2}})
 		h := r.HTTPFallback(&router.FallbackOptions{MaxConns: 3})
 		address := "192.0.2.1:1"
-		client := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			req.RemoteAddr = address
-			h.ServeHTTP(w, req)
-		}))
+		client := newClient(t, withAddress(h, &address))
 		for range 2 {
 			defer client.open("stream").close()
 		}

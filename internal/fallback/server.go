@@ -32,6 +32,9 @@ type Config struct {
 	// Refuse(code int, reason string) that refuses the handshake with the code and the reason of a close frame.
 	Serve func(w http.ResponseWriter, req *http.Request, mode Mode)
 
+	// Refuses reports whether a handshake would be refused now because of what the node does, with any credentials.
+	Refuses func(*http.Request) bool
+
 	// Allow reports whether the page that has sent a request may connect.
 	Allow func(*http.Request) bool
 
@@ -93,7 +96,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.Method == http.MethodGet && req.Header.Get("Upgrade") != "":
 		s.probe(w, req, allowed)
 	case req.Method == http.MethodGet || req.Method == http.MethodHead:
-		w.WriteHeader(http.StatusNoContent)
+		s.check(w, req)
 	case req.Method != http.MethodPost:
 		h.Set("Allow", "GET, HEAD, POST")
 		answer(w, http.StatusMethodNotAllowed)
@@ -110,6 +113,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	default:
 		answer(w, http.StatusBadRequest)
 	}
+}
+
+// check answers a client that finds out whether HTTP works where WebSocket does not. If the node refuses both now,
+// nothing is blocked.
+func (s *Server) check(w http.ResponseWriter, req *http.Request) {
+	if s.ctx.Err() != nil || s.config.Refuses(req) {
+		answer(w, http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // answer writes a status.

@@ -32,10 +32,7 @@ func TestUp_RepeatedBatchIsHandledOnce(t *testing.T) {
 		r, handled := recordingRouter(&router.Options{})
 		h := r.HTTPFallback(nil)
 		address := "192.0.2.7:1"
-		client := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			req.RemoteAddr = address
-			h.ServeHTTP(w, req)
-		}))
+		client := newClient(t, withAddress(h, &address))
 		events := client.open("stream")
 		defer events.close()
 		first := client.batch(1, event(1), event(2))

@@ -100,7 +100,7 @@ func TestRouter_SeveralRoutersShareMetrics(t *testing.T) {
 			m.Router(r)
 			routertest.Dial(t, r)
 		}
-		check(t, reg, "connections_accepted_total 2", "connections_open 2")
+		check(t, reg, "connections_accepted_total{transport=websocket} 2", "connections_open 2")
 
 		assert.PanicsWithValue(t, "metrics: duplicate metrics collector registration attempted; several routers can share one Metrics, "+
 			"or each have one with a registerer from prometheus.WrapRegistererWith", func() { metrics.New(reg, nil) })
@@ -109,6 +109,6 @@ func TestRouter_SeveralRoutersShareMetrics(t *testing.T) {
 		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "a"}, shared), nil).Router(separate)
 		metrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"router": "b"}, shared), nil).Router(router.New(nil))
 		routertest.Dial(t, separate)
-		check(t, shared, "connections_accepted_total{router=a} 1", "connections_accepted_total{router=b} 0")
+		check(t, shared, "connections_accepted_total{router=a,transport=websocket} 1", "connections_accepted_total{router=b,transport=websocket} 0")
 	})
 }

@@ -25,7 +25,7 @@ type Options struct {
 type Metrics struct {
 	codes map[errors.Code]string // label values
 
-	accepted prometheus.Counter
+	accepted cache[router.Transport, prometheus.Counter]
 	refused  cache[refusal, prometheus.Counter]
 	closed   cache[closeCode, prometheus.Counter]
 

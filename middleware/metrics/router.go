@@ -22,7 +22,10 @@ type (
 )
 
 func (m *Metrics) defineConnections() {
-	m.accepted = m.counter("connections_accepted_total", "Requests that became connections.")
+	accepted := m.counters("connections_accepted_total",
+		"Requests that became connections, by transport: websocket, and http-stream or http-poll where WebSocket is blocked.", "transport")
+	m.accepted.make = func(t router.Transport) prometheus.Counter { return accepted.WithLabelValues(string(t)) }
+	m.accepted.get(router.TransportWebSocket)
 	refused := m.counters("connections_refused_total",
 		"Handshakes that were refused and connections that OnOpen refused, by reason and error code.", "reason", "code")
 	m.refused.make = func(r refusal) prometheus.Counter { return refused.WithLabelValues(r.reason, r.code) }
@@ -80,7 +83,7 @@ func (m *Metrics) defineTopics() {
 func (m *Metrics) observe(e router.Event) {
 	switch e.Kind {
 	case router.EventOpened:
-		m.accepted.Inc()
+		m.accepted.get(e.Transport).Inc()
 	case router.EventClosed:
 		m.closed.get(closeCodeOf(e.Status)).Inc()
 	case router.EventRefused:

@@ -65,7 +65,7 @@ func TestRouter_CountsRejectedConnections(t *testing.T) {
 			"connections_refused_total{code=INTERNAL,reason=on_open} 2",
 			"limit_exceeded_total{kind=rate} 1", "limit_exceeded_total{kind=connections} 1",
 			"panics_total{where=OnOpen} 1",
-			"connections_accepted_total 5", "connections_open 2",
+			"connections_accepted_total{transport=websocket} 5", "connections_open 2",
 			"connections_closed_total{code=application} 1", "connections_closed_total{code=1011} 2",
 		)
 		ann.Close()
