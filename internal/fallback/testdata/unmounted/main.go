@@ -1,0 +1,14 @@
+// Command unmounted is a server without HTTP fallback.
+package main
+
+import (
+	"net/http"
+
+	"github.com/penstock-go/penstock/router"
+)
+
+func main() {
+	r := router.New(nil)
+	http.Handle("/ws", r)
+	panic(http.ListenAndServe(":8080", nil)) //nolint:gosec // only its symbols are looked at
+}
