@@ -42,7 +42,7 @@ type FallbackOptions struct {
 }
 
 // HTTPFallback returns a handler for clients whose network blocks WebSocket: it serves the same connections over
-// plain HTTP, as the protocol, section 14, defines. A connection is a [Conn] like any other, with the same
+// plain HTTP, as the protocol, section 15, defines. A connection is a [Conn] like any other, with the same
 // Options, and its [Conn.Transport] says how the client is connected. Requests of a client may reach any node of
 // Options.Broker; there is no need for sticky sessions. Messages are JSON, whatever Options.Codecs has.
 //

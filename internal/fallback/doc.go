@@ -1,7 +1,7 @@
 // Package fallback carries a WebSocket connection over plain HTTP requests, for clients whose network blocks
 // WebSocket: messages for the client as Server-Sent Events, its own as POST requests. It knows no router. The
 // router receives one end of an in-memory pipe as a hijacked connection, and speaks WebSocket over it; this
-// package has the other end. docs/protocol.md, section 14, defines the requests.
+// package has the other end. docs/protocol.md, section 15, defines the requests.
 //
 // # Goroutines
 //

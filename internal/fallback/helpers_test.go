@@ -85,7 +85,7 @@ func withAddress(h http.Handler, address *string) http.Handler {
 	})
 }
 
-// A client speaks the protocol's section 14, like one that is written from it.
+// A client speaks the protocol's section 15, like one that is written from it.
 type client struct {
 	t      *testing.T
 	do     func(*http.Request) (*http.Response, error)
