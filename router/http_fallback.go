@@ -48,7 +48,8 @@ type FallbackOptions struct {
 //
 // The handler may be mounted at any path, which clients are configured with. Options.Authenticate receives the
 // request of the client with this path, with the method GET and the query that the client would use for a
-// WebSocket. Middlewares must leave the ResponseWriter able to flush; otherwise clients poll. The http.Server must
+// WebSocket. Instead of Timeouts.Pong, a client has ten seconds to answer. Bodies that are being received count in a
+// second Limits.InboundBytesTotal. Middlewares must leave the ResponseWriter able to flush; otherwise clients poll. The http.Server must
 // not be shut down before [Router.Shutdown] has returned.
 //
 // HTTPFallback panics if an option is invalid, if it is called twice, or if the router has begun to serve.
@@ -69,7 +70,8 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 		o.MaxConns = 1000
 	}
 	s := fallback.New(fallback.Config{
-		MaxConns: o.MaxConns, MaxMessageBytes: r.opts.Limits.MaxReadBytes, WriteTimeout: r.opts.Timeouts.Write, MeasureOnly: o.MeasureOnly,
+		MaxConns: o.MaxConns, MaxMessageBytes: r.opts.Limits.MaxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytesTotal,
+		WriteTimeout: r.opts.Timeouts.Write, MeasureOnly: o.MeasureOnly,
 		Serve:   r.serveFallback,
 		Refuses: r.refusesHandshakes,
 		Allow:   func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },
@@ -79,7 +81,7 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 		},
 		Peers: fallback.Peers{Name: r.NodeID(), Nodes: r.node.Nodes, Ask: r.asks.AskOwner},
 	})
-	perConn := 2 // a down, and an up
+	const perConn = 2 // a down and an up
 	answerBytes := fallback.MaxAnswerBytes(r.opts.Limits.QueueBytes)
 	r.asks.AnswerOwned(s.Answer, ask.QuestionBounds{Open: perConn * o.MaxConns, AnswerBytes: answerBytes, TotalBytes: answerBytes})
 	r.shutdowns = append(r.shutdowns, runaccess.Shutdown{Begin: s.Shutdown, End: func(context.Context) {}})

@@ -8,19 +8,30 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// TestLink_OnlyIfMounted looks for the symbols of this package in a program that mounts Router.HTTPFallback, and in one
-// that does not.
-func TestLink_OnlyIfMounted(t *testing.T) {
+// links reports whether a program in testdata links this package, by its symbols.
+func links(t *testing.T, program string) bool {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), program)
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./testdata/"+program).CombinedOutput()
+	require.NoError(t, err, string(out))
+	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", binary).Output()
+	require.NoError(t, err)
+	require.Contains(t, string(symbols), "penstock/router.(*Router).ServeHTTP")
+	return strings.Contains(string(symbols), "penstock/internal/fallback.")
+}
+
+// TestLink_NotUnlessMounted has a program that does not call Router.HTTPFallback.
+func TestLink_NotUnlessMounted(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]bool{"mounted": true, "unmounted": false} {
-		binary := filepath.Join(t.TempDir(), name)
-		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./testdata/"+name).CombinedOutput()
-		require.NoError(t, err, string(out))
-		symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", binary).Output()
-		require.NoError(t, err)
-		assert.Contains(t, string(symbols), "penstock/router.(*Router).ServeHTTP")
-		assert.Equal(t, want, strings.Contains(string(symbols), "penstock/internal/fallback."), name)
-	}
+	assert.False(t, links(t, "unmounted"))
+}
+
+func TestLink_IfMounted(t *testing.T) {
+	testscale.FullOnly(t, "TestLink_NotUnlessMounted")
+	t.Parallel()
+	assert.True(t, links(t, "mounted"))
 }

@@ -24,7 +24,7 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 		answer(w, http.StatusServiceUnavailable)
 		return
 	}
-	h := &handshake{server: s, header: http.Header{}, opened: make(chan string, 1)}
+	h := &handshake{server: s, header: http.Header{}, opened: make(chan string, 1), holdsSlot: true}
 	defer h.release()
 	out, err := s.newOutput(w, req, open.Mode, 0)
 	if err != nil {
@@ -33,6 +33,7 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 	s.config.Serve(h, handshakeRequest(req, open), open.Mode)
 	protocol, accepted := h.accepted()
 	if !accepted {
+		h.release() // before the client knows
 		_ = out.write(closeEvent(h.refusal).append(nil, 1))
 		return
 	}
@@ -74,8 +75,9 @@ type handshake struct {
 
 	conn     *conn // nil until it is hijacked
 	response *response
-	added    bool
 	refusal  closeData
+
+	holdsSlot bool // otherwise, the connection does
 }
 
 // Header returns a header that is not sent.
@@ -113,15 +115,16 @@ func (h *handshake) accepted() (protocol string, ok bool) {
 		return "", false
 	}
 	h.server.add(h.conn)
-	h.added = true
+	h.holdsSlot = false
 	return protocol, true
 }
 
 // release releases what the handshake holds, unless the connection was added.
 func (h *handshake) release() {
-	if h.added {
+	if !h.holdsSlot {
 		return
 	}
+	h.holdsSlot = false
 	h.server.releaseSlot()
 	if h.conn != nil {
 		_ = h.conn.pipe.Close()

@@ -21,7 +21,9 @@ const (
 )
 
 // MaxAnswerBytes returns the bound of an answer, for messages of at most some bytes.
-func MaxAnswerBytes(messageBytes int) int { return windowBytes + messageBytes + 1<<10 }
+func MaxAnswerBytes(messageBytes int) int {
+	return windowBytes + min(messageBytes, maxMessageBytes) + 1<<10
+}
 
 // Peers are the other nodes.
 type Peers struct {
@@ -69,6 +71,11 @@ func (s *Server) answerUp(body []byte) (status int) {
 	if err != nil {
 		return http.StatusBadRequest
 	}
+	size := int64(len(body))
+	if !s.bodies.TryAdd(size) {
+		return http.StatusServiceUnavailable
+	}
+	defer s.bodies.Remove(size)
 	return s.handleUp(up, func() ([]byte, int) { return messages, 0 })
 }
 

@@ -18,6 +18,9 @@ const (
 	maxOpenBytes  = 16 << 10 // with the access token of the client
 	maxLineBytes  = 1 << 10  // of a down, and of the first line of an up
 	maxBatchBytes = 64 << 10 // of the messages of an up, or one message of the maximum size
+
+	// maxMessageBytes bounds a message where a router has no limit, so that sums of bytes are numbers.
+	maxMessageBytes = 1 << 30
 )
 
 // A Mode is how a client receives events.
@@ -133,6 +136,7 @@ type body struct {
 	*bufio.Reader
 
 	control *http.ResponseController
+	size    int64 // at most
 }
 
 // newBody returns the body of a request, or the status with which the request is refused.
@@ -140,7 +144,10 @@ func newBody(w http.ResponseWriter, req *http.Request, maxBytes int64) (b body, 
 	if req.ContentLength > maxBytes {
 		return body{}, http.StatusRequestEntityTooLarge
 	}
-	b = body{bufio.NewReaderSize(http.MaxBytesReader(w, req.Body, maxBytes), maxLineBytes), http.NewResponseController(w)}
+	b = body{bufio.NewReaderSize(http.MaxBytesReader(w, req.Body, maxBytes), maxLineBytes), http.NewResponseController(w), maxBytes}
+	if req.ContentLength >= 0 {
+		b.size = req.ContentLength
+	}
 	_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // if it cannot be set, that of the server applies
 	return b, 0
 }

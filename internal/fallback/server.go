@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/executor"
 )
 
 // Times of the protocol.
@@ -24,7 +26,8 @@ const (
 // A Config is what a Server needs. All functions are required, and called concurrently.
 type Config struct {
 	MaxConns        int           // connections of this node, with those that have ended less than lostAfter ago
-	MaxMessageBytes int64         // of a client
+	MaxMessageBytes int64         // of a client; at most maxMessageBytes are permitted
+	MaxBodyBytes    int64         // of the bodies of all clients that are read or wait for the router, perhaps one more
 	WriteTimeout    time.Duration // of one write to a response
 	MeasureOnly     bool          // no connection is opened
 
@@ -53,6 +56,7 @@ type Server struct {
 	node    nodeHash
 	asking  permits // of requests of which other nodes are asked
 	probing permits // of probes
+	bodies  executor.ByteBudget
 
 	// ctx is done when the node shuts down. Connections of this node are served until they are closed.
 	ctx  context.Context
@@ -68,6 +72,8 @@ func New(config Config) *Server {
 	s := &Server{config: config, node: hashNode(config.Peers.Name), conns: map[digest]*conn{}}
 	s.asking.init(2 * config.MaxConns)
 	s.probing.init(maxProbes)
+	s.config.MaxMessageBytes = min(config.MaxMessageBytes, maxMessageBytes)
+	s.bodies.MaxBytes = config.MaxBodyBytes
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }

@@ -24,10 +24,14 @@ func (s *Server) readUp(req *http.Request, b body) (status int) {
 		return status
 	}
 	up, err := parseUp(line)
-	switch {
-	case err != nil:
+	if err != nil {
 		return http.StatusBadRequest
-	case up.secret.node() == s.node:
+	}
+	if !s.bodies.TryAdd(b.size) {
+		return http.StatusServiceUnavailable
+	}
+	defer s.bodies.Remove(b.size)
+	if up.secret.node() == s.node {
 		return s.handleUp(up, b.rest)
 	}
 	return s.forwardUp(req, up, line, b)
