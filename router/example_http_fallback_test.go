@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -29,13 +28,13 @@ func ExampleRouter_HTTPFallback() {
 	_ = check.Body.Close()
 	fmt.Println(check.Status, check.Header.Get("Penstock-Fallback"))
 
-	opened, err := http.Post(server.URL+"/ws/http?open", "text/plain", strings.NewReader(`{"mode":"stream"}`))
+	response, err := http.Post(server.URL+"/ws/http?open", "text/plain", strings.NewReader(`{"mode":"stream"}`))
 	if err != nil {
 		panic(err)
 	}
-	defer opened.Body.Close()
-	first, err := bufio.NewReader(io.LimitReader(opened.Body, 100)).ReadString('\n')
-	fmt.Print(opened.Header.Get("Content-Type"), ": ", first)
+	defer func() { _ = response.Body.Close() }()
+	first, _ := bufio.NewReader(response.Body).ReadString('\n')
+	fmt.Print(response.Header.Get("Content-Type"), ": ", first)
 	for c := range r.Conns() {
 		fmt.Println(c.Transport())
 	}

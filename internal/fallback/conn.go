@@ -130,6 +130,9 @@ func (c *conn) end(err error) {
 	c.addLocked(closeEvent(closed))
 	c.ended = true
 	c.startTimerLocked()
+	if c.pinged != nil {
+		c.pinged.Stop()
+	}
 	forget := c.lost || c.closing
 	c.mu.Unlock()
 	if forget {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -121,9 +122,7 @@ func (c *client) try(ctx context.Context, operation, body string) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range c.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, c.header)
 	req.Header.Set("Content-Type", "text/plain;charset=UTF-8")
 	return c.do(req)
 }

@@ -138,7 +138,7 @@ func TestNetwork_HalfOpenStreams(t *testing.T) {
 		statuses := map[int]int{}
 		for range clients {
 			resp := client.post("open", `{"mode":"stream"}`)
-			defer resp.Body.Close()
+			defer func() { _ = resp.Body.Close() }()
 			statuses[resp.StatusCode]++
 		}
 		assert.Equal(t, map[int]int{http.StatusOK: clients / 3, http.StatusServiceUnavailable: clients * 2 / 3}, statuses)

@@ -27,7 +27,7 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 	h := &handshake{server: s, header: http.Header{}, opened: make(chan string, 1), holdsSlot: true}
 	defer h.release()
 	out, err := s.newOutput(w, req, open.Mode, 0)
-	if err != nil {
+	if err != nil || out.begin() != nil { // before the handshake, which may take long
 		return
 	}
 	s.config.Serve(h, handshakeRequest(req, open), open.Mode)

@@ -59,7 +59,7 @@ type Server struct {
 	bodies  executor.ByteBudget
 
 	// ctx is done when the node shuts down. Connections of this node are served until they are closed.
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // of the node, and not of a call
 	stop context.CancelFunc
 
 	mu    sync.Mutex
