@@ -33,14 +33,16 @@ func ExampleRouter_HTTPFallback() {
 		panic(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	first, _ := bufio.NewReader(response.Body).ReadString('\n')
-	fmt.Print(response.Header.Get("Content-Type"), ": ", first)
+	for events := bufio.NewScanner(response.Body); events.Scan() && events.Text() != "event: open"; {
+		continue // a comment
+	}
+	fmt.Println(response.Header.Get("Content-Type"))
 	for c := range r.Conns() {
 		fmt.Println(c.Transport())
 	}
 	_ = r.Shutdown(context.Background()) // ends the response, for which the server would wait
 	// Output:
 	// 204 No Content 1
-	// text/event-stream: event: open
+	// text/event-stream
 	// http-stream
 }

@@ -145,7 +145,7 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 
 func checkKeys(t *testing.T, text string) {
 	documented := map[string]bool{"time": true, "level": true, "msg": true, "source": true}
-	for _, key := range []string{"conn", "ip", "type", "error", "stack", "hook", "panic", "code", "reason", "suppressed"} {
+	for _, key := range []string{"conn", "ip", "transport", "type", "error", "stack", "hook", "panic", "code", "reason", "suppressed"} {
 		documented[key] = true
 	}
 	for line := range strings.Lines(text) {

@@ -32,7 +32,7 @@ func TestObserve_ReceivesEventsOfCall(t *testing.T) {
 		handled := echo(router.EventHandled)
 		handled.Duration = time.Second
 		assert.Equal(t, []router.Event{
-			{Kind: router.EventOpened},
+			{Kind: router.EventOpened, Transport: router.TransportWebSocket},
 			{Kind: router.EventRead, Bytes: 1},
 			echo(router.EventStarted), handled, echo(router.EventCompleted), echo(router.EventFinished),
 			{Kind: router.EventWritten, Count: 1, Bytes: 1},

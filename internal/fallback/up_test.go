@@ -281,6 +281,7 @@ func TestUp_BodiesOfAllClientsAreBounded(t *testing.T) {
 		assert.Equal(t, http.StatusServiceUnavailable, other.status("up", batch))
 		close(body.release)
 		<-done
+		synctest.Wait()
 		assert.Equal(t, http.StatusNoContent, other.status("up", batch))
 		synctest.Wait()
 		assert.Equal(t, []int{1}, handled.all())
