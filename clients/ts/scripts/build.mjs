@@ -9,6 +9,7 @@ import { minify } from "terser";
 
 const LIMIT_BYTES = 6144;
 const RUN_LIMIT_BYTES = 1024; // of the part for runs
+const FALLBACK_LIMIT_BYTES = 2048; // of each file of the fallback to HTTP
 
 // Properties of the parts of the client, which no user sees. esbuild shortens them.
 const internal =
@@ -33,7 +34,7 @@ async function write(name, text, map) {
   writeFileSync(`dist/${name}.js`, code);
   writeFileSync(`dist/${name}.js.map`, sourceMap);
   const { code: common } = await transform(code, { format: "cjs", minifyWhitespace: true });
-  writeFileSync(`dist/${name}.cjs`, common.replace(/\/\/# source.*/, "").replace(/require\("\.\/([a-z-]+)\.js"\)/g, 'require("./$1.cjs")'));
+  writeFileSync(`dist/${name}.cjs`, common.replace(/\/\/# source.*/, "").replace(/(require|import)\("\.\/([a-z-]+)\.js"\)/g, '$1("./$2.cjs")'));
   const size = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
   console.log(`dist/${name}.js: ${code.length} bytes, ${size} bytes compressed`);
   return size;
@@ -58,8 +59,8 @@ for (const name of ["index", "pacing"]) {
   sizes[name] = await write(name, text(`/${name}.js`), text(`/${name}.js.map`));
 }
 // These use the client as applications do: they import dist/index.js, and no name in them is shortened, since libraries have the same.
-const parts = ["otel", "react", "run", "tanstack-db", "try-call"];
-for (const name of parts) {
+const parts = ["fallback", "otel", "react", "run", "tanstack-db", "try-call"];
+for (const name of [...parts, "fallback-http"]) {
   const sourcefile = `../src/${name}.ts`;
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
   sizes[name] = await write(name, code, map);
@@ -79,7 +80,7 @@ for (const name of readdirSync("dist")) {
   else writeFileSync(`dist/${name.slice(0, -2)}cts`, readFileSync(`dist/${name}`, "utf8").replace(/(from "\.\/[a-z-]+)\.js"/g, '$1.cjs"'));
 }
 
-for (const [name, limit] of [["index", LIMIT_BYTES], ["run", RUN_LIMIT_BYTES]]) {
+for (const [name, limit] of [["index", LIMIT_BYTES], ["run", RUN_LIMIT_BYTES], ["fallback", FALLBACK_LIMIT_BYTES], ["fallback-http", FALLBACK_LIMIT_BYTES]]) {
   if (sizes[name] <= limit) continue;
   console.error(`dist/${name}.js has more than ${limit} bytes compressed`);
   process.exitCode = 1;
