@@ -508,7 +508,7 @@ test("a return that fails leaves the client on HTTP", async () => {
     assert.equal(browser.server.opened, 1);
     browser.last.end();
     await browser.advance();
-    await browser.advance(2000); // less than an attempt may last
+    await browser.advance(3000); // less than an attempt may last
   }
   assert.equal(browser.server.opened, 2); // the third failure in a row: another connection over HTTP
 });
