@@ -3,14 +3,14 @@ import type { ClientOptions, WebSocketLike } from "./types.js";
 
 // When WebSocket is blocked: who uses HTTP instead, and who returns.
 
-const PROOF_MS = 5_000; // an attempt without a message has failed
+const PROOF_MS = 5_000; // to the first message, and from there
 const CHECK_MS = 10_000;
 const HINT_MS = 600_000;
 const MIN_PROBE_MS = 60_000;
 const MAX_PROBE_MS = 1_800_000;
 const WAKE_PROBE_MS = 5_000;
 const APART_MS = 1_000; // of the messages of a probe, which the server sends 3 s apart
-const FAILURES_AFTER_SUCCESS = 3;
+const FAILURES_AFTER_MESSAGE = 3;
 
 const LOST = 1006;
 const GOAWAY = '{"type":"$ws:goaway","meta":{},"payload":{"reconnectAfterMs":0}}';
@@ -28,8 +28,8 @@ export type Transport = "websocket" | "stream" | "poll" | "blocked";
 
 /**
  * Why. connected, returned: a WebSocket has received a message, for the first time or after another transport. refused, ended,
- * silent: an attempt by WebSocket was not opened, ended after it was opened, or was open for 5 s, each without one message.
- * remembered: by the page before. option: by FallbackOptions.mode.
+ * silent: the last attempt by WebSocket was not opened, was cut off soon after, or received nothing for 5 s. remembered: by the
+ * page before. option: by FallbackOptions.mode.
  */
 export type Reason = "connected" | "returned" | "refused" | "ended" | "silent" | "remembered" | "option";
 
@@ -60,8 +60,7 @@ export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket
   let reason: Reason = mode ? "option" : "remembered"; // why HTTP is used
   let network = currentNetwork();
   let worked = false; // WebSocket, on this network
-  let failures = 0; // since it has worked
-  let proofs = 0; // how often it has worked
+  let failures = 0; // in a row
   let reported: Transport | undefined;
   let probeMs = MIN_PROBE_MS;
   let probedAt = 0;
@@ -83,52 +82,60 @@ export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket
   function restart(works: boolean): void {
     worked = works;
     failures = 0;
-    if (works) proofs++;
     remember();
   }
 
-  /** Decides after an attempt without a message. */
-  async function failed(why: Reason, binary: boolean): Promise<void> {
-    if (globalThis.navigator?.onLine === false) return;
-    const before = proofs;
+  /** Whether HTTP works, and the permission of the server. */
+  async function askByHTTP() {
     const request: RequestInit = { mode: measures ? "no-cors" : "cors", credentials: "include", cache: "no-store", signal: AbortSignal.timeout(CHECK_MS) };
     const { status = 500, headers } = (await fetch(url, request).catch(noop)) ?? {};
-    if (proofs > before) return; // by a message that was late, or another attempt
     const permission = headers?.get("Penstock-Fallback");
-    const works = measures ? status < 500 && status !== 429 : status === 204 && permission;
-    failures = works ? failures + 1 : 0;
-    if (failures < (worked ? FAILURES_AFTER_SUCCESS : 1)) return;
-    if (measures || binary || permission === "0") return report("blocked", why);
-    reason = why;
-    remember({ mode: "stream", until: Date.now() + HINT_MS });
-    for (const socket of attempts) socket.onclose?.({ code: LOST, reason: "" } as CloseEvent); // its own event may take minutes
+    return { works: measures ? status < 500 && status !== 429 : status === 204 && !!permission, permitted: !measures && permission !== "0" };
   }
 
   function byWebSocket(address: string, protocols: string[], binary: boolean): WebSocketLike {
     const socket = new Native(address, protocols);
     let opened = false;
-    let timer: any = setTimeout(() => fail("silent"), PROOF_MS);
-    const fail = (why: Reason) => {
-      // The client removes its listener from a socket that it closes: such an attempt decides nothing.
-      if (timer && socket.onclose) void failed(why, binary);
-      timer = 0;
-    };
-    const settle = () => {
+    let heard = false;
+    let undecided = true;
+    const decide = () => {
       clearTimeout(timer);
-      return attempts.delete(socket);
+      return undecided && !(undecided = false);
     };
+    const prove = () => {
+      decide();
+      probeMs = MIN_PROBE_MS;
+      restart(true);
+    };
+    const fail = async (why: Reason) => {
+      // The client removes its listener from a socket that it closes: such an attempt decides nothing.
+      if (!decide() || !socket.onclose || globalThis.navigator?.onLine === false) return;
+      const { works, permitted } = await askByHTTP();
+      if (heard && why === "silent") return; // late
+      failures = works ? failures + 1 : 0;
+      if (failures < (worked || heard ? FAILURES_AFTER_MESSAGE : 1)) return;
+      if (binary || !permitted) return report("blocked", why);
+      reason = why;
+      remember({ mode: "stream", until: Date.now() + HINT_MS });
+      for (const attempt of attempts) attempt.onclose?.({ code: LOST, reason: "" } as CloseEvent); // their own event may take minutes
+    };
+    let timer = setTimeout(fail, PROOF_MS, "silent");
     attempts.add(socket);
     socket.addEventListener("open", () => (opened = true));
     socket.addEventListener("message", () => {
-      if (!settle()) return;
+      if (heard) return;
+      heard = undecided = true;
+      attempts.delete(socket);
       report("websocket", reported ? "returned" : "connected");
-      probeMs = MIN_PROBE_MS;
-      restart(true);
+      clearTimeout(timer);
+      timer = setTimeout(prove, PROOF_MS); // some proxies let the first messages pass
     });
     socket.addEventListener("close", ({ code }) => {
-      if (!settle()) return;
-      if (code === 1012 || code === 1013 || code >= 4000) restart(true); // only the server closes with these
-      else fail(opened ? "ended" : "refused");
+      attempts.delete(socket);
+      if (!undecided) return;
+      // Only the server closes with these codes.
+      if (code === 1012 || code === 1013 || code >= 4000 || (heard && code !== LOST)) prove();
+      else void fail(opened ? "ended" : "refused");
     });
     return socket;
   }

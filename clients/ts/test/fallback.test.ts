@@ -28,6 +28,15 @@ async function fail(constructor: any): Promise<void> {
   await browser.advance();
 }
 
+/** An attempt that succeeds, and whose connection is lost later. */
+async function works(constructor: any): Promise<void> {
+  observe(constructor);
+  browser.last.receive();
+  await browser.advance(5000);
+  browser.last.end();
+  await browser.advance();
+}
+
 /** The transport that the next socket uses. */
 function next(constructor: any): "websocket" | "http" {
   const before = browser.sockets.length;
@@ -148,14 +157,11 @@ test("while the computer is offline, nothing is decided", async () => {
 
 test("where WebSocket has worked, three failures in a row are needed", async () => {
   const constructor = browser.fallback();
-  observe(constructor);
-  browser.last.receive();
-  browser.last.end();
+  await works(constructor);
   await fail(constructor);
   await fail(constructor);
   assert.equal(next(constructor), "websocket");
-  observe(constructor);
-  browser.last.receive(); // the row begins anew
+  await works(constructor); // the row begins anew
   await fail(constructor);
   await fail(constructor);
   assert.equal(next(constructor), "websocket");
@@ -163,10 +169,51 @@ test("where WebSocket has worked, three failures in a row are needed", async () 
   assert.equal(next(constructor), "http");
 });
 
+for (const [what, first] of [["on the first visit", () => undefined], ["where WebSocket has worked", works]] as const)
+  test(`a proxy that kills WebSockets after the first messages, ${what}: HTTP after the third one`, async () => {
+    const page = browser.fallback();
+    await first(page);
+    for (let i = 0; i < 3; i++) {
+      assert.equal(next(page), "websocket");
+      observe(page);
+      browser.last.open();
+      browser.last.receive();
+      await browser.advance(4000);
+      browser.last.receive();
+      browser.last.end();
+      await browser.advance();
+    }
+    assert.equal(next(page), "http");
+  });
+
+test("a connection that the server closes soon after its first message proves WebSocket", async () => {
+  const page = browser.fallback();
+  for (let i = 0; i < 5; i++) {
+    observe(page);
+    browser.last.receive();
+    browser.last.end(1000);
+    await browser.advance();
+  }
+  assert.equal(checks(), 0);
+});
+
+test("a connection that the client closes soon after its first message decides nothing", async () => {
+  const page = browser.fallback();
+  for (let i = 0; i < 5; i++) {
+    const { socket } = observe(page);
+    browser.last.receive();
+    socket.onclose = null;
+    socket.close();
+    browser.last.end();
+    await browser.advance();
+  }
+  assert.equal(checks(), 0);
+  assert.equal(browser.clock.timers, 0);
+});
+
 test("an outage ends the row", async () => {
   const constructor = browser.fallback();
-  observe(constructor);
-  browser.last.receive();
+  await works(constructor);
   for (const permission of [undefined, undefined, "failed", undefined, undefined] as const) {
     browser.server.permission = permission;
     await fail(constructor);
@@ -191,8 +238,7 @@ test("a deploy: servers refuse, then some answer HTTP, and nobody falls back", a
 
 test("an attempt that fails after 5 s and ends later counts once", async () => {
   const constructor = browser.fallback();
-  observe(constructor);
-  browser.last.receive();
+  await works(constructor);
   observe(constructor);
   await browser.advance(5000);
   browser.last.end();
@@ -258,8 +304,7 @@ for (const [what, erase] of [
   test(`${what} erases the hint, and what is known of WebSocket`, async () => {
     browser.navigator.connection = { type: "wifi" };
     const page = browser.fallback();
-    observe(page);
-    browser.last.receive();
+    await works(page);
     for (let i = 0; i < 3; i++) await fail(page);
     assert.equal(next(page), "http");
     erase();
@@ -282,6 +327,7 @@ test("a WebSocket that was late erases the hint", async () => {
   await fail(page);
   assert.equal(next(page), "http");
   last.receive();
+  await browser.advance(5000);
   assert.equal(next(page), "websocket");
 });
 

@@ -1,4 +1,5 @@
-// Tests with a Penstock server, whose URL is in PENSTOCK_URL; see internal/interop/tsclient.
+// Tests with a Penstock server, whose URL is in PENSTOCK_URL, by WebSocket, or over HTTP in the mode that is in PENSTOCK_HTTP; see
+// internal/interop/tsclient.
 
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
@@ -7,6 +8,7 @@ import { WebSocket as NodeWebSocket } from "ws";
 
 import { createClient, PenstockError, type Client, type ClientOptions } from "../src/index.ts";
 import { cbor } from "../src/cbor.ts";
+import { fallback } from "../src/fallback.ts";
 import { pacing } from "../src/pacing.ts";
 import { tryCall } from "../src/try-call.ts";
 
@@ -25,11 +27,17 @@ afterEach(() => {
   clients.clear();
 });
 
+const url = process.env.PENSTOCK_URL!;
+const mode = process.env.PENSTOCK_HTTP as "stream" | "poll" | undefined;
+
+/** The transport of a client: HTTP if the environment says so. */
+const webSocket = (): any => (mode ? fallback({ url: url.replace("ws", "http") + "/http", mode, webSocket: NodeWebSocket as any }) : NodeWebSocket);
+
 let users = 0;
 
 function create(options: Partial<ClientOptions> = {}): Client<Contract> {
   const user = `user${++users}`;
-  const client = createClient<Contract>({ url: process.env.PENSTOCK_URL!, token: () => user, webSocket: NodeWebSocket as any, ...(process.env.PENSTOCK_CBOR ? cbor() : {}), ...options });
+  const client = createClient<Contract>({ url, token: () => user, webSocket: webSocket(), ...(process.env.PENSTOCK_CBOR ? cbor() : {}), ...options });
   clients.add(client);
   return client;
 }

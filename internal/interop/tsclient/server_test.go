@@ -99,7 +99,7 @@ func (Confirmed) MessageType() string    { return "CONFIRMED" }
 func (Paced) MessageType() string        { return "PACED" }
 func (Hidden) MessageType() string       { return "HIDDEN" }
 
-// startServer returns the URL of a server with a route for everything that the client can do.
+// startServer returns the URL of a server with a route for everything that the client can do. Over HTTP it is at /http.
 func startServer(t *testing.T) string {
 	announced := memory.NewLimiter(limit.PerSecond(200).Burst(20).Named("messages"))
 	hidden := memory.NewLimiter(limit.PerSecond(100).Burst(20))
@@ -116,7 +116,10 @@ func startServer(t *testing.T) string {
 	r.UseIngress(ratelimit.New(announced, paced), ratelimit.New(hidden, unpaced))
 
 	register(r)
-	server := httptest.NewServer(r)
+	mux := http.NewServeMux()
+	mux.Handle("/http", r.HTTPFallback(nil))
+	mux.Handle("/", r)
+	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		_ = r.Shutdown(context.Background())
 		server.Close()

@@ -34,6 +34,11 @@ func TestTypeScriptClient_WorksWithServer(t *testing.T) {
 	for _, name := range serverTests {
 		t.Run(name, func(t *testing.T) { run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name) })
 	}
+	for _, mode := range []string{"stream", "poll"} {
+		t.Run("HTTP in mode "+mode, func(t *testing.T) {
+			run(t, []string{"PENSTOCK_HTTP=" + mode, "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
+		})
+	}
 	t.Run("CBOR", func(t *testing.T) {
 		run(t, []string{"PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server", "cbor", "run-server")
 	})
