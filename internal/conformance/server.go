@@ -42,7 +42,7 @@ type connKey struct{}
 // serve starts the server on a listener. close returns when it has ended.
 func (s *server) serve(listener net.Listener) (closeAll func()) {
 	web := &http.Server{
-		Handler: s, ReadHeaderTimeout: time.Hour,
+		Handler: s.handler(), ReadHeaderTimeout: time.Hour,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)
 		},
@@ -94,6 +94,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	conn, _ := req.Context().Value(connKey{}).(*gatedConn)
+	if pipe, ok := w.(*pipeWriter); ok {
+		conn = pipe.conn
+	}
 	p := &peer{
 		server: s, ws: ws, conn: conn, cbor: ws.Subprotocol() == cbor.Subprotocol, token: handshake.Token(req), frames: NewInbox[*frame](),
 		ended: make(chan struct{}),
@@ -158,6 +161,10 @@ type gatedConn struct {
 	once   sync.Once
 }
 
+func newGatedConn(conn net.Conn) *gatedConn {
+	return &gatedConn{Conn: conn, closed: make(chan struct{})}
+}
+
 // Read reads bytes, and blocks with them while the gate is shut.
 func (c *gatedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
@@ -182,5 +189,5 @@ func (l gatedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &gatedConn{Conn: conn, closed: make(chan struct{})}, nil
+	return newGatedConn(conn), nil
 }

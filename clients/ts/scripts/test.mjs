@@ -9,7 +9,7 @@ import { build } from "esbuild";
 
 const wanted = process.argv.slice(2);
 const files = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
-const withServer = ["cbor", "otel-server", "run-server", "server", "react", "tanstack-db"];
+const withServer = ["cbor", "fallback-server", "otel-server", "run-server", "server", "react", "tanstack-db"];
 const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : !withServer.includes(name)));
 const testPackage = {
   name: "package",

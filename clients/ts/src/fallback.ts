@@ -51,7 +51,7 @@ export interface FallbackOptions {
  * Returns a constructor for ClientOptions.webSocket: its connections are WebSockets, or use HTTP where WebSocket is blocked. A
  * client needs one of its own.
  */
-export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket }: FallbackOptions): NonNullable<ClientOptions["webSocket"]> {
+export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions): NonNullable<ClientOptions["webSocket"]> {
   const key = "penstock-fallback " + url;
   const measures = mode === "measure";
   const attempts = new Set<WebSocket>(); // that have received nothing
@@ -65,6 +65,9 @@ export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket
   let probeMs = MIN_PROBE_MS;
   let probedAt = 0;
   let probeTimer: any;
+
+  // Not before the first connection: where pages are rendered there may be no WebSocket.
+  const open = (address: string, protocols?: string[]) => new (webSocket ?? WebSocket)(address, protocols);
 
   function remember(next?: typeof hint): void {
     hint = next;
@@ -94,7 +97,7 @@ export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket
   }
 
   function byWebSocket(address: string, protocols: string[], binary: boolean): WebSocketLike {
-    const socket = new Native(address, protocols);
+    const socket = open(address, protocols);
     let opened = false;
     let heard = false;
     let undecided = true;
@@ -186,7 +189,7 @@ export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket
     probedAt = Date.now();
     probeMs = Math.min(2 * probeMs, MAX_PROBE_MS);
     probeTimer = probeAfter(probeMs);
-    const socket = new Native(new URL(url, globalThis.location?.href).href.replace("http", "ws"));
+    const socket = open(new URL(url, globalThis.location?.href).href.replace("http", "ws"));
     let firstAt = 0;
     socket.onerror = noop;
     socket.onmessage = () => {
@@ -217,11 +220,13 @@ export function fallback({ url, onTransport, mode, webSocket: Native = WebSocket
     if (document.visibilityState === "visible") probeSoon();
   });
 
-  return function (address: string, protocols: string[]) {
-    if (network !== (network = currentNetwork())) restart(false);
-    const binary = /^penstock\.v1\./m.test(protocols.join("\n")); // HTTP carries text
-    const remembered = hint && hint.until > Date.now() ? hint.mode : undefined;
-    const first = measures || binary ? undefined : (mode ?? remembered);
-    return first ? byHTTP(address, protocols, first) : byWebSocket(address, protocols, binary);
+  return class {
+    constructor(address: string, protocols: string[]) {
+      if (network !== (network = currentNetwork())) restart(false);
+      const binary = /^penstock\.v1\./m.test(protocols.join("\n")); // HTTP carries text
+      const remembered = hint && hint.until > Date.now() ? hint.mode : undefined;
+      const first = measures || binary ? undefined : (mode ?? remembered);
+      return first ? byHTTP(address, protocols, first) : byWebSocket(address, protocols, binary);
+    }
   } as any;
 }

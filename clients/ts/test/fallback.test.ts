@@ -500,15 +500,16 @@ test("the first visit behind a proxy that swallows messages: a client is connect
   assert.equal(client.state, "open");
 });
 
-test("the return to WebSocket continues the session, and loses no call", async () => {
-  const client = connect({ resume: true });
+/** A client on HTTP, and what a probe that succeeds makes it open. */
+async function returning(options: object, more: object) {
+  const client = connect(options);
   const states: string[] = [];
   client.onState((state) => states.push(state));
   void client.connect();
   await browser.advance();
   browser.last.end();
   await browser.advance(1000);
-  await greetOverHTTP({ session: { token: "S", resumeWithinMs: 60_000 } });
+  await greetOverHTTP(more);
   const call = client.call("ASK", { n: 1 }, { timeoutMs: 600_000 });
   await browser.advance(60_000);
   const probe = browser.last;
@@ -521,20 +522,39 @@ test("the return to WebSocket continues the session, and loses no call", async (
   last.open();
   last.answer("$ws:welcome", welcome);
   await browser.advance();
+  const sent = () => browser.server.received.map((message) => JSON.parse(message));
+  const answer = (type: string, correlationId: string, payload: object) => browser.server.send({ type, meta: { timestamp: 1, correlationId }, payload });
+  return { client, states, call, last, sent, answer };
+}
+
+test("the return to WebSocket continues the session, and loses no call", async () => {
+  const { client, states, call, last, sent, answer } = await returning({ resume: true }, { session: { token: "S", resumeWithinMs: 60_000 } });
   // The client asks on the old connection whether all has arrived.
-  const received = browser.server.received.map((m) => JSON.parse(m));
-  assert.deepEqual(received.map(({ type }) => type), ["$ws:hello", "ASK", "$ws:hello"]);
-  browser.server.send({ type: "$ws:welcome", meta: { timestamp: 1, correlationId: received.at(-1).meta.correlationId }, payload: welcome });
+  assert.deepEqual(sent().map(({ type }) => type), ["$ws:hello", "ASK", "$ws:hello"]);
+  answer("$ws:welcome", sent()[2].meta.correlationId, welcome);
   await browser.advance();
   assert.equal(last.sent.at(-1).type, "$ws:resume");
   last.answer("$ws:resumed", { memberId: "c1", topics: [] });
   assert.equal(client.connection!.resumed, true);
-  browser.server.send({ type: "ANSWER", meta: { timestamp: 1, correlationId: received[1].meta.correlationId }, payload: { n: 1 } });
+  answer("ANSWER", sent()[1].meta.correlationId, { n: 1 });
   await browser.advance();
   assert.deepEqual(await call, { n: 1 });
   assert.deepEqual(browser.server.closes, [{ code: 1000 }]);
   assert.deepEqual(browser.reports, ["stream: refused", "websocket: returned"]);
   assert.deepEqual(states, ["connecting", "waiting", "connecting", "open", "open"]);
+});
+
+test("without a session, the return to WebSocket is a new connection, and the old one answers its calls", async () => {
+  const { client, call, sent, answer } = await returning({}, {});
+  assert.equal(client.connection!.resumed, false);
+  void client.call("ASK", { n: 2 });
+  await browser.advance();
+  assert.deepEqual(sent().map(({ type }) => type), ["$ws:hello", "ASK"]);
+  assert.deepEqual(browser.server.closes, []);
+  answer("ANSWER", sent()[1].meta.correlationId, { n: 1 });
+  await browser.advance();
+  assert.deepEqual(await call, { n: 1 });
+  assert.deepEqual(browser.server.closes, [{ code: 1000 }]);
 });
 
 test("a return that fails leaves the client on HTTP", async () => {

@@ -6,10 +6,12 @@ import { createInterface } from "node:readline";
 import WebSocket from "ws";
 
 import { cbor } from "./dist/cbor.js";
+import { fallback } from "./dist/fallback.js";
 import { createClient, PenstockError } from "./dist/index.js";
 import * as paced from "./dist/pacing.js";
 
 const scale = Number(process.argv[2] ?? 5);
+const mode = process.argv[3]; // of connections over HTTP; none: WebSocket
 const clock = {
   now: () => performance.now() * scale,
   setTimeout(callback, ms, watch) {
@@ -62,7 +64,7 @@ function create({ url, tokens = [], cbor: binary, pacing, session, timeoutMs, me
     resume: session,
     timeoutMs,
     clock,
-    webSocket: WebSocket,
+    webSocket: mode ? fallback({ url: url.replace("ws", "http") + "http", mode, webSocket: WebSocket }) : WebSocket,
     page: null,
     ...(tokens.length ? { token } : {}),
     queue: { maxMessages: messages, maxWaitMs: expireMs, overflow: oldest ? "drop-oldest" : "drop-newest" },

@@ -21,10 +21,11 @@ import (
 // nodeScale is how much faster the clock of the TypeScript client runs.
 const nodeScale = 5
 
-// startNode starts the program driver.mjs.
-func startNode(t *testing.T, scale int) *conformance.Process {
+// startNode starts the program driver.mjs. With a mode, its client connects over HTTP.
+func startNode(t *testing.T, scale int, mode ...string) *conformance.Process {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "node", filepath.Join(buildNode(t), "driver.mjs"), strconv.Itoa(scale))
+	arguments := append([]string{filepath.Join(buildNode(t), "driver.mjs"), strconv.Itoa(scale)}, mode...)
+	command := exec.CommandContext(t.Context(), "node", arguments...)
 	command.Stderr = os.Stderr
 	d, err := conformance.StartProcess(command, 5*time.Minute)
 	require.NoError(t, err)

@@ -51,15 +51,21 @@ func TestScenarios_TypeScriptClient(t *testing.T) { runNodeScenarios(t, false, 1
 
 func TestScenarios_TypeScriptClientCBOR(t *testing.T) { runNodeScenarios(t, true, 8) }
 
+func TestScenarios_TypeScriptClientHTTPStream(t *testing.T) {
+	runNodeScenarios(t, false, 6, "stream")
+}
+
+func TestScenarios_TypeScriptClientHTTPPoll(t *testing.T) { runNodeScenarios(t, false, 6, "poll") }
+
 // runNodeScenarios runs some of the scenarios in the quick tier, because they take real time.
-func runNodeScenarios(t *testing.T, cbor bool, some int) {
+func runNodeScenarios(t *testing.T, cbor bool, some int, mode ...string) {
 	buildNode(t)
 	for _, s := range testscale.Sample(conformance.Scenarios(), some) {
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			run(t, s, startNode(t, nodeScale), conformance.Config{
+			run(t, s, startNode(t, nodeScale, mode...), conformance.Config{
 				Listener: listener, URL: "ws://" + listener.Addr().String() + "/", CBOR: cbor, Scale: nodeScale, Limit: 30 * time.Second,
 			})
 		})

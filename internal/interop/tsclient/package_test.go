@@ -24,12 +24,19 @@ import { pacing } from "penstock-client/pacing";
 import { cbor } from "penstock-client/cbor";
 import { tryCall } from "penstock-client/try-call";
 import { attach } from "penstock-client/run";
+import { fallback } from "penstock-client/fallback";
 import { Worker } from "node:worker_threads";
 const client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
 if (client.inspect().waiting !== 0 || !(new PenstockError("A") instanceof Error)) throw new Error("ESM");
 client.close();
 if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
 if (attach(client, "token", "answer/1").next !== 0) throw new Error("attach");
+await opened(fallback);
+async function opened(fallback) {
+  // The part that is loaded where WebSocket is blocked.
+  const socket = new (fallback({ url: "http://localhost:1/", mode: "stream" }))("ws://localhost:1/", []);
+  await new Promise((resolve) => (socket.onclose = resolve));
+}
 const worker = new Worker(new URL("./common.cjs", import.meta.url));
 worker.on("exit", (code) => (process.exitCode = code));
 `,
@@ -40,6 +47,11 @@ const { cbor } = require("penstock-client/cbor");
 if (createClient({ url: "ws://localhost:1", pacing, ...cbor() }).state !== "idle") throw new Error("CommonJS");
 if (typeof tryCall !== "function") throw new Error("tryCall");
 if (typeof require("penstock-client/run").stop !== "function") throw new Error("stop");
+const { fallback } = require("penstock-client/fallback");
+const socket = new (fallback({ url: "http://localhost:1/", mode: "stream" }))("ws://localhost:1/", []);
+let loaded = false;
+socket.onclose = () => (loaded = true);
+process.on("exit", () => { if (!loaded) throw new Error("fallback"); });
 if (!require("penstock-client/package.json").version) throw new Error("package.json");
 `,
 	"uses.mts": `import { createClient, type Client } from "penstock-client";
@@ -47,7 +59,10 @@ import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
 import { cbor } from "penstock-client/cbor";
 import { attach, type Run } from "penstock-client/run";
-export const client: Client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
+import { fallback, type Transport } from "penstock-client/fallback";
+export const transports: Transport[] = [];
+export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, webSocket, ...cbor() });
 export const outcome = tryCall(client, "ASK");
 export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
 `,
@@ -56,7 +71,10 @@ import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
 import { cbor } from "penstock-client/cbor";
 import { attach, type Run } from "penstock-client/run";
-export const client: Client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
+import { fallback, type Transport } from "penstock-client/fallback";
+export const transports: Transport[] = [];
+export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, webSocket, ...cbor() });
 export const outcome = tryCall(client, "ASK");
 export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
 `,

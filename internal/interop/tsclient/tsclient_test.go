@@ -34,7 +34,7 @@ func TestTypeScriptClient_WorksWithServer(t *testing.T) {
 	for _, name := range serverTests {
 		t.Run(name, func(t *testing.T) { run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name) })
 	}
-	for _, mode := range []string{"stream", "poll"} {
+	for _, mode := range testscale.Sample([]string{"stream", "poll"}, 1) {
 		t.Run("HTTP in mode "+mode, func(t *testing.T) {
 			run(t, []string{"PENSTOCK_HTTP=" + mode, "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
 		})
@@ -42,4 +42,11 @@ func TestTypeScriptClient_WorksWithServer(t *testing.T) {
 	t.Run("CBOR", func(t *testing.T) {
 		run(t, []string{"PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server", "cbor", "run-server")
 	})
+}
+
+// TestTypeScriptClient_ReturnsToWebSocket takes some seconds, as long as a client needs to find out that WebSockets last.
+func TestTypeScriptClient_ReturnsToWebSocket(t *testing.T) {
+	testscale.FullOnly(t, "TestTypeScriptClient_BehavesWithScriptedSocket")
+	t.Parallel()
+	run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "fallback-server")
 }

@@ -1,0 +1,62 @@
+package conformance
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/penstock-go/penstock/internal/fallback"
+)
+
+// HTTPPath is where the scripted server also serves its connections over plain HTTP, as docs/protocol.md defines in section 14. The
+// handshakes of a scenario are then the requests that open a connection.
+const HTTPPath = "/http"
+
+// handler returns the handler of all requests.
+func (s *server) handler() http.Handler {
+	overHTTP := fallback.New(fallback.Config{
+		MaxConns: 100, MaxMessageBytes: 1 << 20, WriteTimeout: 10 * time.Second,
+		Serve: func(w http.ResponseWriter, req *http.Request, _ fallback.Mode) {
+			s.ServeHTTP(&pipeWriter{ResponseWriter: w}, req)
+		},
+		Allow:  func(*http.Request) bool { return true },
+		Client: func(*http.Request) netip.Prefix { return netip.Prefix{} },
+		Peers:  fallback.Peers{Name: "conformance", Nodes: func() ([]string, bool) { return nil, true }},
+	})
+	mux := http.NewServeMux()
+	mux.Handle(HTTPPath, overHTTP)
+	mux.Handle("/", s)
+	return mux
+}
+
+// A pipeWriter is the ResponseWriter of a handshake for a connection over HTTP.
+type pipeWriter struct {
+	http.ResponseWriter
+
+	conn *gatedConn // if the handshake is accepted
+}
+
+// WriteHeader refuses a handshake as a WebSocket client sees it, without a close code, unless it accepts it.
+func (w *pipeWriter) WriteHeader(status int) {
+	if status != http.StatusSwitchingProtocols {
+		w.ResponseWriter.(interface{ Refuse(code int, reason string) }).Refuse(int(websocket.StatusAbnormalClosure), "")
+	}
+}
+
+// Hijack writes the response that accepts a handshake, and returns the connection.
+func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.conn = newGatedConn(conn)
+	both := bufio.NewReadWriter(bufio.NewReader(w.conn), bufio.NewWriter(w.conn))
+	_, _ = both.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	_ = w.Header().Write(both)
+	_, _ = both.WriteString("\r\n")
+	return w.conn, both, both.Flush()
+}
