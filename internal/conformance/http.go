@@ -21,7 +21,13 @@ func (s *server) handler() http.Handler {
 	overHTTP := fallback.New(fallback.Config{
 		MaxConns: 100, MaxMessageBytes: 1 << 20, WriteTimeout: 10 * time.Second,
 		Serve: func(w http.ResponseWriter, req *http.Request, _ fallback.Mode) {
-			s.ServeHTTP(&pipeWriter{ResponseWriter: w}, req)
+			pipe := &pipeWriter{ResponseWriter: w, accepted: make(chan struct{})}
+			ended := make(chan struct{})
+			go func() { defer close(ended); s.ServeHTTP(pipe, req) }()
+			select {
+			case <-pipe.accepted:
+			case <-ended:
+			}
 		},
 		Allow:  func(*http.Request) bool { return true },
 		Client: func(*http.Request) netip.Prefix { return netip.Prefix{} },
@@ -37,7 +43,8 @@ func (s *server) handler() http.Handler {
 type pipeWriter struct {
 	http.ResponseWriter
 
-	conn *gatedConn // if the handshake is accepted
+	conn     *gatedConn
+	accepted chan struct{} // closed when the handshake is accepted, and conn is set
 }
 
 // WriteHeader refuses a handshake as a WebSocket client sees it, without a close code, unless it accepts it.
@@ -58,5 +65,6 @@ func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	_, _ = both.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	_ = w.Header().Write(both)
 	_, _ = both.WriteString("\r\n")
+	close(w.accepted)
 	return w.conn, both, both.Flush()
 }

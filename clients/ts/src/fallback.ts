@@ -10,7 +10,6 @@ const MIN_PROBE_MS = 60_000;
 const MAX_PROBE_MS = 1_800_000;
 const WAKE_PROBE_MS = 5_000;
 const APART_MS = 1_000; // of the messages of a probe, which the server sends 3 s apart
-const FAILURES_AFTER_MESSAGE = 3;
 
 const LOST = 1006;
 const GOAWAY = '{"type":"$ws:goaway","meta":{},"payload":{"reconnectAfterMs":0}}';
@@ -116,7 +115,7 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
       const { works, permitted } = await askByHTTP();
       if (heard && why === "silent") return; // late
       failures = works ? failures + 1 : 0;
-      if (failures < (worked || heard ? FAILURES_AFTER_MESSAGE : 1)) return;
+      if (failures < (worked || heard ? 3 : why === "silent" ? 1 : 2)) return; // at the end of an outage, an attempt may fail just before HTTP works
       if (binary || !permitted) return report("blocked", why);
       reason = why;
       remember({ mode: "stream", until: Date.now() + HINT_MS });
