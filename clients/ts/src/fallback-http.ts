@@ -36,6 +36,9 @@ const isOurs = ({ headers }: Response): boolean => headers.has("Penstock-Fallbac
 /** What the server demands, or 0. */
 const retryAfterMs = ({ headers }: Response): number => +headers.get("Retry-After")! * 1000 || 0;
 
+/** The same request would have the same answer. */
+const isFinal = (status: number): boolean => status >= 400 && status < 500 && status !== 429;
+
 /** Calls receive with the fields of each complete event, and heard with each part of the response. */
 export async function readEvents({ body }: Response, receive: (event: Event) => void, heard?: () => void): Promise<void> {
   const reader = body!.getReader();
@@ -172,7 +175,7 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
       const waitMs = (status && retryAfterMs(answer!)) || PAUSE_MS;
       if (status === 204) return;
       if (status === 413) finish(TOO_LARGE);
-      else if (status === 409 || Date.now() + waitMs > end) finish(LOST);
+      else if (isFinal(status) || Date.now() + waitMs > end) finish(LOST);
       else if (!over) await pause(waitMs);
     }
   }
@@ -210,7 +213,7 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
       if (over) return;
       if (mute) mode = "poll";
       else if (!secret) refuse(response);
-      else if (status === 409 || Date.now() - answeredAt > LOST_MS) finish(LOST);
+      else if (isFinal(status) || Date.now() - answeredAt > LOST_MS) finish(LOST);
       else if (events === before) await new Promise<void>((resolve) => (interrupt = within(crowded ? CROWDED_PAUSE_MS : PAUSE_MS, resolve).stop));
     }
   }
@@ -218,7 +221,7 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
   /** The connection was not opened. */
   function refuse(response: Response | undefined): void {
     const status = response?.status ?? 0;
-    if (status !== 429 && status !== 503) finish(LOST, "", status >= 400 && status < 500);
+    if (status !== 429 && status !== 503) finish(LOST, "", isFinal(status));
     else finish(BUSY, JSON.stringify({ code: "UNAVAILABLE", retryable: true, retryAfterMs: retryAfterMs(response!) }));
   }
 

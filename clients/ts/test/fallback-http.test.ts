@@ -118,7 +118,7 @@ test("a request is abandoned after 10 s, and the connection after 30 s without s
   assert.equal(browser.clock.timers, 0);
 });
 
-for (const [status, code] of [[409, 1006], [413, 1009]] as const)
+for (const [status, code] of [[400, 1006], [403, 1006], [409, 1006], [413, 1009]] as const)
   test(`${status} ends the connection with ${code}; from a proxy it does not`, async () => {
     const { socket, closes } = await open();
     browser.server.fate = ({ exchange }) => (exchange === "up" ? stranger(status) : undefined);

@@ -18,8 +18,11 @@ import (
 	"github.com/penstock-go/penstock/internal/nodetest"
 )
 
-// nodeScale is how much faster the clock of the TypeScript client runs.
-const nodeScale = 5
+// nodeScale and nodeHTTPScale are how much faster the clock of the TypeScript client runs.
+const (
+	nodeScale     = 5
+	nodeHTTPScale = 3
+)
 
 // startNode starts the program driver.mjs. With a mode, its client connects over HTTP.
 func startNode(t *testing.T, scale int, mode ...string) *conformance.Process {

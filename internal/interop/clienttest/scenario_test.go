@@ -47,26 +47,28 @@ func run(t *testing.T, s *conformance.Scenario, d driver, c conformance.Config) 
 	}
 }
 
-func TestScenarios_TypeScriptClient(t *testing.T) { runNodeScenarios(t, false, 15) }
+func TestScenarios_TypeScriptClient(t *testing.T) { runNodeScenarios(t, false, nodeScale, 15) }
 
-func TestScenarios_TypeScriptClientCBOR(t *testing.T) { runNodeScenarios(t, true, 8) }
+func TestScenarios_TypeScriptClientCBOR(t *testing.T) { runNodeScenarios(t, true, nodeScale, 8) }
 
 func TestScenarios_TypeScriptClientHTTPStream(t *testing.T) {
-	runNodeScenarios(t, false, 6, "stream")
+	runNodeScenarios(t, false, nodeHTTPScale, 3, "stream")
 }
 
-func TestScenarios_TypeScriptClientHTTPPoll(t *testing.T) { runNodeScenarios(t, false, 6, "poll") }
+func TestScenarios_TypeScriptClientHTTPPoll(t *testing.T) {
+	runNodeScenarios(t, false, nodeHTTPScale, 3, "poll")
+}
 
 // runNodeScenarios runs some of the scenarios in the quick tier, because they take real time.
-func runNodeScenarios(t *testing.T, cbor bool, some int, mode ...string) {
+func runNodeScenarios(t *testing.T, cbor bool, scale, some int, mode ...string) {
 	buildNode(t)
 	for _, s := range testscale.Sample(conformance.Scenarios(), some) {
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			run(t, s, startNode(t, nodeScale, mode...), conformance.Config{
-				Listener: listener, URL: "ws://" + listener.Addr().String() + "/", CBOR: cbor, Scale: nodeScale, Limit: 30 * time.Second,
+			run(t, s, startNode(t, scale, mode...), conformance.Config{
+				Listener: listener, URL: "ws://" + listener.Addr().String() + "/", CBOR: cbor, Scale: scale, Limit: 30 * time.Second,
 			})
 		})
 	}
