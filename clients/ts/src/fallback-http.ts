@@ -77,6 +77,7 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
   let acknowledging = false;
   let sending = false;
   let goodbye: { code?: number | undefined; reason?: string | undefined } | undefined;
+  let doomed = false; // the server has refused messages: it may have closed the connection, and the event is on its way
   let over = false;
   let crowded = false;
   let interrupt: () => void; // ends the response or the pause
@@ -154,7 +155,7 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
     if (sending || !secret) return;
     sending = true;
     await null; // what is sent together shares a request
-    while (!over && (waiting[0] || goodbye)) {
+    while (!over && !doomed && (waiting[0] || goodbye)) {
       let count = 0;
       let bytes = 0;
       while (waiting[count] && (!count || bytes + waiting[count]!.bytes <= BATCH_BYTES)) bytes += waiting[count++]!.bytes;
@@ -175,7 +176,10 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
       const waitMs = (status && retryAfterMs(answer!)) || PAUSE_MS;
       if (status === 204) return;
       if (status === 413) finish(TOO_LARGE);
-      else if (isFinal(status) || Date.now() + waitMs > end) finish(LOST);
+      else if (isFinal(status)) {
+        doomed = true;
+        return interrupt();
+      } else if (Date.now() + waitMs > end) finish(LOST);
       else if (!over) await pause(waitMs);
     }
   }
@@ -192,8 +196,9 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
     for (let answeredAt = Date.now(); !over; ) {
       crowded = isCrowded();
       const before = events;
-      const streams = mode === "stream" && !crowded;
-      const about = secret ? { secret, ack: acknowledged(), waitMs: crowded ? 0 : undefined } : opening;
+      const last = doomed;
+      const streams = mode === "stream" && !crowded && !last;
+      const about = secret ? { secret, ack: acknowledged(), waitMs: crowded || last ? 0 : undefined } : opening;
       const { answer, signal, stop, extend } = post(secret ? "?down" : "?open", JSON.stringify({ ...about, mode: streams ? "stream" : "poll" }), streams ? MUTE_MS : POLL_MS);
       let heard = false;
       interrupt = stop;
@@ -213,8 +218,8 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
       if (over) return;
       if (mute) mode = "poll";
       else if (!secret) refuse(response);
-      else if (isFinal(status) || Date.now() - answeredAt > LOST_MS) finish(LOST);
-      else if (events === before) await new Promise<void>((resolve) => (interrupt = within(crowded ? CROWDED_PAUSE_MS : PAUSE_MS, resolve).stop));
+      else if (last || isFinal(status) || Date.now() - answeredAt > LOST_MS) finish(LOST);
+      else if (events === before && !doomed) await new Promise<void>((resolve) => (interrupt = within(crowded ? CROWDED_PAUSE_MS : PAUSE_MS, resolve).stop));
     }
   }
 

@@ -118,17 +118,37 @@ test("a request is abandoned after 10 s, and the connection after 30 s without s
   assert.equal(browser.clock.timers, 0);
 });
 
-for (const [status, code] of [[400, 1006], [403, 1006], [409, 1006], [413, 1009]] as const)
-  test(`${status} ends the connection with ${code}; from a proxy it does not`, async () => {
-    const { socket, closes } = await open();
-    browser.server.fate = ({ exchange }) => (exchange === "up" ? stranger(status) : undefined);
-    socket.send("A");
+for (const mode of ["stream", "poll"] as const)
+  for (const [status, code] of [[400, 1006], [403, 1006], [409, 1006], [413, 1009]] as const)
+    test(`${mode}: ${status} ends the connection with ${code}; from a proxy it does not`, async () => {
+      const { socket, closes } = await open(mode);
+      browser.server.fate = ({ exchange }) => (exchange === "up" ? stranger(status) : undefined);
+      socket.send("A");
+      await browser.advance();
+      assert.deepEqual(closes, []);
+      browser.server.fate = ({ exchange }) => (exchange === "up" ? answer(status) : undefined);
+      await browser.advance(1000);
+      assert.deepEqual(closes, [{ code, reason: "" }]);
+      assert.equal(browser.server.stream!.open, false);
+      assert.equal(browser.clock.timers, mode === "poll" ? 1 : 0); // that of the server
+    });
+
+for (const mode of ["stream", "poll"] as const)
+  test(`${mode}: messages that the server refuses because it has closed the connection do not hide its close code`, async () => {
+    const { socket, messages, closes } = await open(mode);
+    const { server } = browser;
+    let late = true; // the response with the last events is slower than that to the messages
+    server.fate = ({ exchange }) => (exchange === "up" ? answer(409) : late ? "lost" : undefined);
+    server.stream!.end();
     await browser.advance();
-    assert.deepEqual(closes, []);
-    browser.server.fate = ({ exchange }) => (exchange === "up" ? answer(status) : undefined);
-    await browser.advance(1000);
-    assert.deepEqual(closes, [{ code, reason: "" }]);
-    assert.equal(browser.server.stream!.open, false);
+    server.send("last words");
+    server.close(4401, "expired");
+    socket.send("A");
+    late = false;
+    await browser.advance();
+    assert.deepEqual(messages, ["last words"]);
+    assert.deepEqual(closes, [{ code: 4401, reason: "expired" }]);
+    assert.equal(ups().length, 1);
   });
 
 test("events are acknowledged after 5 s, after 16 KiB, and with messages", async () => {
