@@ -34,7 +34,8 @@ async function write(name, text, map) {
   writeFileSync(`dist/${name}.js`, code);
   writeFileSync(`dist/${name}.js.map`, sourceMap);
   const { code: common } = await transform(code, { format: "cjs", minifyWhitespace: true });
-  writeFileSync(`dist/${name}.cjs`, common.replace(/\/\/# source.*/, "").replace(/(require|import)\("\.\/([a-z-]+)\.js"\)/g, '$1("./$2.cjs")'));
+  const required = common.replace(/\bimport\((".*?")\)/g, "Promise.resolve().then(()=>require($1))");
+  writeFileSync(`dist/${name}.cjs`, required.replace(/\/\/# source.*/, "").replace(/require\("\.\/([a-z-]+)\.js"\)/g, 'require("./$1.cjs")'));
   const size = gzipSync(code.replace(/\n?\/\/# sourceMappingURL.*/, ""), { level: 9 }).length;
   console.log(`dist/${name}.js: ${code.length} bytes, ${size} bytes compressed`);
   return size;
