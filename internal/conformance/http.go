@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/fallback"
 )
 
-// HTTPPath is where the scripted server also serves its connections over plain HTTP, as docs/protocol.md defines in section 14. The
+// HTTPPath is where the scripted server also serves its connections over plain HTTP, as docs/protocol.md defines in section 15. The
 // handshakes of a scenario are then the requests that open a connection.
 const HTTPPath = "/http"
 

@@ -4,11 +4,12 @@ import type { ClientOptions, WebSocketLike } from "./types.js";
 // When WebSocket is blocked: who uses HTTP instead, and who returns.
 
 const PROOF_MS = 5_000; // to the first message, and from there
-const CHECK_MS = 10_000;
+const CHECK_MS = 2_000; // where HTTP takes longer, WebSocket may be slow and not blocked
 const HINT_MS = 600_000;
 const MIN_PROBE_MS = 60_000;
 const MAX_PROBE_MS = 1_800_000;
 const WAKE_PROBE_MS = 5_000;
+const PROBE_MS = 10_000; // from a probe to its end
 const APART_MS = 1_000; // of the messages of a probe, which the server sends 3 s apart
 
 const LOST = 1006;
@@ -197,7 +198,7 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
       restart(true);
       for (const { onmessage } of connections) onmessage?.({ data: GOAWAY });
     };
-    setTimeout(() => socket.close(), CHECK_MS);
+    setTimeout(() => socket.close(), PROBE_MS);
   }
 
   /** The network may have changed. */

@@ -128,6 +128,20 @@ for (const code of [1000, 1001, 1006, 1011])
     assert.equal(next(constructor), "http");
   });
 
+test("an answer over HTTP that takes longer than 2 s decides nothing: the network is slow", async () => {
+  const page = browser.fallback();
+  browser.server.permission = "lost";
+  const { closes } = observe(page);
+  browser.last.open();
+  await browser.advance(6999);
+  assert.equal(browser.server.requests[0]!.signal.aborted, false);
+  await browser.advance(1);
+  assert.equal(browser.server.requests[0]!.signal.aborted, true);
+  await browser.advance(60_000);
+  assert.deepEqual(closes, []);
+  assert.equal(next(page), "websocket");
+});
+
 for (const [what, permission] of [
   ["no answer", "failed"],
   ["an answer that never comes", "lost"],
