@@ -105,6 +105,19 @@ test("a message just before 5 s is proof, and one that arrives while HTTP is ask
   assert.equal(next(constructor), "websocket");
 });
 
+test("a message that arrives while HTTP is asked does not complete a row of failures", async () => {
+  const page = browser.fallback();
+  await works(page);
+  await fail(page);
+  await fail(page);
+  observe(page);
+  const { last } = browser;
+  browser.server.fate = ({ method }) => (method === "GET" ? last.receive() : undefined) as undefined;
+  await browser.advance(5000);
+  assert.equal(checks(), 3);
+  assert.equal(next(page), "websocket");
+});
+
 for (const code of [1012, 1013, 4000, 4401, 4429, 4503])
   test(`the close code ${code} proves WebSocket`, async () => {
     const constructor = browser.fallback();
