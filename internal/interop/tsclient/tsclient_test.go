@@ -34,14 +34,20 @@ func TestTypeScriptClient_WorksWithServer(t *testing.T) {
 	for _, name := range serverTests {
 		t.Run(name, func(t *testing.T) { run(t, []string{"PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", name) })
 	}
-	for _, mode := range testscale.Sample([]string{"stream", "poll"}, 1) {
-		t.Run("HTTP in mode "+mode, func(t *testing.T) {
-			run(t, []string{"PENSTOCK_HTTP=" + mode, "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
-		})
-	}
 	t.Run("CBOR", func(t *testing.T) {
 		run(t, []string{"PENSTOCK_CBOR=1", "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server", "cbor", "run-server")
 	})
+}
+
+// TestTypeScriptClient_WorksOverHTTP runs the tests of connections over HTTP, in both modes.
+func TestTypeScriptClient_WorksOverHTTP(t *testing.T) {
+	testscale.FullOnly(t, "TestTypeScriptClient_BehavesWithScriptedSocket")
+	for _, mode := range []string{"stream", "poll"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			run(t, []string{"PENSTOCK_HTTP=" + mode, "PENSTOCK_URL=" + startServer(t)}, "npm", "test", "--", "server")
+		})
+	}
 }
 
 // TestTypeScriptClient_ReturnsToWebSocket takes some seconds, as long as a client needs to find out that WebSockets last.
