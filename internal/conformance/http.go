@@ -19,7 +19,7 @@ const HTTPPath = "/http"
 // handler returns the handler of all requests.
 func (s *server) handler() http.Handler {
 	overHTTP := fallback.New(fallback.Config{
-		MaxConns: 100, MaxMessageBytes: 1 << 20, WriteTimeout: 10 * time.Second,
+		MaxConns: 100, MaxMessageBytes: 1 << 20, MaxBodyBytes: 64 << 20, WriteTimeout: 10 * time.Second,
 		Serve: func(w http.ResponseWriter, req *http.Request, _ fallback.Mode) {
 			pipe := &pipeWriter{ResponseWriter: w, accepted: make(chan struct{})}
 			ended := make(chan struct{})
@@ -29,9 +29,11 @@ func (s *server) handler() http.Handler {
 			case <-ended:
 			}
 		},
-		Allow:  func(*http.Request) bool { return true },
-		Client: func(*http.Request) netip.Prefix { return netip.Prefix{} },
-		Peers:  fallback.Peers{Name: "conformance", Nodes: func() ([]string, bool) { return nil, true }},
+		Refuses:     func(*http.Request) bool { return false },
+		Allow:       func(*http.Request) bool { return true },
+		Client:      func(*http.Request) netip.Prefix { return netip.Prefix{} },
+		Unflushable: func(*http.Request, http.ResponseWriter) {},
+		Peers:       fallback.Peers{Name: "conformance", Nodes: func() ([]string, bool) { return nil, true }},
 	})
 	mux := http.NewServeMux()
 	mux.Handle(HTTPPath, overHTTP)
