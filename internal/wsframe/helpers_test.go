@@ -72,7 +72,8 @@ func (p pipeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// coderClient returns a client of github.com/coder/websocket, and the server's end of its connection.
+// coderClient returns a client of github.com/coder/websocket, and the server's end of its
+// connection.
 func coderClient(t testing.TB) (*websocket.Conn, *end) {
 	client, server := net.Pipe()
 	ws, _, err := websocket.Dial(t.Context(), "ws://example.com", &websocket.DialOptions{HTTPClient: &http.Client{Transport: pipeTransport{client}}})
@@ -82,8 +83,8 @@ func coderClient(t testing.TB) (*websocket.Conn, *end) {
 	return ws, newEnd(t, server, wsframe.Server)
 }
 
-// coderServer returns a server of github.com/coder/websocket, and the client's end of its connection. Its
-// response goes to the ResponseWriter.
+// coderServer returns a server of github.com/coder/websocket, and the client's end of its
+// connection. Its response goes to the ResponseWriter.
 func coderServer(t testing.TB) (*websocket.Conn, *end) {
 	client, server := net.Pipe()
 	ws, err := websocket.Accept(hijacker{httptest.NewRecorder(), server}, handshake(), nil)

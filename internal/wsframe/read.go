@@ -36,16 +36,16 @@ type Reader struct {
 	control  [MaxControlBytes]byte
 }
 
-// NewReader returns a Reader of src, which should be buffered, because the Reader reads each header and each
-// payload on its own. Messages have at most maxBytes. onPing is called with the payload of each ping, which is
-// valid until it returns; its error ends Append. Pongs are ignored.
+// NewReader returns a Reader of src, which should be buffered, because the Reader reads each header
+// and each payload on its own. Messages have at most maxBytes. onPing is called with the payload of
+// each ping, which is valid until it returns; its error ends Append. Pongs are ignored.
 func NewReader(src io.Reader, maxBytes int, onPing func(payload []byte) error) *Reader {
 	return &Reader{src: src, maxBytes: maxBytes, onPing: onPing}
 }
 
-// Append waits for the next message and appends it to dst. It returns io.EOF if the stream ends between
-// two messages, io.ErrUnexpectedEOF if it ends inside one, a [*CloseError] for a close frame, ErrTooBig, or
-// an error of the stream. With an error, the length of dst is unchanged.
+// Append waits for the next message and appends it to dst. It returns io.EOF if the stream ends
+// between two messages, io.ErrUnexpectedEOF if it ends inside one, a [*CloseError] for a close
+// frame, ErrTooBig, or an error of the stream. With an error, the length of dst is unchanged.
 func (r *Reader) Append(dst []byte) (message []byte, op Opcode, err error) {
 	message = dst
 	for first := true; ; {

@@ -9,7 +9,8 @@ import (
 // A Role is the end of a connection that writes.
 type Role byte
 
-// The roles. A client masks its frames (section 5.3), with a key of zeros: the payload is not changed.
+// The roles. A client masks its frames (section 5.3), with a key of zeros: the payload is not
+// changed.
 const (
 	Client Role = iota
 	Server
@@ -43,8 +44,8 @@ const MaxControlBytes = 125
 // NoStatus is the code of a close frame without one (section 7.4.1).
 const NoStatus = 1005
 
-// AppendFrame appends a whole message, or a control frame, to dst. It panics if the payload of a control frame
-// has more than MaxControlBytes.
+// AppendFrame appends a whole message, or a control frame, to dst. It panics if the payload of a
+// control frame has more than MaxControlBytes.
 func AppendFrame(dst []byte, role Role, op Opcode, payload []byte) []byte {
 	if op >= closing && len(payload) > MaxControlBytes {
 		panic(fmt.Sprintf("wsframe: a control frame of %d bytes; it must have at most %d", len(payload), MaxControlBytes))
@@ -68,8 +69,8 @@ func AppendFrame(dst []byte, role Role, op Opcode, payload []byte) []byte {
 	return append(dst, payload...)
 }
 
-// AppendClose appends a close frame (section 5.5.1) to dst. A reason that is too long is cut between two
-// characters. With the code NoStatus, the frame has neither code nor reason.
+// AppendClose appends a close frame (section 5.5.1) to dst. A reason that is too long is cut
+// between two characters. With the code NoStatus, the frame has neither code nor reason.
 func AppendClose(dst []byte, role Role, code int, reason string) []byte {
 	if code == NoStatus {
 		return AppendFrame(dst, role, closing, nil)
