@@ -87,9 +87,9 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 
 // TestClient_LinksNeitherRouterNorBroker keeps programs with a client small.
 func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
-	for _, path := range slices.Concat(linkedPackages(t, "client"), linkedPackages(t, "client/runs")) {
+	for _, path := range slices.Concat(linkedPackages(t, "client"), linkedPackages(t, "client/runs"), linkedPackages(t, "client/fallback")) {
 		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
-			assert.Contains(t, []string{"client", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/runmessages", "internal/sleep", "internal/wire", "tracing"}, pkg)
+			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/runmessages", "internal/sleep", "internal/wire", "internal/wsframe", "tracing"}, pkg)
 		}
 	}
 }

@@ -1,0 +1,443 @@
+//go:build !js
+
+package fallback_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/router"
+)
+
+func TestClient_CallsOverHTTPWhereWebSocketIsBlocked(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, nil)
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		c := w.connect(nil)
+		for i := range 10 {
+			reply, err := client.Call[sum](t.Context(), c, add{i, 2})
+			require.NoError(t, err)
+			assert.Equal(t, sum{i + 2, "http-" + mode}, reply)
+		}
+		assert.Equal(t, []string{"http-" + mode + ": the response is 403"}, w.reports())
+		assert.Equal(t, []string{"websocket", "check", "websocket", "check", "open"}, w.first(5))
+	})
+}
+
+func TestClient_StreamsOverHTTP(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, nil)
+		router.Stream(w.router, func(_ *router.Context, m count) iter.Seq2[say, error] {
+			return func(yield func(say, error) bool) {
+				for n := range m.To {
+					if !yield(say{N: n, Pad: strings.Repeat("a", n)}, nil) {
+						return
+					}
+				}
+			}
+		})
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		n := 0
+		for item, err := range client.Stream[say](t.Context(), w.connect(nil), count{300}) {
+			require.NoError(t, err)
+			require.Equal(t, n, item.N)
+			n++
+		}
+		assert.Equal(t, 300, n)
+	})
+}
+
+func TestClient_LargeMessagesBothWays(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, &router.Options{Limits: router.Limits{MaxReadBytes: 1 << 20, MaxMessageBytes: 1 << 20, QueueBytes: 8 << 20}})
+		received := make(chan say, 1)
+		router.On(w.router, func(ctx *router.Context, m say) error { return ctx.Conn().Send(m) })
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		c := w.connect(nil)
+		client.On(c, func(m say, _ *client.Received) { received <- m })
+		sent := say{Pad: strings.Repeat("a line\n", 50_000)}
+		require.NoError(t, client.Send(t.Context(), c, sent))
+		assert.Equal(t, sent, <-received)
+	})
+}
+
+func TestClient_MessagesArriveExactlyOnceAndInOrder(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, nil)
+		proxy := &lossyProxy{mode: modes[mode], rand: rand.New(rand.NewPCG(1, 2))}
+		w.intercept = proxy.roundTrip
+		messages := testscale.Pick(300, 10_000)
+		atServer, atClient := make(chan int, 2*messages), make(chan int, 2*messages)
+		router.On(w.router, func(ctx *router.Context, m say) error {
+			atServer <- m.N
+			return ctx.Conn().Send(m)
+		})
+		w.start()
+		defer w.stop()
+		c := w.connect(&client.Options{Queue: client.Queue{MaxWait: time.Hour}})
+		client.On(c, func(m say, _ *client.Received) { atClient <- m.N })
+		for n := range messages {
+			require.NoError(t, client.Send(t.Context(), c, say{N: n, Pad: strings.Repeat("a", n%500)}))
+			if n%5 == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		for n := range messages {
+			require.Equal(t, n, <-atServer)
+			require.Equal(t, n, <-atClient)
+		}
+		time.Sleep(time.Minute)
+		assert.Empty(t, atServer)
+		assert.Empty(t, atClient)
+		opened := 1
+		if mode == "poll" {
+			opened = 2 // the first one as a stream, which was mute
+		}
+		assert.Equal(t, opened, w.count("open"), "there was one connection")
+	})
+}
+
+func TestClient_CallsAndEventsInBothDirectionsAtFullWindows(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, &router.Options{Limits: router.Limits{QueueBytes: 1 << 20}})
+		w.intercept = modes[mode]
+		const messages, pad = 40, 10_000
+		router.On(w.router, func(ctx *router.Context, m say) error {
+			for {
+				err := ctx.Conn().Send(m)
+				if err == nil || ctx.Err() != nil {
+					return err
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		w.start()
+		defer w.stop()
+		done := make(chan struct{})
+		c := w.connect(&client.Options{Queue: client.Queue{MaxBytes: 100 << 20}})
+		n := 0
+		client.On(c, func(m say, _ *client.Received) {
+			assert.Equal(t, n, m.N)
+			if n++; n == messages {
+				close(done)
+			}
+		})
+		for n := range messages {
+			require.NoError(t, client.Send(t.Context(), c, say{N: n, Pad: strings.Repeat("a", pad)}))
+		}
+		<-done
+	})
+}
+
+// TestClient_SessionSurvivesTheLossOfAnyRequest breaks the network for a minute at each request in
+// turn.
+func TestClient_SessionSurvivesTheLossOfAnyRequest(t *testing.T) {
+	t.Parallel()
+	for mode := range modes {
+		for broken := range testscale.Pick(6, 20) {
+			t.Run(fmt.Sprint(mode, " ", broken), func(t *testing.T) {
+				bubble(t, func(t *testing.T) { loseRequest(t, mode, broken) })
+			})
+		}
+	}
+}
+
+func loseRequest(t *testing.T, mode string, broken int) {
+	w := newWorld(t, &router.Options{Resume: router.ResumeOptions{Within: 10 * time.Minute}})
+	router.Topic(w.router, "news", &router.TopicOptions{
+		History:   router.History{Messages: 1000, Age: time.Hour},
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+	})
+	network := &brokenNetwork{mode: modes[mode], left: broken}
+	w.intercept = network.roundTrip
+	w.start()
+	defer w.stop()
+	c := w.connect(&client.Options{Resume: true})
+	received := make(chan int, 1000)
+	client.On(c, func(m say, _ *client.Received) { received <- m.N })
+	_, err := c.Subscribe(t.Context(), "news", nil)
+	require.NoError(t, err)
+	const messages = 100
+	for n := range messages {
+		require.NoError(t, w.router.Publish("news", say{N: n}))
+		time.Sleep(time.Second)
+	}
+	time.Sleep(2 * time.Minute)
+	for n := range messages {
+		require.Equal(t, n, <-received)
+	}
+	assert.Empty(t, received)
+}
+
+func TestClient_ReturnsToWebSocketWithoutLosingACall(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}})
+		router.RPC(w.router, func(ctx *router.Context, m join) (joined, error) {
+			time.Sleep(2 * time.Second)
+			return joined{}, nil
+		})
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		c := w.connect(&client.Options{Resume: true})
+		require.NoError(t, c.Connect(t.Context()))
+		before, _ := c.Connection()
+		w.unblock.Store(true)
+		time.Sleep(50 * time.Second)
+		var transports []string
+		var slow sync.WaitGroup
+		for range testscale.Pick(100, 1200) {
+			slow.Go(func() {
+				_, err := client.Call[joined](context.Background(), c, join{})
+				assert.NoError(t, err)
+			})
+			reply, err := client.Call[sum](t.Context(), c, add{})
+			require.NoError(t, err)
+			if !slices.Contains(transports, reply.Transport) {
+				transports = append(transports, reply.Transport)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		slow.Wait()
+		assert.Equal(t, []string{"http-" + mode, "websocket"}, transports)
+		assert.Equal(t, []string{"http-" + mode + ": the response is 403", "websocket"}, w.reports())
+		after, _ := c.Connection()
+		assert.True(t, after.Resumed)
+		assert.Equal(t, before.MemberID, after.MemberID)
+		assert.Equal(t, 1, w.count("probe"))
+		assert.Equal(t, 3, w.count("websocket"))
+		for conn := range w.router.Conns() {
+			assert.Equal(t, after.ID, conn.ID(), "the first connection has ended")
+		}
+	})
+}
+
+func TestClient_ProbesLessAndLessOften(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.intercept = func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if exchangeOf(req) == "probe" && err == nil { // the proxy kills it
+				time.AfterFunc(200*time.Millisecond, func() { _ = resp.Body.Close() })
+			}
+			return resp, err
+		}
+		w.start()
+		defer w.stop()
+		require.NoError(t, w.connect(nil).Connect(t.Context()))
+		w.unblock.Store(true)
+		time.Sleep(time.Hour)
+		assert.Contains(t, []int{4, 5}, w.count("probe")) // after about 1, 3, 7, 15, 31 times 1 to 1.5 minutes
+		before := w.count("probe")
+		time.Sleep(2 * time.Hour)
+		assert.InDelta(t, 3.2, w.count("probe")-before, 1.5)
+		assert.Equal(t, 1, w.count("open"))
+		assert.Equal(t, 2, w.count("websocket"))
+	})
+}
+
+// If a connection by WebSocket is not opened although the probe has lasted, the client stays.
+func TestClient_StaysOverHTTPIfOnlyTheProbeWorks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.intercept = func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if exchangeOf(req) == "websocket" {
+				return response(http.StatusForbidden, false), nil
+			}
+			return next.RoundTrip(req)
+		}
+		w.start()
+		defer w.stop()
+		c := w.connect(nil)
+		require.NoError(t, c.Connect(t.Context()))
+		w.unblock.Store(true)
+		for range testscale.Pick(30, 30*60) {
+			reply, err := client.Call[sum](t.Context(), c, add{})
+			require.NoError(t, err)
+			require.Equal(t, "http-stream", reply.Transport)
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// The network goes silent without an error, as when a computer is suspended.
+func TestClient_ReplacesASilentConnectionInTime(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, nil)
+		var silent atomic.Bool
+		w.intercept = func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if silent.Load() {
+				<-req.Context().Done()
+				return nil, context.Cause(req.Context())
+			}
+			resp, err := modes[mode](req, next)
+			if err == nil && resp.StatusCode == http.StatusOK {
+				resp.Body = silentBody{resp.Body, req.Context(), &silent}
+			}
+			return resp, err
+		}
+		w.start()
+		defer w.stop()
+		waits := make(chan struct{}, 100)
+		c := w.connect(&client.Options{OnState: func(s client.State, _ error) {
+			if s == client.Waiting && silent.Load() {
+				waits <- struct{}{}
+			}
+		}})
+		require.NoError(t, c.Connect(t.Context()))
+		time.Sleep(time.Minute)
+		silent.Store(true)
+		start := time.Now()
+		<-waits
+		assert.Less(t, time.Since(start), 45*time.Second)
+		silent.Store(false)
+		require.NoError(t, c.Connect(t.Context()))
+	})
+}
+
+func TestClient_CloseEndsTheConnectionOfTheServer(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		closed := make(chan router.CloseError, 1)
+		w := newWorld(t, &router.Options{OnClose: func(_ *router.Conn, why router.CloseError) { closed <- why }})
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		c := w.connect(nil)
+		require.NoError(t, c.Connect(t.Context()))
+		start := time.Now()
+		require.NoError(t, c.Close(t.Context()))
+		assert.Equal(t, router.StatusNormal, (<-closed).Code)
+		assert.Less(t, time.Since(start), 100*time.Millisecond)
+	})
+}
+
+func TestClient_LearnsWhyTheServerClosesOrRefuses(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, &router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
+			if token := router.Token(req); token != "good" {
+				return router.Identity{}, errors.Errorf(errors.Unauthenticated, "the token is %q", token)
+			}
+			return router.Identity{UserID: "ann"}, nil
+		}})
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		token := "good"
+		c := w.connect(&client.Options{Token: func(context.Context, bool) (string, error) { return token, nil }})
+		reply, err := client.Call[sum](t.Context(), c, add{1, 1})
+		require.NoError(t, err)
+		assert.Equal(t, 2, reply.Sum)
+		token = "bad"
+		for conn := range w.router.Conns() {
+			conn.Close(4000, "again")
+		}
+		<-c.Done()
+		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(c.Err()))
+		assert.Equal(t, 2, w.count("websocket"))
+	})
+}
+
+func TestClient_ServerShutsDown(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		w := newWorld(t, nil)
+		w.intercept = modes[mode]
+		w.start()
+		defer w.stop()
+		states := make(chan client.State, 10)
+		c := w.connect(&client.Options{OnState: func(s client.State, _ error) { states <- s }})
+		require.NoError(t, c.Connect(t.Context()))
+		start := time.Now()
+		require.NoError(t, w.router.Shutdown(t.Context()))
+		for s := range states {
+			if s == client.Waiting {
+				break
+			}
+		}
+		assert.Less(t, time.Since(start), 30*time.Second)
+	})
+}
+
+func TestClient_WaitsWhileTheServerIsFull(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		var full atomic.Bool
+		full.Store(true)
+		w.intercept = func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if full.Load() && exchangeOf(req) == "open" {
+				resp := response(http.StatusServiceUnavailable, true)
+				resp.Header.Set("Retry-After", "20")
+				return resp, nil
+			}
+			return next.RoundTrip(req)
+		}
+		w.start()
+		defer w.stop()
+		c := w.connect(nil)
+		time.AfterFunc(time.Second, func() { full.Store(false) })
+		start := time.Now()
+		require.NoError(t, c.Connect(t.Context()))
+		assert.GreaterOrEqual(t, time.Since(start), 20*time.Second)
+		assert.Equal(t, 2, w.count("websocket"))
+	})
+}
+
+func TestClient_MessageTooBigForTheServerClosesTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, &router.Options{Limits: router.Limits{MaxReadBytes: 64 << 10}})
+		w.start()
+		defer w.stop()
+		ends := make(chan error, 10)
+		c := w.connect(&client.Options{OnState: func(s client.State, err error) {
+			if s == client.Waiting {
+				ends <- err
+			}
+		}})
+		require.NoError(t, c.Connect(t.Context()))
+		assert.ErrorContains(t, <-ends, "403")
+		require.NoError(t, client.Send(t.Context(), c, say{Pad: strings.Repeat("a", 300<<10)}))
+		assert.ErrorContains(t, <-ends, "1009")
+	})
+}
+
+func TestClient_EndsWithTheContextOfTheHandshake(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.intercept = func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+			if exchangeOf(req) == "check" {
+				return response(http.StatusNoContent, true), nil
+			}
+			<-req.Context().Done()
+			return nil, context.Cause(req.Context())
+		}
+		w.start()
+		defer w.stop()
+		c := w.connect(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		require.Error(t, c.Connect(ctx))
+		require.NoError(t, c.Close(t.Context()))
+		synctest.Wait()
+	})
+}
