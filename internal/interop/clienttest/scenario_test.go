@@ -21,18 +21,39 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-func TestScenarios_GoClient(t *testing.T)     { runGoScenarios(t, false) }
-func TestScenarios_GoClientCBOR(t *testing.T) { runGoScenarios(t, true) }
+func TestScenarios_GoClient(t *testing.T)     { runGoScenarios(t, false, byWebSocket) }
+func TestScenarios_GoClientCBOR(t *testing.T) { runGoScenarios(t, true, byWebSocket) }
+
+func TestScenarios_GoClientHTTPStream(t *testing.T) {
+	runGoScenarios(t, false, func(t *testing.T, base http.RoundTripper) *http.Client { return overHTTP(t, base, false) }, silentServers...)
+}
+
+func TestScenarios_GoClientHTTPPoll(t *testing.T) {
+	runGoScenarios(t, false, func(t *testing.T, base http.RoundTripper) *http.Client { return overHTTP(t, base, true) }, silentServers...)
+}
+
+// silentServers are the scenarios of a server that is silent while its HTTP handler is not. The Go client's
+// pings end at the handler.
+var silentServers = []int{13, 14}
+
+func byWebSocket(_ *testing.T, base http.RoundTripper) *http.Client {
+	return &http.Client{Transport: base}
+}
 
 // runGoScenarios runs all scenarios in virtual time.
-func runGoScenarios(t *testing.T, cbor bool) {
+func runGoScenarios(t *testing.T, cbor bool, connect func(*testing.T, http.RoundTripper) *http.Client, without ...int) {
 	for _, s := range conformance.Scenarios() {
+		if slices.Contains(without, s.Number) {
+			continue
+		}
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				network := newPipeNetwork()
-				d := newGoDriver(&http.Client{Transport: &http.Transport{DialContext: network.dial}})
-				run(t, s, d, conformance.Config{Listener: network, URL: "ws://example.com/", CBOR: cbor, Scale: 1, Limit: time.Hour})
+				base := &http.Transport{DialContext: network.dial}
+				run(t, s, newGoDriver(connect(t, base)), conformance.Config{Listener: network, URL: "ws://example.com/", CBOR: cbor, Scale: 1, Limit: time.Hour})
+				base.CloseIdleConnections()
+				time.Sleep(time.Minute) // until the server has given up connections over HTTP
 			})
 		})
 	}
