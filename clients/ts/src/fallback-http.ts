@@ -63,12 +63,13 @@ export async function readEvents({ body }: Response, receive: (event: Event) => 
 
 /**
  * Opens a connection, and completes the socket with its methods. opening has the members of the request besides the mode. used is
- * called with the mode when a response has begun; ended when the connection has ended, with true if the server has refused it.
+ * called with the mode when it is open, and when it changes; ended when the connection has ended, with true if the server has refused it.
  */
 export function connect(socket: FallbackSocket, url: string, opening: object, mode: Mode, used: (mode: Mode) => void, ended: (refused: boolean) => void): void {
   const waiting: { text: string; bytes: number }[] = [];
   const stops = new Set<() => void>(); // of requests and pauses
   let secret: string | undefined; // once the connection is open
+  let reported: Mode | undefined;
   let sequence = 0; // of the last batch
   let received = 0; // the number of the last event
   let events = 0; // with or without a number
@@ -116,6 +117,11 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
     const result = await answer;
     stop();
     return result;
+  }
+
+  /** A response has arrived in this mode. */
+  function reportMode(): void {
+    if (secret && reported !== mode) used((reported = mode));
   }
 
   function finish(code: number, reason = "", refused = false): void {
@@ -206,8 +212,8 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
       const status = response && isOurs(response) ? response.status : 0;
       if (status === 200) {
         const hear = () => {
-          if (!heard) used(mode);
           heard = true;
+          reportMode();
           extend(SILENT_MS);
         };
         await readEvents(response!, receive, hear).catch(() => {}); // the next request continues
@@ -239,6 +245,7 @@ export function connect(socket: FallbackSocket, url: string, opening: object, mo
     }
     if (event === "open") {
       secret = JSON.parse(data).secret;
+      reportMode();
       socket.onopen?.({});
       void flush();
     } else if (event === "close") {

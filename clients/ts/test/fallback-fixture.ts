@@ -128,7 +128,8 @@ export class Server {
     this.stream = new EventStream(signal);
     const { stream } = this;
     this.#polls = polls;
-    stream.write(first || (polls ? "" : ":\n\n"));
+    if (!polls) stream.write(":\n\n");
+    stream.write(first);
     const waiting = this.#events.map(({ text }) => text).join("");
     stream.write(waiting);
     if (polls && (first || waiting || !waits)) stream.end();

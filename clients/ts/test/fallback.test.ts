@@ -383,9 +383,10 @@ test("a refused handshake over HTTP says nothing about WebSocket", async () => {
   await block(page);
   const { closes } = observe(page);
   browser.server.fate = ({ exchange }) =>
-    exchange === "open" ? new Response('event: close\nid: 1\ndata: {"code":4401,"reason":"{}"}\n\n', { headers: { "Penstock-Fallback": "1" } }) : undefined;
+    exchange === "open" ? new Response(':\n\nevent: close\nid: 1\ndata: {"code":4401,"reason":"{}"}\n\n', { headers: { "Penstock-Fallback": "1" } }) : undefined;
   await browser.advance();
   assert.deepEqual(closes, [{ code: 4401, reason: "{}" }]);
+  assert.deepEqual(browser.reports, []);
   assert.equal(next(page), "websocket");
   await fail(page);
   assert.equal(next(page), "http");
