@@ -20,6 +20,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-go/penstock/internal/interop/proxytest"
 )
 
 // blocks returns the blocks of a language in a guide.
@@ -165,7 +167,7 @@ func TestFly_ConfigurationAgrees(t *testing.T) {
 
 // TestSystemd_UnitsAreValid runs systemd-analyze, which reports unknown settings and values.
 func TestSystemd_UnitsAreValid(t *testing.T) {
-	program := need(t, "systemd-analyze")
+	program := proxytest.Program(t, "systemd-analyze")
 	units := blocks(t, "systemd.md", "ini")
 	require.Len(t, units, 2)
 	dir := t.TempDir()

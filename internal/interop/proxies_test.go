@@ -1,26 +1,18 @@
 package interop_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -48,24 +41,7 @@ type proxyProgram struct {
 var proxyPrograms = []proxyProgram{
 	{
 		name: "nginx", block: "nginx", listen: "listen 443 ssl", here: "listen %s ssl", unix: "unix:%s",
-		command: func(t *testing.T, dir, block string) []string {
-			write(t, filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
-				daemon off;
-				master_process off;
-				pid %[1]s/nginx.pid;
-				error_log stderr;
-				events {}
-				http {
-					access_log off;
-					client_body_temp_path %[1]s/body;
-					proxy_temp_path %[1]s/proxy;
-					fastcgi_temp_path %[1]s/fastcgi;
-					uwsgi_temp_path %[1]s/uwsgi;
-					scgi_temp_path %[1]s/scgi;
-					%[2]s
-				}`, dir, block))
-			return []string{"-p", dir, "-e", "stderr", "-c", filepath.Join(dir, "nginx.conf")}
-		},
+		command: func(t *testing.T, dir, block string) []string { return proxytest.NginxCommand(t, dir, block) },
 	},
 	{
 		name: "haproxy", block: "haproxy", listen: "bind :443", here: "bind %s", unix: "unix@%s",
@@ -106,21 +82,6 @@ func substitute(t *testing.T, text string, pairs ...string) string {
 	return text
 }
 
-// need returns the path of a program. Without it, the test is skipped, or fails where the
-// proxies are required.
-func need(t *testing.T, program string) string {
-	for _, name := range []string{program, "/usr/sbin/" + program} { // which PATH may not contain
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	if os.Getenv("PENSTOCK_REQUIRE_PROXIES") == "1" || os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: PENSTOCK_REQUIRE_PROXIES=1 or CI=true requires it", program)
-	}
-	t.Skipf("%s is not installed; install it to run this test", program)
-	return ""
-}
-
 // idleTimeout is what every timeout of a proxy is in these tests.
 const idleTimeout = 2 * time.Second
 
@@ -132,9 +93,9 @@ type runningProxy struct {
 
 // start runs the configuration of the guide in front of its three nodes. The pairs replace more.
 func (p proxyProgram) start(t *testing.T, nodes [3]string, pairs ...string) *runningProxy {
-	program := need(t, p.name)
+	program := proxytest.Program(t, p.name)
 	dir := shortTempDir(t)
-	proxy := &runningProxy{roots: writeCertificate(t, dir), addr: freeAddress(t)}
+	proxy := &runningProxy{roots: proxytest.WriteCertificate(t, dir), addr: proxytest.FreeAddress(t)}
 	at := proxy.addr
 	if p.name == "caddy" {
 		_, at, _ = net.SplitHostPort(proxy.addr)
@@ -144,7 +105,7 @@ func (p proxyProgram) start(t *testing.T, nodes [3]string, pairs ...string) *run
 		pairs = append(pairs, fmt.Sprintf("10.0.0.%d:8080", i+1), node)
 	}
 	block := substitute(t, guideBlock(t, p.block), pairs...)
-	run(t, program, dir, p.command(t, dir, block), proxy.addr)
+	proxytest.Run(t, program, dir, p.command(t, dir, block), proxy.addr)
 	return proxy
 }
 
@@ -154,78 +115,6 @@ func (p proxyProgram) startIdle(t *testing.T, network, node string) *runningProx
 		node = fmt.Sprintf(p.unix, node)
 	}
 	return p.start(t, [3]string{node, node, node}, "60s", idleTimeout.String())
-}
-
-// run runs a program until the test ends, and returns when it accepts connections.
-func run(t *testing.T, program, dir string, args []string, addr string) {
-	var output bytes.Buffer // belongs to cmd until it has exited
-	cmd := exec.Command(program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &output, &output
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	require.NoError(t, cmd.Start())
-	exited := make(chan struct{})
-	go func() {
-		defer close(exited)
-		_ = cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-exited:
-		case <-time.After(timeout):
-			_ = cmd.Process.Kill()
-			<-exited
-		}
-		if t.Failed() {
-			t.Logf("%s: %s", filepath.Base(program), output.String())
-		}
-	})
-	for deadline := time.Now().Add(timeout); ; {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-			return
-		}
-		select {
-		case <-exited:
-			require.Fail(t, "the proxy has exited", "%s", output.String())
-		case <-time.After(10 * time.Millisecond):
-			require.True(t, time.Now().Before(deadline), "the proxy does not listen at %s", addr)
-		}
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
-// writeCertificate writes a certificate for example.com with its key to example.com.pem,
-// and the key to example.com.key.
-func writeCertificate(t *testing.T, dir string) *x509.CertPool {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		DNSNames:              []string{"example.com"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(time.Hour),
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	write(t, filepath.Join(dir, "example.com.pem"), string(certPEM)+string(keyPEM))
-	write(t, filepath.Join(dir, "example.com.key"), string(keyPEM))
-	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(certPEM))
-	return roots
 }
 
 // host is what browsers send as Host.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -105,8 +106,8 @@ func TestPROXYProtocol_PolicyOfTheGuide(t *testing.T) {
 // TestPROXYProtocol_HAProxy is a proxy that forwards TCP.
 func TestPROXYProtocol_HAProxy(t *testing.T) {
 	needManyLoopbacks(t)
-	program := need(t, "haproxy")
-	dir, addr := shortTempDir(t), freeAddress(t)
+	program := proxytest.Program(t, "haproxy")
+	dir, addr := shortTempDir(t), proxytest.FreeAddress(t)
 	write(t, filepath.Join(dir, "haproxy.cfg"), fmt.Sprintf(`
 defaults
 	mode tcp
@@ -118,7 +119,7 @@ listen web
 	bind %s
 	server node1 %s send-proxy-v2
 `, addr, serveProxyProtocol(t)))
-	run(t, program, dir, []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, addr)
+	proxytest.Run(t, program, dir, []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, addr)
 	for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
 		ws, err := dialBehind(t, addr, from, nil)
 		require.NoError(t, err)
@@ -133,12 +134,12 @@ func TestPROXYProtocol_ProgramOfTheGuide(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "_program") //nolint:usetesting // it must be inside the module, so that its packages are found
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	addr := freeAddress(t)
+	addr := proxytest.FreeAddress(t)
 	write(t, filepath.Join(dir, "main.go"), substitute(t, guideBlock(t, "golang"), ":8080", addr, "10.0.0.0/8", "127.0.0.1/32"))
 	binary := filepath.Join(t.TempDir(), "server")
 	output, err := exec.Command("go", "build", "-o", binary, "./"+dir).CombinedOutput()
 	require.NoError(t, err, "%s", output)
-	run(t, binary, dir, nil, addr)
+	proxytest.Run(t, binary, dir, nil, addr)
 	status := func(header *proxyproto.Header) int {
 		conn := dialRaw(t, addr)
 		if header != nil {

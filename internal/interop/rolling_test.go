@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -217,7 +218,7 @@ func TestRollingRestart(t *testing.T) {
 func testRollingRestart(t *testing.T, program proxyProgram) {
 	c := &cluster{t: t, handled: map[int64]int{}}
 	for i := range c.nodes {
-		c.nodes[i] = &node{cluster: c, addr: freeAddress(t)}
+		c.nodes[i] = &node{cluster: c, addr: proxytest.FreeAddress(t)}
 		c.nodes[i].start()
 	}
 	c.startProxy(program)
