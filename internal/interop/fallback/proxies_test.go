@@ -1,0 +1,83 @@
+package fallback_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/security"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/internal/interop/browsertest"
+	"github.com/penstock-go/penstock/internal/interop/hostileproxy"
+	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/router"
+)
+
+// A proxyCase is a proxy in front of a site, and the transport that pages use behind it.
+type proxyCase struct {
+	name      string
+	transport router.Transport
+	start     func(t *testing.T, s *site) (url string)
+}
+
+// behind returns a case for a proxy of package hostileproxy.
+func behind(name string, transport router.Transport, faults ...hostileproxy.Fault) proxyCase {
+	return proxyCase{name, transport, func(t *testing.T, s *site) string {
+		return hostileproxy.Start(t, s.nodes[0], faults...).URL
+	}}
+}
+
+const (
+	viaWebSocket = router.TransportWebSocket
+	viaStream    = router.TransportHTTPStream
+	viaPoll      = router.TransportHTTPPoll
+)
+
+func proxyCases() []proxyCase {
+	return []proxyCase{
+		behind("no faults", viaWebSocket),
+		behind("WebSockets are reset after 200 ms", viaStream, hostileproxy.ResetUpgraded(200*time.Millisecond)),
+		behind("WebSockets are mute", viaStream, hostileproxy.MuteUpgraded),
+		behind("WebSockets are refused", viaStream, hostileproxy.RefuseUpgrades),
+		behind("WebSockets open after 8 s", viaStream, hostileproxy.DelayUpgrades(8*time.Second)),
+		behind("WebSockets only send", viaStream, hostileproxy.OnlyUp),
+		behind("WebSockets only receive", viaStream, hostileproxy.OnlyDown),
+		behind("bodies are held", viaStream, hostileproxy.RefuseUpgrades, hostileproxy.HoldBodies(60)),
+		behind("responses are dropped", viaStream, hostileproxy.RefuseUpgrades, hostileproxy.DropResponses(20)),
+		behindNginx("nginx, HTTP 1.1", viaStream, "", ""),
+		behindNginx("nginx, HTTP 2", viaStream, "ssl http2", ""),
+		behindNginx("nginx that buffers, HTTP 1.1", viaPoll, "", forcedBuffering),
+		behindNginx("nginx that buffers, HTTP 2", viaPoll, "ssl http2", forcedBuffering),
+	}
+}
+
+// TestPage_LosesNothingBehindProxies sends from a page behind each proxy at the same time.
+func TestPage_LosesNothingBehindProxies(t *testing.T) {
+	testscale.FullOnly(t, "TestSite_AnswersWithoutABrowser")
+	t.Parallel()
+	numbers := int(testscale.Duration(0, 6*time.Second) / interval)
+	s := startSite(t, 2)
+	browser := browsertest.Start(t)
+	trust := chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
+		return err
+	})
+	cases := proxyCases()
+	pages := make([]*page, len(cases))
+	for i, c := range cases {
+		pages[i] = open(browser, t, c.start(t, s), c.name, trust)
+		pages[i].sendWhenConnected(c.transport, numbers)
+	}
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p := pages[i]
+			p.T = t
+			p.waitComplete(2*testscale.Soak() + sendLimit)
+			s.checkExact(p)
+			assert.Equal(t, []router.Transport{c.transport}, s.by(c.name))
+			t.Logf("connected after %v: %v", p.connectedAfter(), p.transports())
+		})
+	}
+}
