@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,6 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	goclient "github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/client/fallback"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
@@ -123,15 +126,20 @@ func (p *runningProxy) host() string {
 	return "example.com:" + port
 }
 
-// dial connects from an address of this machine. Without an error, the handshake succeeded.
-func (p *runningProxy) dial(ctx context.Context, from string, header http.Header) (*websocket.Conn, *http.Response, error) {
+// transport sends requests from an address of this machine to the proxy.
+func (p *runningProxy) transport(from string) *http.Transport {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	transport := &http.Transport{
+	return &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: p.roots},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", p.addr)
 		},
 	}
+}
+
+// dial connects from an address of this machine. Without an error, the handshake succeeded.
+func (p *runningProxy) dial(ctx context.Context, from string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	transport := p.transport(from)
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -183,10 +191,11 @@ func behindProxy(network string, ping time.Duration) router.Options {
 	return opts
 }
 
-// withHealth serves the router at /ws, and its health check.
+// withHealth serves the router at /ws, its HTTP fallback and its health check.
 func withHealth(r *router.Router) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /ws", r)
+	mux.Handle("/ws/http", r.HTTPFallback(nil))
 	mux.HandleFunc("GET /readyz", r.ServeHealth)
 	return mux
 }
@@ -211,7 +220,10 @@ func TestReverseProxies(t *testing.T) {
 				checkClientAddress(t, proxy)
 				checkOrigin(t, proxy)
 				checkRejection(t, proxy)
+				callOverHTTP := connectOverHTTP(t, proxy)
+				callOverHTTP()
 				checkIdle(t, proxy)
+				callOverHTTP() // proxies have ended its response meanwhile
 			})
 		}
 	}
@@ -256,6 +268,43 @@ func checkRejection(t *testing.T, proxy *runningProxy) {
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.Equal(t, "7", resp.Header.Get("Retry-After"))
 	assert.Contains(t, string(body), "come back later")
+}
+
+// connectOverHTTP connects a client whose WebSockets are refused in front of the proxy, and returns a function that calls
+// the server.
+func connectOverHTTP(t *testing.T, proxy *runningProxy) (call func()) {
+	base := proxy.transport("127.0.0.2")
+	t.Cleanup(base.CloseIdleConnections)
+	transports := make(chan fallback.Transport, 10)
+	transport := fallback.New("https://"+proxy.host()+"/ws/http", &fallback.Options{
+		Base:        refuseUpgrades{base},
+		OnTransport: func(by fallback.Transport, _ error) { transports <- by },
+	})
+	c := goclient.New("wss://"+proxy.host()+"/ws", &goclient.Options{
+		HTTPClient: &http.Client{Transport: transport}, Logger: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return func() {
+		t.Helper()
+		me, err := goclient.Call[Client](t.Context(), c, WhoAmI{})
+		require.NoError(t, err)
+		assert.Equal(t, "127.0.0.2", me.IP)
+		select {
+		case by := <-transports:
+			assert.Equal(t, fallback.HTTPStream, by)
+		default: // as before
+		}
+	}
+}
+
+// refuseUpgrades answers WebSocket handshakes with 403.
+type refuseUpgrades struct{ http.RoundTripper }
+
+func (r refuseUpgrades) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("Upgrade") == "" {
+		return r.RoundTripper.RoundTrip(req)
+	}
+	return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody, Request: req, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
 // checkIdle keeps a connection without messages for longer than the proxy's timeouts.
