@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
@@ -36,9 +37,10 @@ func (Worked) MessageType() string { return "WORKED" }
 
 // A cluster is three nodes behind a load balancer, and what their clients have seen.
 type cluster struct {
-	t     *testing.T
-	nodes [3]*node
-	proxy *runningProxy
+	t      *testing.T
+	broker func() broker.Broker // of a node; nil: none
+	nodes  [3]*node
+	proxy  *runningProxy
 
 	attempts, failedAttempts atomic.Int64
 	calls, answered          atomic.Int64
@@ -62,9 +64,11 @@ const lameDuck = time.Second
 
 func (n *node) start() {
 	t := n.cluster.t
-	n.router = router.New(&router.Options{
-		Logger: slog.New(slog.DiscardHandler), Timeouts: router.Timeouts{LameDuck: lameDuck},
-	})
+	opts := router.Options{Logger: slog.New(slog.DiscardHandler), Timeouts: router.Timeouts{LameDuck: lameDuck}}
+	if n.cluster.broker != nil {
+		opts.Broker, opts.Resume.Within = n.cluster.broker(), time.Minute
+	}
+	n.router = router.New(&opts)
 	router.RPC(n.router, func(_ *router.Context, m Work) (Worked, error) {
 		time.Sleep(rand.N(10 * time.Millisecond))
 		n.cluster.mu.Lock()
@@ -86,11 +90,19 @@ func (n *node) stop() {
 	_ = n.server.Close()
 }
 
-// startProxy runs the configuration of the guide to reverse proxies in front of the nodes.
-func (c *cluster) startProxy(program proxyProgram) {
+// waitServes waits until the proxy has sent clients to the node.
+func (n *node) waitServes() {
+	n.cluster.t.Helper()
+	require.Eventually(n.cluster.t, func() bool { return n.router.Stats().Conns > 0 }, timeout, time.Millisecond, "the node has no connections")
+}
+
+// start starts the nodes, and a proxy in front of them with the configuration of the guide to reverse proxies.
+func (c *cluster) start(program proxyProgram) {
 	var nodes [3]string
-	for i, node := range c.nodes {
-		nodes[i] = node.addr
+	for i := range c.nodes {
+		nodes[i] = proxytest.FreeAddress(c.t)
+		c.nodes[i] = &node{cluster: c, addr: nodes[i]}
+		c.nodes[i].start()
 	}
 	pairs := map[string][]string{
 		"haproxy": {"inter 1s", "inter 100ms"},
@@ -217,11 +229,7 @@ func TestRollingRestart(t *testing.T) {
 
 func testRollingRestart(t *testing.T, program proxyProgram) {
 	c := &cluster{t: t, handled: map[int64]int{}}
-	for i := range c.nodes {
-		c.nodes[i] = &node{cluster: c, addr: proxytest.FreeAddress(t)}
-		c.nodes[i].start()
-	}
-	c.startProxy(program)
+	c.start(program)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var clients sync.WaitGroup
@@ -231,14 +239,13 @@ func testRollingRestart(t *testing.T, program proxyProgram) {
 	for range 30 {
 		clients.Go(func() { c.call(ctx) })
 	}
-	served := func(n *node) func() bool { return func() bool { return n.router.Stats().Conns > 0 } }
 	for _, n := range c.nodes {
-		require.Eventually(t, served(n), timeout, time.Millisecond, "it serves connections")
+		n.waitServes()
 	}
 	for _, n := range c.nodes {
 		n.stop()
 		n.start()
-		require.Eventually(t, served(n), timeout, time.Millisecond, "the proxy uses it again")
+		n.waitServes()
 	}
 	cancel()
 	clients.Wait()
