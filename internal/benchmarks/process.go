@@ -46,7 +46,10 @@ func serveContender(name string) {
 		check(err)
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{cert}})
 	}
-	go func() { check(http.Serve(listener, handler)) }()
+	server := &http.Server{Handler: handler, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	go func() { check(server.Serve(listener)) }()
 	fmt.Println(addr)
 	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
 		verb, arg, _ := strings.Cut(commands.Text(), " ")

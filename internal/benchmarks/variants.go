@@ -35,6 +35,7 @@ var variants = []contender{
 	}},
 	{name: "no session", request: say, serve: serveSessions},
 	{name: "session", request: greet, serve: serveSessions},
+	{name: "fallback", request: say, serve: serveFallback},
 }
 
 func variant(name string) contender { return find(slices.Concat(variants, memoryVariants), name) }
