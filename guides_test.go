@@ -46,6 +46,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/client/fallback"
 	"github.com/penstock-go/penstock/client/runs"
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/codec/cbor"

@@ -41,6 +41,14 @@ var quotes = []quote{
 		"README.md", `takes ([\d.]+) KB, or ([\d.]+) KB with TLS, and ([a-z]+) goroutine`,
 		[]quoted{kilo(1, idleBytes), kilo(0, tlsBytes), none("idle: penstock, goroutines", "idletls: penstock, goroutines")},
 	},
+	{
+		"docs/guides/http-fallback.md", `WebSocket \| ([\d.]+) KB \| 0 .*?HTTP/1.1 \| (\d+) KB \| (\d+) \| ([\d.]+) times .*?HTTP/2 \| (\d+) KB \| (\d+) \| ([\d.]+) times`,
+		[]quoted{
+			kilo(1, idleBytes),
+			kilo(0, "fallback: HTTP/1.1, RSS"), whole("fallback: HTTP/1.1, goroutines"), ratio(1, "fallback: HTTP/1.1 / WebSocket, CPU"),
+			kilo(0, "fallback: HTTP/2, RSS"), whole("fallback: HTTP/2, goroutines"), ratio(1, "fallback: HTTP/2 / WebSocket, CPU"),
+		},
+	},
 	{"SECURITY.md", `a key takes about ([\d,]+) bytes`, []quoted{tens("redis keys: penstock, 100,000 keys")}},
 	{
 		"docs/guides/connections.md", `takes about ([\d.]+) KB of the process, or ([\d.]+) KB if the server terminates .* and about ([\d.]+) KB of the kernel`,
