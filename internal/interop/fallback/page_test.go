@@ -83,7 +83,7 @@ const interval = 40 * time.Millisecond
 // connect waits until the page is connected over HTTP.
 func (p *page) connect() {
 	p.T.Helper()
-	p.WaitFor(`page.isConnected("stream")`)
+	p.WaitFor(`page.isConnected("stream", "poll")`)
 }
 
 // send sends numbers, and waits until all are answered and have arrived again.
@@ -93,11 +93,14 @@ func (p *page) send(n int) {
 	p.waitComplete(sendLimit)
 }
 
-// sendWhenConnected makes the page send numbers as soon as it is connected by a transport.
-func (p *page) sendWhenConnected(transport router.Transport, n int) {
+// sendWhenConnected makes the page send numbers as soon as it is connected by one of the transports.
+func (p *page) sendWhenConnected(transports []router.Transport, n int) {
 	p.T.Helper()
-	name := strings.TrimPrefix(string(transport), "http-")
-	browsertest.Eval[chromedp.Void](p.Page, fmt.Sprintf("void page.sendWhenConnected(%q, %d)", name, n))
+	arguments := fmt.Sprint(n)
+	for _, transport := range transports {
+		arguments += fmt.Sprintf(", %q", strings.TrimPrefix(string(transport), "http-"))
+	}
+	browsertest.Eval[chromedp.Void](p.Page, "void page.sendWhenConnected("+arguments+")")
 }
 
 // connectedAfter returns when the last connection of the page has opened, since the page was opened.
@@ -107,7 +110,7 @@ func (p *page) connectedAfter() time.Duration {
 }
 
 // sendLimit bounds the time until numbers have arrived.
-const sendLimit = 2 * time.Minute
+const sendLimit = 4 * time.Minute
 
 func (p *page) waitComplete(limit time.Duration) {
 	p.T.Helper()

@@ -38,11 +38,11 @@ page.send = (count) => {
   }, INTERVAL_MS);
 };
 
-page.isConnected = (transport) => page.transports.at(-1)?.startsWith(transport + ":") && ["open", "resumed"].includes(page.states.at(-1));
+page.isConnected = (...transports) => transports.includes(page.transports.at(-1)?.split(":")[0]) && ["open", "resumed"].includes(page.states.at(-1));
 
-page.sendWhenConnected = (transport, count) => {
+page.sendWhenConnected = (count, ...transports) => {
   const timer = setInterval(() => {
-    if (!page.isConnected(transport)) return;
+    if (!page.isConnected(...transports)) return;
     clearInterval(timer);
     page.send(count);
   }, 100);
