@@ -26,15 +26,21 @@ client.onError((error, type) => {
 client.onLoss((loss) => page.errors.push("lost: " + JSON.stringify(loss)));
 client.subscribe("page/" + id, { on: { ECHO: ({ n }) => page.received.push(n) } });
 
-/** Sends the next numbers, one by one: each as an event, which comes back as a publication, and as a call. */
+/** Sends the next number as an event, which comes back as a publication, and as a call. */
+function sendNumber(padding) {
+  const n = ++page.sent;
+  const failed = (error) => page.errors.push(`${n}: ${error}`);
+  client.send("NUMBER", { page: id, n, padding }, { maxWaitMs: 120_000 }).then(() => page.admitted++, failed);
+  client.call("ASK", { page: id, n, padding }, { timeoutMs: 120_000 }).then((reply) => page.answered.push(reply.n), failed);
+}
+
+/** Sends the next numbers, one by one, and in between a hundred at once, which are more than one request may carry. */
 page.send = (count) => {
   page.last = page.sent + count;
   const timer = setInterval(() => {
-    if (page.sent === page.last) return clearInterval(timer);
-    const n = ++page.sent;
-    const failed = (error) => page.errors.push(`${n}: ${error}`);
-    client.send("NUMBER", { page: id, n }, { maxWaitMs: 120_000 }).then(() => page.admitted++, failed);
-    client.call("ASK", { page: id, n }, { timeoutMs: 120_000 }).then((reply) => page.answered.push(reply.n), failed);
+    if (page.sent >= page.last) return clearInterval(timer);
+    if (page.last - page.sent === 120) for (let i = 0; i < 100; i++) sendNumber("-".repeat(1000));
+    sendNumber();
   }, INTERVAL_MS);
 };
 
