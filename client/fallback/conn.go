@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
-// maxBatchBytes bounds the messages of an up, unless it is a single one.
-const maxBatchBytes = 64 << 10
+// maxBatchBytes bounds the messages of an up, unless it is a single one. With its first line, the body stays below
+// the 64 KiB that some proxies permit.
+const maxBatchBytes = 64_000
 
 // When the client acknowledges events with a request of its own.
 const (

@@ -2,7 +2,7 @@ import type { WebSocketLike } from "./types.js";
 
 // One connection over HTTP: events of the server in responses, messages of the client in numbered requests.
 
-const BATCH_BYTES = 65_536; // of the messages in one request
+const BATCH_BYTES = 64_000; // of the messages in one request, so that its body stays below 64 KiB
 const KEEPALIVE_BYTES = 60_000; // browsers permit 64 KiB in all requests that may outlive the page
 const ACK_CHARACTERS = 16_384;
 const ACK_MS = 5_000;
