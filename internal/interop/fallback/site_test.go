@@ -86,17 +86,13 @@ func newSite(t *testing.T, nodes int, files string, origins ...string) *site {
 	return s
 }
 
-// readCookie accepts all clients. /login sets the cookie.
+// readCookie accepts all clients, whether they have a cookie or not.
 func readCookie(req *http.Request) (router.Identity, error) {
 	cookie, err := req.Cookie("user")
 	if err != nil {
 		return router.Identity{}, nil //nolint:nilerr // a client without a cookie has no user
 	}
 	return router.Identity{UserID: cookie.Value}, nil
-}
-
-func login(w http.ResponseWriter, req *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: "user", Value: req.FormValue("user"), SameSite: http.SameSiteLaxMode})
 }
 
 func (s *site) start(t *testing.T) {
@@ -122,7 +118,6 @@ func (s *site) start(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /ws", r)
 	mux.Handle("/ws/http", r.HTTPFallback(nil))
-	mux.HandleFunc("/login", login)
 	mux.Handle("/", http.FileServer(http.Dir(s.files)))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
