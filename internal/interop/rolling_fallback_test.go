@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -101,20 +102,29 @@ func startFallbackClients(t *testing.T, b func() broker.Broker) *fallbackClients
 	t.Helper()
 	c := &cluster{t: t, handled: map[int64]int{}, broker: b}
 	c.start(proxyPrograms[1])
-	for _, n := range c.nodes {
-		t.Cleanup(n.kill)
-	}
+	t.Cleanup(func() {
+		for _, n := range c.nodes {
+			n.kill()
+		}
+		for _, n := range c.nodes {
+			n.ending.Wait()
+		}
+	})
 	base := c.proxy.transport("127.0.0.1")
 	t.Cleanup(base.CloseIdleConnections)
 	return &fallbackClients{cluster: c, base: base}
 }
 
-// kill ends a node without a word to its clients.
+// kill ends all connections of a node, without a word to its clients, and accepts no other.
 func (n *node) kill() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = n.router.Shutdown(ctx)
 	_ = n.server.Close()
+	n.conns.Range(func(conn, _ any) bool {
+		_ = conn.(net.Conn).Close()
+		return true
+	})
+	n.conns.Clear()
+	killed := n.router
+	n.ending.Go(func() { _ = killed.Shutdown(context.Background()) })
 }
 
 // TestRollingRestart_NoClientFallsBack restarts nodes behind HAProxy, kills one, and has all of them down at the
@@ -143,9 +153,11 @@ func TestRollingRestart_NoClientFallsBack(t *testing.T) {
 	nodes[0].kill()
 	nodes[0].start()
 	f.connectTo(nodes[0])
+	var killing sync.WaitGroup
 	for _, n := range nodes {
-		n.kill()
+		killing.Go(n.kill)
 	}
+	killing.Wait()
 	time.Sleep(3 * time.Second) // several attempts of each client
 	for _, n := range nodes {
 		n.start()

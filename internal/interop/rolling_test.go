@@ -57,6 +57,8 @@ type node struct {
 	addr    string
 	router  *router.Router
 	server  *http.Server
+	conns   sync.Map       // of net.Conn, hijacked ones included
+	ending  sync.WaitGroup // routers whose connections were killed
 }
 
 // lameDuck is longer than a proxy takes to notice: two checks, 100 milliseconds apart.
@@ -79,6 +81,11 @@ func (n *node) start() {
 	listener, err := net.Listen("tcp", n.addr)
 	require.NoError(t, err)
 	n.server = &http.Server{Handler: withHealth(n.router), ReadHeaderTimeout: timeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	n.server.ConnState = func(conn net.Conn, state http.ConnState) {
+		if n.conns.Store(conn, state); state == http.StateClosed {
+			n.conns.Delete(conn)
+		}
+	}
 	go func(server *http.Server) { _ = server.Serve(listener) }(n.server)
 }
 
