@@ -109,8 +109,9 @@ func (t *roundTripper) decide(a *attempt, cause error) {
 // is the last.
 func (t *roundTripper) neededLocked(a *attempt, cause error) int {
 	response, ok := errors.AsType[*statusError](cause)
+	t.worked = t.worked || a.received.Load()
 	switch {
-	case t.worked, a.received.Load(), ok && response.isOutage():
+	case t.worked, ok && response.isOutage():
 		return 3
 	case errors.Is(cause, errSilent):
 		return 1

@@ -18,8 +18,8 @@
 // has refused it: with an error as response, or with the close code 1012, 1013 or one from 4000 on,
 // which no proxy sends. After a failure, a GET request for the URL decides: if it does not get the
 // server's answer within 2 s, this is an outage or a deploy, and the failures before do not count
-// any more. If it does, the client falls back after three failures in a row. If no connection by
-// WebSocket has lasted for 5 s before, two are enough, and one that has taken 5 s; but not if the
+// any more. If it does, the client falls back after three failures in a row. If no message
+// has arrived by WebSocket before, two are enough, and one that has taken 5 s; but not if the
 // response is 429, 502, 503 or 504. The client then uses HTTP for ten minutes without trying
 // WebSocket. The RoundTripper remembers that as long as the program runs.
 //

@@ -46,8 +46,8 @@ type roundTripper struct {
 
 	// mu guards everything below. It is not held during a request.
 	mu        sync.Mutex
-	worked    bool          // a connection by WebSocket has lasted
-	failures  int           // in a row since then, while plain HTTP worked
+	worked    bool          // a message has arrived by WebSocket
+	failures  int           // in a row since a connection has lasted, while plain HTTP worked
 	permitted bool          // HTTP may be used
 	until     time.Time     // HTTP is used until then
 	cause     error         // of the last failure

@@ -59,7 +59,7 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
   let hint: { mode: Mode; until: number } | undefined; // use HTTP until a time of Date.now
   let reason: Reason = mode ? "option" : "remembered"; // why HTTP is used
   let network = currentNetwork();
-  let worked = false; // WebSocket, on this network
+  let worked = false; // a message has arrived by WebSocket, on this network
   let failures = 0; // in a row
   let reported: Transport | undefined;
   let probeMs = MIN_PROBE_MS;
@@ -116,7 +116,7 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
       const { works, permitted } = await askByHTTP();
       if (heard && why === "silent") return; // late
       failures = works ? failures + 1 : 0;
-      if (failures < (worked || heard ? 3 : why === "silent" ? 1 : 2)) return; // at the end of an outage, an attempt may fail just before HTTP works
+      if (failures < (worked ? 3 : why === "silent" ? 1 : 2)) return; // at the end of an outage, an attempt may fail just before HTTP works
       if (binary || !permitted) return report("blocked", why);
       reason = why;
       remember({ mode: "stream", until: Date.now() + HINT_MS });
@@ -127,7 +127,7 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
     socket.addEventListener("open", () => (opened = true));
     socket.addEventListener("message", () => {
       if (heard) return;
-      heard = undecided = true;
+      heard = worked = undecided = true;
       attempts.delete(socket);
       report("websocket", reported ? "returned" : "connected");
       clearTimeout(timer);
