@@ -126,7 +126,8 @@ func (c *httpClient) data() string {
 			return string(data)
 		}
 	}
-	fatal(fmt.Errorf("the response has ended: %v", c.events.Err()))
+	check(c.events.Err())
+	fatal(io.ErrUnexpectedEOF)
 	return ""
 }
 
