@@ -15,7 +15,7 @@ const forcedBuffering = "proxy_ignore_headers X-Accel-Buffering;"
 // behindNginx returns a case for nginx, which forwards no upgrades, compresses, and limits bodies. It sends each request
 // to the next node, and repeats a POST if a node does not answer.
 func behindNginx(name string, transports []router.Transport, listen, buffering string) proxyCase {
-	return proxyCase{name, transports, func(t *testing.T, s *site) string {
+	return proxyCase{name: name, transports: transports, start: func(t *testing.T, s *site) string {
 		t.Helper()
 		program, dir, addr := proxytest.Program(t, "nginx"), t.TempDir(), proxytest.FreeAddress(t)
 		proxytest.WriteCertificate(t, dir)
