@@ -38,7 +38,7 @@ func (n *Node) Leave(user User, address netip.Prefix, end func()) {
 		ended = append(ended, leave(&n.absent.byAddress, address, added, n.config.PerAddress, now)...)
 	}
 	for _, a := range ended {
-		n.saving.Go(a.end)
+		n.saving.run(a.end)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -37,8 +36,7 @@ const (
 // connections have been closed here.
 type Node struct {
 	config Config
-	saving sync.WaitGroup // goroutines that change records
-	closed atomic.Bool    // Close has waited for them: no more attempts
+	saving tasks
 
 	mu      sync.Mutex // may be acquired under Session.mu; nothing is called under it
 	byID    map[string][]*Session
@@ -181,16 +179,7 @@ func (n *Node) Len() (all, waiting int) {
 // Close waits until records have been stored, or ctx is done. Nothing is stored afterwards, and no
 // session ends: other nodes let the members stay.
 func (n *Node) Close(ctx context.Context) {
-	saved := make(chan struct{})
-	go func() {
-		n.saving.Wait()
-		close(saved)
-	}()
-	select {
-	case <-saved:
-	case <-ctx.Done():
-	}
-	n.closed.Store(true)
+	n.saving.close(ctx)
 	for _, s := range n.allWaiting() {
 		s.stop()
 	}

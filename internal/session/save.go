@@ -32,11 +32,10 @@ func (s *Session) changedLocked() {
 }
 
 func (s *Session) startSavingLocked() {
-	if s.settled || s.node.closed.Load() {
+	if s.settled || !s.node.saving.begin() {
 		return
 	}
 	s.saving = true
-	s.node.saving.Add(1)
 	go s.saveAll()
 }
 
@@ -52,7 +51,7 @@ func (s *Session) tick() {
 
 // saveAll stores the record until it has not changed meanwhile.
 func (s *Session) saveAll() {
-	defer s.node.saving.Done()
+	defer s.node.saving.end()
 	returned := false
 	defer func() {
 		if !returned { // the broker has called runtime.Goexit

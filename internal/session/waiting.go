@@ -83,7 +83,7 @@ func (s *Session) forgetUnusedLocked() {
 // asked again later.
 func (s *Session) expire() {
 	n := s.node
-	if n.closed.Load() {
+	if n.saving.isClosed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
