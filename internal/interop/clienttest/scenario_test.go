@@ -68,22 +68,28 @@ func run(t *testing.T, s *conformance.Scenario, d driver, c conformance.Config) 
 	}
 }
 
-func TestScenarios_TypeScriptClient(t *testing.T) { runNodeScenarios(t, false, nodeScale, 15) }
+func TestScenarios_TypeScriptClient(t *testing.T) {
+	runNodeScenarios(t, testscale.Sample(conformance.Scenarios(), 15), false, nodeScale)
+}
 
-func TestScenarios_TypeScriptClientCBOR(t *testing.T) { runNodeScenarios(t, true, nodeScale, 8) }
+// The other formats and transports run some of the scenarios, and all of them in a soak: each scenario takes
+// a process and real time.
+
+func TestScenarios_TypeScriptClientCBOR(t *testing.T) {
+	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 40)), true, nodeScale)
+}
 
 func TestScenarios_TypeScriptClientHTTPStream(t *testing.T) {
-	runNodeScenarios(t, false, nodeHTTPScale, 3, "stream")
+	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 30)), false, nodeHTTPScale, "stream")
 }
 
 func TestScenarios_TypeScriptClientHTTPPoll(t *testing.T) {
-	runNodeScenarios(t, false, nodeHTTPScale, 3, "poll")
+	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 30)), false, nodeHTTPScale, "poll")
 }
 
-// runNodeScenarios runs some of the scenarios in the quick tier, because they take real time.
-func runNodeScenarios(t *testing.T, cbor bool, scale, some int, mode ...string) {
+func runNodeScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool, scale int, mode ...string) {
 	buildNode(t)
-	for _, s := range testscale.Sample(conformance.Scenarios(), some) {
+	for _, s := range scenarios {
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
