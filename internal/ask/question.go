@@ -217,17 +217,23 @@ func (n *Node) receiveQuestion(q *questions, from string, in *packetReader) {
 }
 
 func (n *Node) serveQuestion(q *questions, from string, number uint64, text []byte, answer func([]byte) []byte) {
-	defer func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.serving--
-	}()
-	answered := answer(text)
+	answered := q.serve(text, answer)
 	if len(answered) > q.maxAnswerBytes() {
 		n.answerQuestion(q, from, number, questionRefused, nil)
 		return
 	}
 	n.answerQuestion(q, from, number, questionAnswered, answered)
+}
+
+// serve answers a question. It makes room for another one before the node that has asked learns that
+// this one has ended.
+func (q *questions) serve(text []byte, answer func([]byte) []byte) []byte {
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.serving--
+	}()
+	return answer(text)
 }
 
 // maxAnswerBytes returns the bound of the answer of one node.
