@@ -4,8 +4,6 @@ package fallback
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // RFC 6455, section 4.2.2, demands it
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -145,11 +143,10 @@ func (c *conn) refused(r *response) (*http.Response, error) {
 // accept returns the response to a handshake (RFC 6455, section 4.2.2), whose body is the client's
 // end of the pipe. start begins to use the other end.
 func (c *conn) accept(req *http.Request, protocol string, start func()) *http.Response {
-	sum := sha1.Sum([]byte(req.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see the import
 	h := http.Header{}
 	h.Set("Connection", "Upgrade")
 	h.Set("Upgrade", "websocket")
-	h.Set("Sec-WebSocket-Accept", base64.StdEncoding.EncodeToString(sum[:]))
+	h.Set("Sec-WebSocket-Accept", wsframe.AcceptKey(req.Header.Get("Sec-WebSocket-Key")))
 	if protocol != "" {
 		h.Set("Sec-WebSocket-Protocol", protocol)
 	}

@@ -2,8 +2,6 @@ package fallback
 
 import (
 	"bufio"
-	"crypto/sha1" //nolint:gosec // RFC 6455 demands it, and not for security
-	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -48,9 +46,8 @@ func (s *Server) probe(w http.ResponseWriter, req *http.Request, allowed bool) {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(s.config.WriteTimeout))
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455, section 4.2.2
 	out := fmt.Appendf(nil, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
-		base64.StdEncoding.EncodeToString(sum[:]))
+		wsframe.AcceptKey(key))
 	if _, err := conn.Write(wsframe.AppendFrame(out, wsframe.Server, wsframe.Text, []byte("0"))); err != nil || !quiet(conn, probePause) {
 		return
 	}

@@ -248,3 +248,8 @@ func TestMessages_ReachWSConnAndBack(t *testing.T) {
 	_, _, err := client.Append(nil)
 	assert.Equal(t, &wsframe.CloseError{Code: 1001, Reason: "away"}, err)
 }
+
+// TestAcceptKey_OfTheStandard is the example of RFC 6455, section 1.3.
+func TestAcceptKey_OfTheStandard(t *testing.T) {
+	assert.Equal(t, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", wsframe.AcceptKey("dGhlIHNhbXBsZSBub25jZQ=="))
+}
