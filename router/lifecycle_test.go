@@ -164,7 +164,9 @@ func TestPing_UnresponsiveClientIsClosed(t *testing.T) {
 }
 
 func TestPing_BusyHandlerKeepsConnectionOpen(t *testing.T) {
-	r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: 10 * time.Millisecond, Pong: 10 * time.Millisecond}})
+	t.Parallel()
+	const timeout = 500 * time.Millisecond
+	r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: timeout, Pong: timeout}})
 	proceed := make(chan struct{})
 	router.On(r, func(ctx *router.Context, m Say) error {
 		<-proceed
@@ -174,10 +176,12 @@ func TestPing_BusyHandlerKeepsConnectionOpen(t *testing.T) {
 	defer server.Close()
 	ws := dialServer(t, server)
 	const messages = 200 // more than the serial queue holds, so that pongs are not read
-	for range messages {
-		write(t, ws, websocket.MessageText, `{"type":"SAY","payload":{"room":"a","text":"b"}}`)
-	}
-	time.AfterFunc(200*time.Millisecond, func() { close(proceed) }) // many times the pong timeout
+	go func() {
+		for range messages {
+			_ = ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"SAY","payload":{"room":"a","text":"b"}}`))
+		}
+		time.AfterFunc(5*timeout, func() { close(proceed) })
+	}()
 	for range messages {
 		assert.Contains(t, read(t, ws), `"SAY"`)
 	}
