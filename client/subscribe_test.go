@@ -205,7 +205,7 @@ func TestSubscribe_SubscriptionsOfOneTopicMissNothing(t *testing.T) {
 	s.start()
 	c, ctx := s.connect(nil), testContext(t)
 	var readers, subscribed sync.WaitGroup
-	publications := testscale.Pick(300, 2000)
+	publications := testscale.Tiers(300, 600, 2000)
 	all := make(chan uint64, 2*publications)
 	publish := func(n int) {
 		err := s.Publish("room/a", moved{fmt.Sprint("p", n%5), n}, router.Stored(ctx, nil))

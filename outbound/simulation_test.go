@@ -75,7 +75,7 @@ func (a *fakeAPI) serve() *http.Response {
 // TestTransport_NeverExceedsALimitWhateverTheLatency runs random APIs, loads and networks in virtual time.
 // Some callers give up while their requests are in flight.
 func TestTransport_NeverExceedsALimitWhateverTheLatency(t *testing.T) {
-	for seed := range testscale.Pick[uint64](30, 300) {
+	for seed := range testscale.Tiers[uint64](30, 100, 300) {
 		synctest.Test(t, func(t *testing.T) {
 			const callers = 300
 			random := rand.New(rand.NewPCG(seed, 0))

@@ -206,7 +206,7 @@ func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
 // several goroutines publish.
 func TestFollower_ReconnectingClientsMissNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range testscale.Pick[uint64](2, 10) {
+	for seed := range testscale.Tiers[uint64](2, 4, 10) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { reconnect(t, seed) })
 	}
 }

@@ -31,7 +31,7 @@ func TestPresenceGrace_ReturnIsNoChange(t *testing.T) {
 	t.Parallel()
 	for name, loss := range losses() {
 		for node := range 3 {
-			for _, away := range testscale.Sample([]time.Duration{2 * time.Second, 0, presenceGrace / 2}, 1) {
+			for _, away := range testscale.SoakSample([]time.Duration{2 * time.Second, 0, presenceGrace / 2}, 1) {
 				for _, late := range []bool{false, true} {
 					if loss.ended && node == 0 {
 						continue

@@ -242,7 +242,7 @@ func TestPresence_ResumeIsNoChange(t *testing.T) {
 	}
 	for name, loss := range losses() {
 		for node := range 3 {
-			for _, away := range testscale.Sample([]time.Duration{2 * time.Second, 0, sessionWithin / 2}, 1) {
+			for _, away := range testscale.SoakSample([]time.Duration{2 * time.Second, 0, sessionWithin / 2}, 1) {
 				for how, join := range joins {
 					if loss.ended && node == 0 {
 						continue

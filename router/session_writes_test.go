@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // TestSession_WritesWhatChanges grants one topic after another, takes some away, and resumes the
@@ -16,7 +17,8 @@ import (
 func TestSession_WritesWhatChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const topics, each = 900, 256 // bytes for one change
+		const each = 256 // bytes for one change
+		topics := testscale.Tiers(200, 300, 900)
 		b := &cutBroker{Broker: memory.NewBroker()}
 		r := newSessionRouter(b, nil)
 		c := dialSession(t, r, "ann").hello()

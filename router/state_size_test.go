@@ -50,12 +50,12 @@ func (s countingSession) ReadState(ctx context.Context, q broker.StateQuery) (br
 	return part, err
 }
 
-// startLargeJoin lets a client that does not read join a state of 50,000 keys and more than 10 MB, with
+// startLargeJoin lets a client that does not read join a state of 20,000 keys and more than 10 MB, with
 // the default limits.
 func startLargeJoin(t *testing.T) (counted *countingBroker, r *router.Router, client *routertest.Conn) {
 	counted = &countingBroker{Broker: memory.NewBroker()}
 	r = newStateRouter(counted, 1, nil)
-	text := strings.Repeat("x", 200)
+	text := strings.Repeat("x", 600)
 	for n := range largeState {
 		err := r.Publish("feed/a", Quote{Symbol: fmt.Sprint(n, text), N: n}, router.Stored(t.Context(), nil))
 		require.NoError(t, err)
@@ -65,7 +65,7 @@ func startLargeJoin(t *testing.T) (counted *countingBroker, r *router.Router, cl
 	return counted, r, client
 }
 
-const largeState = 50_000
+const largeState = 20_000
 
 func TestStateParts_LargeStateNeedsLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

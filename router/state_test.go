@@ -53,7 +53,7 @@ func TestState_LateJoinersReceiveEveryKey(t *testing.T) {
 // return with and without their positions, while keys are set and removed.
 func TestState_RemovalsReachConcurrentJoiners(t *testing.T) {
 	t.Parallel()
-	for seed := range testscale.Pick[uint64](2, 10) {
+	for seed := range testscale.Tiers[uint64](2, 4, 10) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinConcurrently(t, seed) })
 	}
 }

@@ -12,10 +12,7 @@ import (
 
 // testRounds returns how many random histories a test has. 0 is the default.
 func testRounds() int {
-	if testscale.Soak() > 0 {
-		return 0
-	}
-	return 3
+	return testscale.Tiers(1, 2, 0)
 }
 
 // testWindows runs cases on a server. The function newLimiter returns a limiter and its records.

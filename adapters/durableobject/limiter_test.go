@@ -101,7 +101,7 @@ func TestLimiter_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
 			p := limit.PerSecond(tt.refill).Burst(1).Named(name)
 			l := durableobject.NewLimiter(newClient(s), p)
 			tries, denied := 0, 0
-			for calls := 0; tries < 300 && calls < 2000; calls++ {
+			for calls := 0; tries < 100 && calls < 700; calls++ {
 				d := consume(t, l, user("ann"), 1)
 				if tt.cached && !d.Allowed {
 					d = consume(t, l, user("ann"), 1)

@@ -58,7 +58,7 @@ func infoNumber(t *testing.T, admin *goredis.Client, section, text string) int64
 func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	t.Parallel()
 	const nodeCount = 4
-	topics := testscale.Pick(500, 5000)
+	topics := testscale.Tiers(500, 2000, 5000)
 	server := redistest.Start(t)
 	admin := server.Client(t)
 	var nodes []*countedNode

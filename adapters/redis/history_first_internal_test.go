@@ -59,7 +59,7 @@ func patiently(t *testing.T, call func() error) {
 
 func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
 	t.Parallel()
-	names := testscale.Pick(3000, 10_000)
+	names := testscale.Tiers(3000, 5000, 10_000)
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	n.readInvented(t, names)

@@ -20,7 +20,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 				c.Run(t, brokertest.Cluster{
 					Connect:     cluster.New(network).Connect,
 					Kill:        func(s broker.Node) { s.(*cluster.Node).Kill() },
-					Faults:      testscale.Sample(faults(network), 3),
+					Faults:      testscale.SoakSample(faults(network), 3),
 					Timeout:     20 * time.Second,
 					QuietPeriod: 3 * time.Second,
 				})

@@ -297,7 +297,7 @@ func TestQueue_PathIsThatOfTheNextItem(t *testing.T) {
 
 // TestQueue_KeepsOrderWhilePathsChange adds items at random times, and discards some.
 func TestQueue_KeepsOrderWhilePathsChange(t *testing.T) {
-	for seed := range testscale.Pick[uint64](20, 200) {
+	for seed := range testscale.Tiers[uint64](20, 60, 200) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
 			s := newServers(t, 1+random.IntN(2))

@@ -59,7 +59,7 @@ func (m *model) refuseAddress(a *Address) *Refusal {
 // TestConns_CountWhatIsInUse compares random calls with the model: who is refused, who is found, and when
 // the node is drained.
 func TestConns_CountWhatIsInUse(t *testing.T) {
-	for seed := range uint64(testscale.Pick(20, 500)) {
+	for seed := range uint64(testscale.Tiers(20, 100, 500)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := &model{config: Config[*conn]{
 			MaxConns: rng.IntN(20), PerIP: rng.IntN(8), PerUser: rng.IntN(5),

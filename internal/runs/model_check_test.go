@@ -14,10 +14,7 @@ import (
 
 // seeds returns how many schedules of a scenario there are.
 func seeds() uint64 {
-	if testscale.Soak() > 0 {
-		return 60
-	}
-	return testscale.Pick[uint64](3, 12)
+	return testscale.Tiers[uint64](3, 5, 60)
 }
 
 // An account is what one run has reserved.

@@ -14,7 +14,7 @@ import (
 // TestTasks_BeginWhileTheNodeIsClosed is a test for the race detector: connections that end late begin to
 // store their sessions while Close waits.
 func TestTasks_BeginWhileTheNodeIsClosed(t *testing.T) {
-	for range 200 {
+	for range 50 {
 		var all tasks
 		var running atomic.Int64
 		var wg sync.WaitGroup

@@ -2,15 +2,15 @@
 // selects it:
 //
 //	(unset)   the quick tier, which `go test ./...` runs in a fresh clone
-//	full      the full tier, which .ci/run runs: every test, in its whole size
-//	1h        the full tier, in which tests with random rounds continue for this time each, and
+//	full      the full tier, which .ci/run runs: every test
+//	1h        every test in its whole size: tests with random rounds continue for this time each, and
 //	          others have all combinations of their parameters
 //
 // The quick tier runs the same assertions on less: fewer random seeds, connections, cases over the
-// same transport, and servers. [Pick], [Sample], [SoakSample] and [Duration] choose an amount. A test whose subject cannot
-// be made smaller, such as a failover that takes a server 20 seconds, begins with [FullOnly], which
-// names a smaller test of the same subject that runs in both tiers; a test of this package checks
-// that it exists. To list what the quick tier reduces:
+// same transport, and servers. [Pick], [Tiers], [Sample], [SoakSample] and [Duration] choose an
+// amount. A test whose subject cannot be made smaller, such as a failover that takes a server 20
+// seconds, begins with [FullOnly], which names a smaller test of the same subject that runs in both
+// tiers; a test of this package checks that it exists. To list what is reduced:
 //
 //	git grep -n testscale -- '*_test.go'
 //
@@ -65,6 +65,15 @@ func Pick[T any](quick, full T) T {
 		return full
 	}
 	return quick
+}
+
+// Tiers returns quick in the quick tier, full in the full tier, and soak if PENSTOCK_TESTS is a
+// duration. It is for an amount that costs more in the gate than it finds there.
+func Tiers[T any](quick, full, soak T) T {
+	if Soak() > 0 {
+		return soak
+	}
+	return Pick(quick, full)
 }
 
 // Sample returns all items in the full tier, and n random ones in their order in the quick tier.

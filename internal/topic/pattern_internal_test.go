@@ -88,7 +88,7 @@ func muxMatch(mux *http.ServeMux, name string) (pattern string, values map[strin
 func TestTopicPattern_AgreesWithServeMux(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test needs the same numbers again
 	conflicts, matches, redirects := 0, 0, 0
-	tables := testscale.Pick(400, 2000)
+	tables := testscale.Tiers(400, 800, 2000)
 	for range tables {
 		mux, ts := http.NewServeMux(), &Topics{}
 		for range 8 {

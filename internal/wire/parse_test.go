@@ -257,7 +257,7 @@ func FuzzHeadParse(f *testing.F) {
 // the same envelopes with one byte changed.
 func TestParse_MatchesReferenceOnRandomEnvelopes(t *testing.T) {
 	g := &generator{rand.New(rand.NewPCG(1, 2))}
-	for range testscale.Pick(400, 3000) {
+	for range testscale.Tiers(400, 1000, 3000) {
 		data := []byte(g.envelope())
 		_, ok := reference(data)
 		require.True(t, ok, "%.300s", data)

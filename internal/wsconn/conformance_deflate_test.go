@@ -242,7 +242,7 @@ func TestConformance_DeflateWithAnotherClient(t *testing.T) {
 				c, _, err := websocket.Dial(t.Context(), server.URL, opts)
 				require.NoError(t, err)
 				c.SetReadLimit(-1)
-				for _, n := range testscale.Sample([]int{1, 16, 256, 4096, 32768, 131072}, 2) {
+				for _, n := range testscale.SoakSample([]int{1, 16, 256, 4096, 32768, 131072}, 2) {
 					for _, m := range deflateMessages(n) {
 						require.NoError(t, c.Write(t.Context(), websocket.MessageText, []byte(m)))
 						_, got, err := c.Read(t.Context())

@@ -155,7 +155,7 @@ func (c *Conn) texts() []string {
 // TestSendQueue_MatchesReferenceModel runs random operations on a queue and on the model. One of
 // the policies is that of the connection, the others are those of frames.
 func TestSendQueue_MatchesReferenceModel(t *testing.T) {
-	operations := testscale.Pick(300, 5000)
+	operations := testscale.Tiers(300, 1000, 5000)
 	for name, policies := range map[string][]SlowConsumerPolicy{
 		"disconnect":  {Disconnect},
 		"drop oldest": {DropOldest},

@@ -58,7 +58,7 @@ var shown = []string{"", "guides/getting-started.html", "guides/reverse-proxies.
 func TestSite_FitsNarrowWindows(t *testing.T) {
 	testscale.FullOnly(t, "TestSidebar_HasEveryPage")
 	address, browser := serve(t), browsertest.Start(t)
-	for _, page := range append([]string{"readme.html", "changelog.html"}, shown...) {
+	for _, page := range testscale.SoakSample(append([]string{"readme.html", "changelog.html"}, shown...), 4) {
 		p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(360, 740))
 		p.WaitFor(`document.querySelector(".VPDoc h1")`)
 		wide := browsertest.Eval[[]string](p, `document.documentElement.scrollWidth <= 360 ? [] :
@@ -73,7 +73,7 @@ func TestSite_IsAccessible(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(workspace(t), "node_modules/axe-core/axe.min.js"))
 	require.NoError(t, err)
 	for _, scheme := range []string{"light", "dark"} {
-		for _, page := range shown {
+		for _, page := range testscale.SoakSample(shown, 2) {
 			p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(1280, 900), colorScheme(scheme))
 			p.WaitEqual(`document.documentElement.classList.contains("dark")`, scheme == "dark")
 			browsertest.Eval[any](p, string(axe)+"; undefined")
@@ -92,7 +92,7 @@ func TestSite_DarkPagesHaveNoLightAreas(t *testing.T) {
 	testscale.FullOnly(t, "TestSidebar_HasEveryPage")
 	address, browser := serve(t), browsertest.Start(t)
 	pictures := 0
-	for _, page := range append(pagesWithPictures(t), shown...) {
+	for _, page := range append(testscale.SoakSample(pagesWithPictures(t), 3), testscale.SoakSample(shown, 1)...) {
 		p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(1280, 900), colorScheme("dark"))
 		p.WaitFor(`document.documentElement.classList.contains("dark")`)
 		light := browsertest.Eval[[]string](p, `[...document.querySelectorAll("body, body *")].filter((e) => {

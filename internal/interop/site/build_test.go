@@ -145,12 +145,12 @@ var small = map[string]string{
 
 func TestBuild_FailsOnBrokenLinks(t *testing.T) {
 	testscale.FullOnly(t, "TestBrokenLinks_ReportsPagesAndFragments")
-	for _, test := range []struct{ name, guide, want string }{
+	for _, test := range testscale.SoakSample([]struct{ name, guide, want string }{
 		{"none", "", ""},
 		{"page", "[gone](gone.md)", "dead link ./gone in file docs/guides/guide.md"},
 		{"fragment", "[section 6](../protocol.md#6-none)", "guides/guide.html: " + base + "protocol.html#6-none: the page has no heading or element #6-none"},
 		{"code", "[gone](../../router/gone.go)", "dead link ./../../router/gone.go in file docs/guides/guide.md"},
-	} {
+	}, 2) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(workspace(t), test.name)
 			nodetest.CopySources(t, filepath.Join(repository, "website/.vitepress"), filepath.Join(dir, "website/.vitepress"))
