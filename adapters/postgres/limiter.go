@@ -79,8 +79,7 @@ func (b *Limiter) Check(take limit.Take) error { return take.Validate() }
 // for up to a second more.
 func (b *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	return b.take(&key, &take, b.policy.Load(), func(call limitCall) (limitReply, error) {
-		c, err := b.limits.do(ctx, call)
-		return c.Response, err
+		return b.limits.reply(ctx, call)
 	})
 }
 

@@ -69,11 +69,11 @@ func (c *Cooldown) penalize(key limit.Key, cost int64, reply *batch.RecordReply,
 
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
-	call, err := c.limits.do(ctx, c.call(&key, c.limitRecords.policy.Load(), batch.RecordTake{What: batch.Look}))
+	reply, err := c.limits.reply(ctx, c.call(&key, c.limitRecords.policy.Load(), batch.RecordTake{What: batch.Look}))
 	if err != nil {
 		return 0, err
 	}
-	return call.Response.numbers[1], nil
+	return reply.numbers[1], nil
 }
 
 // resetPage is how many keys ResetAll finds at a time.

@@ -63,8 +63,7 @@ func (r *limitRecords) Check(take limit.Take) error { return r.check(&take) }
 // take takes tokens of key. The reply is that of a take that was sent.
 func (r *limitRecords) take(ctx context.Context, key *limit.Key, take *limit.Take) (limit.Decision, batch.RecordReply, error) {
 	return r.takeBy(key, take, r.policy.Load(), func(call limitCall) (limitReply, error) {
-		c, err := r.limits.do(ctx, call)
-		return c.Response, err
+		return r.limits.reply(ctx, call)
 	})
 }
 

@@ -181,12 +181,25 @@ func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCa
 	}
 }
 
+// reply is do for who needs only the reply. Without one, nothing is read of the call: a batch may still
+// answer it.
+func (l *Limits) reply(ctx context.Context, request limitCall) (limitReply, error) {
+	c, err := l.do(ctx, request)
+	if err != nil {
+		return limitReply{}, err
+	}
+	return c.Response, nil
+}
+
 // doAll is do for calls that take all or nothing.
 func (l *Limits) doAll(ctx context.Context, requests []limitCall) ([]limitReply, error) {
 	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
 		c := &batch.Call[[]limitCall, []limitReply]{Request: requests}
-		if err := l.joints.Do(ctx, c); err != nil || !c.Response[0].isLocked() {
-			return c.Response, err
+		if err := l.joints.Do(ctx, c); err != nil {
+			return nil, err
+		}
+		if !c.Response[0].isLocked() {
+			return c.Response, nil
 		}
 		if err := waitForLock(ctx, wait); err != nil {
 			return nil, err

@@ -46,15 +46,15 @@ func (l *Limits) NewSemaphore(name string, permits int64) *Semaphore {
 func (s *Semaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
 	h := &permitHolder{semaphore: s, key: key, holder: 1 + rand.Int64N(1<<62)}
 	c, err := h.call(ctx, opTake)
-	switch acquired, inUse := c.Response.numbers[0] == 1, c.Response.numbers[1]; {
-	case err != nil:
+	if err != nil {
 		go lease.ReleaseAfter(c.Wait, h) // the statement may have acquired it, or still may
 		return limit.Permit{}, err
-	case !acquired:
-		return limit.Permit{InUse: inUse, Limit: s.permits}, nil
-	default:
-		return limit.Permit{Release: lease.Start(h, s.lease), InUse: inUse, Limit: s.permits}, nil
 	}
+	acquired, inUse := c.Response.numbers[0] == 1, c.Response.numbers[1]
+	if !acquired {
+		return limit.Permit{InUse: inUse, Limit: s.permits}, nil
+	}
+	return limit.Permit{Release: lease.Start(h, s.lease), InUse: inUse, Limit: s.permits}, nil
 }
 
 // A permitHolder has one permit.
