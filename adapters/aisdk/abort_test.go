@@ -35,7 +35,7 @@ func TestAbort_StopsTheRunForAllTabs(t *testing.T) {
 				if i > 0 {
 					p.write(resume("1", "ann-1"))
 				}
-				for p.next().Type != "chunk" {
+				for f := p.next(); f.Type != "chunk" || chunkType(t, f) != "text-delta"; f = p.next() {
 				}
 			}
 			answers := make(chan frame)
