@@ -74,14 +74,14 @@ func TestLimiter_Contract(t *testing.T) {
 	t.Run("one object", func(t *testing.T) {
 		t.Parallel()
 		s := startTestClock(t, 1)
-		testContract(t, s, limittest.Cases(), testscale.Tiers(1, 2, 5))
-		for _, c := range testscale.SoakSample(limittest.Cases(), 8) {
+		testContract(t, s, limittest.Cases(), testscale.Tiers(1, 1, 5))
+		for _, c := range testscale.SoakSample(limittest.Cases(), 5) {
 			t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(harness(s))) })
 		}
 	})
 	t.Run("8 objects", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 8), testscale.SoakSample(limittest.Cases(), 8), 1)
+		testContract(t, startTestClock(t, 8), testscale.SoakSample(limittest.Cases(), 5), 1)
 	})
 }
 

@@ -30,10 +30,7 @@ const maxGrowth = 8 << 20
 // connections are open at the same time; their clients make calls whose handlers block, abort some of
 // them, read slowly, flood the server, and receive publications.
 func TestCrowd(t *testing.T) {
-	conns := testscale.Pick(60, 120)
-	if testscale.Soak() > 0 {
-		conns = 2000
-	}
+	conns := testscale.Tiers(60, 60, 2000)
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
