@@ -166,7 +166,7 @@ func TestTracer_RedisLimiterIsAChild(t *testing.T) {
 	client := redistest.Shared(t)
 	client.AddHook(commandSpans{provider.Tracer("redis")})
 	r := newRouter(router.Options{Tracer: otel.NewTracer(&otel.Options{TracerProvider: provider})})
-	r.UseIngress(ratelimit.New(redis.NewLimiter(redis.WithNamespace(client, rand.Text()), limit.PerSecond(1).Burst(1)), nil))
+	r.UseIngress(ratelimit.New(redis.NewLimiter(redis.WithNamespace(client, rand.Text()), limit.PerHour(1).Burst(1)), nil))
 	conn := routertest.Dial(t, r)
 	conn.Send(Ping{})
 	conn.Send(Ping{})
