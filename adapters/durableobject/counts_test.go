@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,23 +127,9 @@ func TestCounts_RememberedWaitsEndAtWholeTicks(t *testing.T) {
 func TestCooldown_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
 	client, tries := newClient(startServer(t)), 0
 	// On a busy machine, a window may end before the next request.
-	for slower := time.Duration(1); tries == 0; slower *= 10 {
-		l := durableobject.NewCooldown(client, limit.CooldownPolicy{Max: 1, Window: slower * 1234 * time.Microsecond, Penalty: slower * 2345 * time.Microsecond}, nil)
-		denied := 0
-		for calls := 0; tries < 100 && calls < 700; calls++ {
-			d := consume(t, l, user("ann"), 1)
-			received := time.Now()
-			if d.Allowed {
-				continue
-			}
-			for time.Since(received) < d.RetryAfter {
-				runtime.Gosched()
-			}
-			tries++
-			if !consume(t, l, user("ann"), 1).Allowed {
-				denied++
-			}
-		}
-		assert.Zero(t, denied, "denied after exactly RetryAfter, of %d tries", tries)
+	for slower := time.Duration(1); tries == 0 && slower <= 1000; slower *= 10 {
+		p := limit.CooldownPolicy{Max: 1, Window: slower * 1234 * time.Microsecond, Penalty: slower * 2345 * time.Microsecond}
+		tries = waitExactly(t, durableobject.NewCooldown(client, p, nil), false)
 	}
+	assert.Positive(t, tries)
 }

@@ -100,27 +100,35 @@ func TestLimiter_WaitingExactlyRetryAfterIsEnough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := limit.PerSecond(tt.refill).Burst(1).Named(name)
 			l := durableobject.NewLimiter(newClient(s), p)
-			tries, denied := 0, 0
-			for calls := 0; tries < 100 && calls < 700; calls++ {
-				d := consume(t, l, user("ann"), 1)
-				if tt.cached && !d.Allowed {
-					d = consume(t, l, user("ann"), 1)
-				}
-				received := time.Now()
-				if d.Allowed {
-					continue
-				}
-				for time.Since(received) < d.RetryAfter {
-					runtime.Gosched()
-				}
-				tries++
-				if !consume(t, l, user("ann"), 1).Allowed {
-					denied++
-				}
-			}
-			assert.Zero(t, denied, "denied after exactly RetryAfter, of %d tries", tries)
+			waitExactly(t, l, tt.cached)
 		})
 	}
+}
+
+// waitExactly fails if a call is denied that waits as long as a denial says, and returns how many did.
+// The denials are those of the cache, or of the object.
+func waitExactly(t *testing.T, l limit.Limiter, cached bool) (tries int) {
+	t.Helper()
+	denied := 0
+	for calls := 0; tries < 100 && calls < 700; calls++ {
+		d := consume(t, l, user("ann"), 1)
+		if cached && !d.Allowed {
+			d = consume(t, l, user("ann"), 1)
+		}
+		received := time.Now()
+		if d.Allowed {
+			continue
+		}
+		for time.Since(received) < d.RetryAfter {
+			runtime.Gosched()
+		}
+		tries++
+		if !consume(t, l, user("ann"), 1).Allowed {
+			denied++
+		}
+	}
+	assert.Zero(t, denied, "denied after exactly RetryAfter, of %d tries", tries)
+	return tries
 }
 
 // An outcome counts calls. On a machine with much other load, a request may take longer than its
