@@ -98,7 +98,7 @@ func (a *fakeAPI) accept(path string, h http.Header) int {
 	}
 	left := a.options.per - now.Sub(r.start)
 	h.Set("X-RateLimit-Limit", strconv.Itoa(a.options.limit))
-	h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", left.Seconds()))
+	h.Set("X-RateLimit-Reset-After", fmt.Sprintf("%.3f", (left+time.Millisecond).Seconds()))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(max(a.options.limit-r.used-1, 0)))
 	if r.used == a.options.limit {
 		return a.reject(h, left, path)
@@ -261,6 +261,10 @@ var busyAPI = apiOptions{
 	latency: 5 * time.Millisecond,
 }
 
+// processLease is longer than a busy machine stops a process: only a process that is killed may lose the lease of
+// a request.
+const processLease = 15 * time.Second
+
 func startNodes(t *testing.T, a *fakeAPI, requests int) []*node {
 	t.Helper()
 	server := redistest.Start(t)
@@ -268,7 +272,7 @@ func startNodes(t *testing.T, a *fakeAPI, requests int) []*node {
 	for range 4 {
 		n := &node{
 			Redis: server.Addr, URL: a.URL, Requests: requests / 4, Workers: 80, Paths: 20,
-			Options: outbound.BudgetOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: 2 * time.Second},
+			Options: outbound.BudgetOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: processLease},
 		}
 		n.start(t)
 		nodes = append(nodes, n)

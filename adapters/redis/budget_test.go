@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-go/penstock/outbound/outboundtest"
 )
 
-// TestBudget_PassesTheConformanceSuite does not run beside other tests, because its windows end in real time.
 func TestBudget_PassesTheConformanceSuite(t *testing.T) {
+	t.Parallel()
 	for name, client := range startServers(t) {
 		for _, c := range outboundtest.Cases() {
 			t.Run(name+" "+c.Name, func(t *testing.T) {

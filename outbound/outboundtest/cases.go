@@ -150,7 +150,7 @@ func leaseEnds(b bench) error {
 	if err := b.learnLimit("known", 2); err != nil {
 		return err
 	}
-	time.Sleep(5 * time.Millisecond)
+	b.sleep(5 * time.Millisecond)
 	since = time.Now()
 	if _, err := b.acquireExactly("known", 2); err != nil {
 		return err
@@ -196,7 +196,7 @@ func lateResponses(b bench) error {
 		},
 		func() error { return b.mustWait("a") },
 		func() error {
-			time.Sleep(20 * time.Millisecond)
+			b.sleep(20 * time.Millisecond)
 			return b.mustWait("a")
 		},
 		func() error {
@@ -216,7 +216,7 @@ func lateResponseReopens(b bench) error {
 	if err := b.respond("a", old[0], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: time.Millisecond}); err != nil {
 		return err
 	}
-	time.Sleep(10 * time.Millisecond)
+	b.sleep(10 * time.Millisecond)
 	since := time.Now()
 	if err := b.respond("a", old[1], outbound.Status{Limit: 3, Remaining: 2, ResetAfter: short}); err != nil {
 		return err
@@ -342,7 +342,7 @@ func repeatedUpdate(b bench) error {
 }
 
 func globalLimit(h Harness) error {
-	b := bench{h.New(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 3, GlobalPer: short})}
+	b := h.bench(outbound.BudgetOptions{Lease: lease, GlobalLimit: 3, GlobalPer: short})
 	var grants []outbound.Grant
 	for _, route := range []string{"a", "b", "c"} {
 		acquired, err := b.acquire(route, 1)
@@ -354,7 +354,7 @@ func globalLimit(h Harness) error {
 	if err := b.mustWait("d"); err != nil {
 		return err
 	}
-	time.Sleep(short / 2) // the requests are in flight for a while
+	b.sleep(short / 2) // the requests are in flight for a while
 	answered := time.Now()
 	for i, route := range []string{"a", "b"} {
 		if err := b.respond(route, grants[i], outbound.Status{}); err != nil {
@@ -378,7 +378,7 @@ func globalLimit(h Harness) error {
 }
 
 func sharedLimit(h Harness) error {
-	b := bench{h.New(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 2, GlobalPer: time.Minute})}
+	b := h.bench(outbound.BudgetOptions{Lease: lease, GlobalLimit: 2, GlobalPer: time.Minute})
 	acquire := func() (outbound.Grant, error) { return b.TryAcquireShared(context.Background(), "shared") }
 	first, err := acquire()
 	if err != nil {

@@ -13,9 +13,9 @@ func clockGoesBackwards(h Harness) error {
 	if h.StepClock == nil {
 		return errNoClock
 	}
-	closed := bench{h.New(&outbound.BudgetOptions{Lease: lease})}
-	paused := bench{h.New(&outbound.BudgetOptions{Lease: lease})}
-	limited := bench{h.New(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 1, GlobalPer: short})}
+	closed := h.bench(outbound.BudgetOptions{Lease: lease})
+	paused := h.bench(outbound.BudgetOptions{Lease: lease})
+	limited := h.bench(outbound.BudgetOptions{Lease: lease, GlobalLimit: 1, GlobalPer: short})
 	since := time.Now()
 	return inOrder(
 		func() error { return closed.closeRoutes() },
@@ -82,7 +82,7 @@ func (b bench) allOpenAfter(since time.Time) error {
 // pauseAfterStep fails if the remainder of a pause from before a step shortens a pause from after
 // it.
 func pauseAfterStep(h Harness) error {
-	b := bench{h.New(&outbound.BudgetOptions{Lease: lease})}
+	b := h.bench(outbound.BudgetOptions{Lease: lease})
 	grants, err := b.openWindow(5, 2)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func pauseAfterStep(h Harness) error {
 // responseAfterStep fails if a response from after a step restores the end of a window from
 // before it.
 func responseAfterStep(h Harness) error {
-	b := bench{h.New(&outbound.BudgetOptions{Lease: lease})}
+	b := h.bench(outbound.BudgetOptions{Lease: lease})
 	grants, err := b.openWindow(2, 2)
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func clockGoesForward(h Harness) error {
 	if h.StepClock == nil {
 		return errNoClock
 	}
-	b := bench{h.New(&outbound.BudgetOptions{Lease: lease})}
-	limited := bench{h.New(&outbound.BudgetOptions{Lease: lease, GlobalLimit: 1, GlobalPer: short})}
+	b := h.bench(outbound.BudgetOptions{Lease: lease})
+	limited := h.bench(outbound.BudgetOptions{Lease: lease, GlobalLimit: 1, GlobalPer: short})
 	grants, err := b.openWindow(3, 3)
 	if err != nil {
 		return err
