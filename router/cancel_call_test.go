@@ -293,7 +293,7 @@ func TestRouteTimeout_PanicsOnMistakes(t *testing.T) {
 
 // TestAbort_TenThousandOpenCallsOverSocket aborts calls in random order while others are answered.
 func TestAbort_TenThousandOpenCallsOverSocket(t *testing.T) {
-	calls := testscale.Tiers(1000, 3000, 10_000)
+	calls := testscale.Tiers(1000, 2000, 10_000)
 	r := router.New(discardLogs(router.Options{Limits: withoutRates(router.Limits{Concurrency: calls, QueueMessages: calls})}))
 	var started, returned atomic.Int64
 	router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {

@@ -141,7 +141,7 @@ func TestConn_QueueStats(t *testing.T) {
 // is full, while a topic that conflates shares the queue.
 func TestSendWait_SlowReaderLosesNothing(t *testing.T) {
 	const queue = 64
-	messages := testscale.Tiers(20_000, 40_000, 100_000)
+	messages := testscale.Tiers(20_000, 20_000, 100_000)
 	r := router.New(discardLogs(router.Options{
 		SlowConsumer: router.DropOldest, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Write: time.Minute},
 	}))

@@ -125,7 +125,7 @@ func TestConn_MessagesDuringIdleTransitionAreHandled(t *testing.T) {
 
 func exchangeCalls(t *testing.T, conn net.Conn) {
 	const calls = 3
-	rounds := testscale.Pick(10, 50)
+	rounds := testscale.Tiers(10, 20, 50)
 	answers := bufio.NewReader(conn)
 	for range rounds {
 		for sent := bytes.Repeat(text(echoCall), calls); len(sent) > 0; {

@@ -203,7 +203,7 @@ func TestResume_OneConnectionOwnsASession(t *testing.T) {
 	t.Parallel()
 	const perBubble = 50
 	var total ownerRace
-	for seed := range testscale.Tiers[uint64](4, 15, 200) {
+	for seed := range testscale.Tiers[uint64](4, 6, 200) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newOwnerRace(t, seed)
 			defer r.end()

@@ -95,7 +95,7 @@ func TestShutdown_PacesCloses(t *testing.T) {
 func TestShutdown_TenThousandUnresponsiveConnectionsEndAtDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conns := testscale.Tiers(1000, 3000, 10_000)
+		conns := testscale.Tiers(1000, 2000, 10_000)
 		var ended atomic.Int64
 		r := router.New(&router.Options{
 			Limits:   withoutRates(router.Limits{}),

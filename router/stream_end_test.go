@@ -84,7 +84,7 @@ func TestStream_AbortStopsBusyProducer(t *testing.T) {
 	server := httptest.NewServer(s)
 	defer server.Close()
 	ws := dialServer(t, server)
-	rounds := testscale.Pick(3, 10)
+	rounds := testscale.Tiers(3, 5, 10)
 	for n := range rounds {
 		write(t, ws, websocket.MessageText, fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"%d"},"payload":{"to":0}}`, n))
 		item := func(n int) string { return fmt.Sprintf(`"data":%d,`, n) }

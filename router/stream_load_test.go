@@ -96,7 +96,7 @@ func liveBytes() int64 {
 // server has stopped producing. It runs alone, because it measures the memory of the process.
 func TestStream_MillionItemsToSlowReader(t *testing.T) {
 	const maxGrowth = 4 << 20
-	items := testscale.Tiers(200_000, 300_000, 1_000_000)
+	items := testscale.Tiers(200_000, 200_000, 1_000_000)
 	r := router.New(discardLogs(router.Options{Timeouts: patient}))
 	router.Stream(r, count)
 	server := httptest.NewServer(r)
@@ -161,7 +161,7 @@ func TestStream_SlowReaderInVirtualTime(t *testing.T) {
 
 func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	const maxBytes = 16 << 10
-	streams := testscale.Tiers(1000, 3000, 10_000)
+	streams := testscale.Tiers(1000, 2000, 10_000)
 	s, _ := newStreamRouter(router.Options{Limits: withoutRates(router.Limits{Concurrency: streams})}, nil)
 	server := httptest.NewServer(s)
 	defer server.Close()

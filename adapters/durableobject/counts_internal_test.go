@@ -12,7 +12,7 @@ import (
 
 // testRounds returns how many random histories a test has. 0 is the default.
 func testRounds() int {
-	return testscale.Tiers(1, 2, 0)
+	return testscale.Tiers(1, 1, 0)
 }
 
 // testWindows runs cases on a server. The function newLimiter returns a limiter and its records.

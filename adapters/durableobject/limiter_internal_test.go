@@ -75,13 +75,13 @@ func TestLimiter_Contract(t *testing.T) {
 		t.Parallel()
 		s := startTestClock(t, 1)
 		testContract(t, s, limittest.Cases(), testscale.Tiers(1, 1, 5))
-		for _, c := range testscale.SoakSample(limittest.Cases(), 5) {
+		for _, c := range testscale.SoakSample(limittest.Cases(), 3) {
 			t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(harness(s))) })
 		}
 	})
 	t.Run("8 objects", func(t *testing.T) {
 		t.Parallel()
-		testContract(t, startTestClock(t, 8), testscale.SoakSample(limittest.Cases(), 5), 1)
+		testContract(t, startTestClock(t, 8), testscale.SoakSample(limittest.Cases(), 3), 1)
 	})
 }
 

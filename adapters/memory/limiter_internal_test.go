@@ -36,11 +36,11 @@ func TestLimiter_Regressions(t *testing.T) {
 }
 
 func TestLimiter_EqualsModel(t *testing.T) {
-	limittest.EqualsModel(t, fakeClockHarness(), testscale.Tiers(30, 60, 150))
+	limittest.EqualsModel(t, fakeClockHarness(), testscale.Tiers(30, 30, 150))
 }
 
 func TestLimiter_PolicyChanges(t *testing.T) {
-	limittest.PolicyChanges(t, fakeClockHarness(), testscale.Tiers(20, 50, 300))
+	limittest.PolicyChanges(t, fakeClockHarness(), testscale.Tiers(20, 30, 300))
 }
 
 func TestLimiter_ClockGoesBackwards(t *testing.T) {

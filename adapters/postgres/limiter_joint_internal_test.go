@@ -22,7 +22,7 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 	s := newLimitServer(t)
 	rng := rand.New(rand.NewPCG(31, 32))
 	simulation := memory.NewSimulation(s.clock.Now)
-	for round := range testscale.Pick(3, 30) {
+	for round := range testscale.Tiers(3, 10, 30) {
 		remote, local, penalties := jointPairs(s, rng, simulation, fmt.Sprint(round))
 		if round%2 == 0 { // reservations reach the next period of the quota
 			s.Sleep(time.Hour - time.Duration(s.clock.Now().UnixNano())%time.Hour - 20*time.Second)

@@ -52,7 +52,7 @@ func TestLimiter_KeepsRandomRules(t *testing.T) {
 }
 
 // limitRounds is how many policies a case with random ones tries.
-func limitRounds() int { return testscale.Pick(1, 10) }
+func limitRounds() int { return testscale.Tiers(1, 3, 10) }
 
 // testWindows runs cases of a limiter with records, in the quick tier some of them.
 func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *Limits, P) limit.Resetter) {

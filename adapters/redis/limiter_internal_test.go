@@ -86,7 +86,7 @@ func TestLimiter_Contract(t *testing.T) {
 	t.Run("one node", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 		t.Parallel()
-		testContract(t, redistest.Shared(t), limittest.Cases(), limittest.Cases(), 20)
+		testContract(t, redistest.Shared(t), limittest.Cases(), testscale.SoakSample(limittest.Cases(), 10), testscale.Tiers(4, 4, 20))
 	})
 	t.Run("cluster", func(t *testing.T) {
 		testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
@@ -110,7 +110,7 @@ func TestLimiter_KeepsRandomRules(t *testing.T) {
 // executes the same scripts as a node on its own.
 func testPartOfContract(t *testing.T, client goredis.UniversalClient) {
 	cases := limittest.Cases()
-	testContract(t, client, testscale.SoakSample(cases, 15), testscale.SoakSample(cases, 10), 4)
+	testContract(t, client, testscale.SoakSample(cases, 10), testscale.SoakSample(cases, 5), 4)
 }
 
 // testContract tests cases of a limiter alone, and others of AllOf with it.

@@ -46,13 +46,13 @@ func (m *movedServer) now() time.Duration { return time.Duration(m.local.Local.L
 func TestLimiters_OnMovedServer(t *testing.T) {
 	t.Parallel()
 	m := startMovedServer(t)
-	for _, c := range testscale.Sample(limittest.Cases(), 5) {
+	for _, c := range testscale.SoakSample(limittest.Cases(), 5) {
 		t.Run("bucket: "+c.Name, func(t *testing.T) { c.Run(t, m.harness(t)) })
 	}
-	t.Run("bucket: policies change", func(t *testing.T) { limittest.PolicyChanges(t, m.harness(t), testscale.Pick(1, 5)) })
-	t.Run("bucket: equals the model", func(t *testing.T) { limittest.EqualsModel(t, m.harness(t), testscale.Pick(1, 5)) })
-	t.Run("bucket: clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, m.harness(t), testscale.Pick(1, 5)) })
-	for _, c := range testscale.Sample(limittest.CooldownCases(), 2) {
+	t.Run("bucket: policies change", func(t *testing.T) { limittest.PolicyChanges(t, m.harness(t), testscale.Tiers(1, 2, 5)) })
+	t.Run("bucket: equals the model", func(t *testing.T) { limittest.EqualsModel(t, m.harness(t), testscale.Tiers(1, 2, 5)) })
+	t.Run("bucket: clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, m.harness(t), testscale.Tiers(1, 2, 5)) })
+	for _, c := range testscale.SoakSample(limittest.CooldownCases(), 2) {
 		t.Run("cooldown: "+c.Name, func(t *testing.T) {
 			prefix := redistest.Prefix(t)
 			c.Run(t, limittest.CooldownHarness{
@@ -61,7 +61,7 @@ func TestLimiters_OnMovedServer(t *testing.T) {
 					m.use(l.records, prefix)
 					return l
 				},
-				Sleep: m.sleep, Rewind: m.rewind, Rounds: testscale.Pick(1, 5),
+				Sleep: m.sleep, Rewind: m.rewind, Rounds: testscale.Tiers(1, 2, 5),
 			})
 		})
 	}
@@ -100,7 +100,7 @@ func (m *movedServer) use(r *records, prefix string) {
 }
 
 func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limittest.WindowCase[P], newLimiter func(P) (limit.Resetter, *records)) {
-	for _, c := range testscale.Sample(cases, 2) {
+	for _, c := range testscale.SoakSample(cases, 2) {
 		t.Run(kind+": "+c.Name, func(t *testing.T) {
 			prefix := redistest.Prefix(t)
 			c.Run(t, limittest.WindowHarness[P]{
@@ -109,7 +109,7 @@ func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limitt
 					m.use(records, prefix)
 					return l
 				},
-				Shared: true, Sleep: m.sleep, Now: m.server.Now, Rewind: m.rewind, Rounds: testscale.Pick(1, 5),
+				Shared: true, Sleep: m.sleep, Now: m.server.Now, Rewind: m.rewind, Rounds: testscale.Tiers(1, 2, 5),
 			})
 		})
 	}

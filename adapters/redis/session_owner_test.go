@@ -79,7 +79,7 @@ func TestSession_BelongsToOneConnection(t *testing.T) {
 		}
 		return owners
 	}
-	for range testscale.Tiers(20, 100, 500) {
+	for range testscale.Tiers(20, 50, 500) {
 		answered.Store(0)
 		conns := []*routertest.Conn{routertest.Dial(t, nodes[rand.IntN(2)])}
 		token := decodeToken(t, ask(t, conns[0], "$ws:hello", `{"session":true}`))
@@ -197,7 +197,7 @@ func testNodeEnds(t *testing.T, end func(*endingNode), notice, returnWithin time
 func TestPresence_NodeIsKilled(t *testing.T) {
 	testscale.FullOnly(t, "TestPresence_NodeShutsDown")
 	t.Parallel()
-	testNodeEnds(t, func(n *endingNode) { n.proxy.Cut() }, 20*time.Second, 8*time.Second)
+	testNodeEnds(t, func(n *endingNode) { n.proxy.Cut() }, 30*time.Second, 20*time.Second)
 }
 
 func TestPresence_NodeShutsDown(t *testing.T) {

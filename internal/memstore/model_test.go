@@ -114,7 +114,7 @@ type model struct {
 // TestHub_BehavesLikeModel runs random operations in virtual time, one after the other.
 func TestHub_BehavesLikeModel(t *testing.T) {
 	counts := map[string]int{}
-	for seed := range testscale.Tiers[uint64](8, 12, 40) {
+	for seed := range testscale.Tiers[uint64](8, 8, 40) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(t, seed, counts)
 			for range 900 {

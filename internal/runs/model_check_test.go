@@ -14,7 +14,7 @@ import (
 
 // seeds returns how many schedules of a scenario there are.
 func seeds() uint64 {
-	return testscale.Tiers[uint64](2, 3, 60)
+	return testscale.Tiers[uint64](2, 2, 60)
 }
 
 // An account is what one run has reserved.

@@ -36,7 +36,7 @@ func TestCrowd(t *testing.T) {
 	}
 	t.Logf("-stress.seed=%d", *seed)
 	limit := testscale.Duration(0, 3*time.Second)
-	for _, procs := range testscale.Sample([]int{1, 2, 8}, 1) {
+	for _, procs := range testscale.SoakSample([]int{1, 2, 8}, 1) {
 		t.Run(fmt.Sprintf("GOMAXPROCS=%d", procs), func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 			runCrowd(t, conns, limit/3)

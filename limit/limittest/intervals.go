@@ -24,7 +24,7 @@ func IntervalBoundPolicy() limit.Policy { return limit.PerSecond(2000).Burst(50)
 // and the refill in that time.
 func IntervalBound(t *testing.T, limiters ...limit.Limiter) {
 	t.Helper()
-	const callers, calls = 6, 400
+	const callers, calls = 6, 150
 	var mu sync.Mutex
 	var grants []grant
 	var wg sync.WaitGroup
