@@ -30,10 +30,7 @@ func lease() time.Duration { return size(3*time.Second, 10*time.Second) }
 
 // size returns full if PENSTOCK_TESTS is a duration, and otherwise small.
 func size[T any](small, full T) T {
-	if testscale.Soak() > 0 {
-		return full
-	}
-	return small
+	return testscale.Tiers(small, small, full)
 }
 
 // A numbered is an item that has its number.

@@ -97,10 +97,7 @@ func faultCases() []faultCase {
 
 // openTransaction leaves a transaction open that has published, for a minute in a table.
 func openTransaction() faultCase {
-	lasts := testscale.Pick(2*time.Second, 4*time.Second)
-	if testscale.Soak() > 0 {
-		lasts = time.Minute
-	}
+	lasts := testscale.Tiers(2*time.Second, 4*time.Second, time.Minute)
 	return faultCase{name: fmt.Sprintf("a transaction that has published stays open for %.0f s", lasts.Seconds()), lasts: lasts, begin: func(d *faultyDatabase) func() {
 		tx, err := d.pool.Begin(d.t.Context())
 		require.NoError(d.t, err)

@@ -51,14 +51,10 @@ func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.Coo
 // testRounds returns fewer rounds for servers that execute the same scripts as a node on its own. 0
 // is the default.
 func testRounds(t *testing.T) int {
-	switch {
-	case testscale.Soak() > 0:
-		return 0
-	case strings.Contains(t.Name(), "/one_node/"):
-		return testscale.Pick(1, 15)
-	default:
-		return 2
+	if strings.Contains(t.Name(), "/one_node/") {
+		return testscale.Tiers(1, 5, 0)
 	}
+	return testscale.Tiers(2, 2, 0)
 }
 
 func TestCooldown_Contract(t *testing.T) {

@@ -40,21 +40,25 @@ const maxAttempts = 5
 // than its durations allow, as on a busy machine, is repeated with new budgets.
 func (c Case) Run(t *testing.T, h Harness) {
 	t.Helper()
+	switch err := c.repeat(h, t.Logf); {
+	case errors.Is(err, errNoClock):
+		t.Skip(err)
+	case err != nil:
+		t.Errorf("%v\nrule: %s", err, c.Rule)
+	}
+}
+
+// repeat returns the error of the last attempt.
+func (c Case) repeat(h Harness, logf func(format string, args ...any)) error {
 	for attempt := 1; ; attempt++ {
 		start := time.Now()
 		h.slept = new(time.Duration)
 		err := c.check(h)
 		delay := time.Since(start) - *h.slept
-		switch {
-		case err == nil:
-			return
-		case errors.Is(err, errNoClock):
-			t.Skip(err)
-		case delay < maxDelay || attempt == maxAttempts:
-			t.Errorf("%v\nrule: %s", err, c.Rule)
-			return
+		if err == nil || errors.Is(err, errNoClock) || delay < maxDelay || attempt == maxAttempts {
+			return err
 		}
-		t.Logf("attempt %d was delayed by %v and is repeated: %v", attempt, delay, err)
+		logf("attempt %d was delayed by %v and is repeated: %v", attempt, delay, err)
 	}
 }
 

@@ -61,10 +61,7 @@ func (s *simulation) interrupt(d time.Duration, changes bool) {
 // TestNode_CostFollowsChanges logs what an interruption of all nodes costs. In a soak test, 100 nodes
 // hold five million members, which takes minutes.
 func TestNode_CostFollowsChanges(t *testing.T) {
-	sizes := testscale.Pick([]int{4}, []int{4, 16})
-	if testscale.Soak() > 0 {
-		sizes = append(sizes, 100)
-	}
+	sizes := testscale.Tiers([]int{4}, []int{4, 16}, []int{4, 16, 100})
 	t.Log("one interruption of all nodes; 50 topics, 10 members per node and topic; heartbeats are not counted")
 	t.Log("nodes  changes/node  seconds  packets  copies  bytes    bytes copied  heartbeat bytes/s and node")
 	for _, nodes := range sizes {
