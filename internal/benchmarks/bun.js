@@ -2,7 +2,10 @@
 // process.go from standard input, one per line.
 import { readFileSync } from "node:fs";
 
-const published = process.env.BENCHMARKS_PUBLISHED;
+const publications = process.env.BENCHMARKS_PUBLICATIONS.split("\n");
+let publishedCount = 0;
+const deflate = process.env.BENCHMARKS_DEFLATE; // "shared", "dedicated", or nothing
+const compresses = Boolean(deflate);
 const certificate = process.env.BENCHMARKS_CERTIFICATE;
 const pageBytes = 4096;
 
@@ -14,7 +17,12 @@ const say = ({ meta, payload: { room, text, n } }) => {
     payload: { room, user: "ann", text, n },
   };
 };
-const handlers = new Map([["SAY", say], ["TELL", say]]);
+const save = ({ meta, payload: { room, items } }) => ({
+  type: "SAVED",
+  meta: { timestamp: Date.now(), correlationId: meta.correlationId },
+  payload: { room, items },
+});
+const handlers = new Map([["SAY", say], ["TELL", say], ["SAVE", save]]);
 
 const server = Bun.serve({
   hostname: "127.0.0.1",
@@ -24,13 +32,13 @@ const server = Bun.serve({
     if (!server.upgrade(request)) return new Response("expected a WebSocket", { status: 400 });
   },
   websocket: {
-    perMessageDeflate: false,
+    perMessageDeflate: compresses && { compress: deflate, decompress: deflate },
     open(ws) { ws.subscribe("all"); },
     message(ws, text) {
       const request = JSON.parse(text);
       const handler = handlers.get(request.type);
       if (handler === undefined) return ws.close(1003);
-      ws.send(JSON.stringify(handler(request)));
+      ws.send(JSON.stringify(handler(request)), compresses);
     },
   },
 });
@@ -39,7 +47,7 @@ console.log(`127.0.0.1:${server.port}`);
 const commands = {
   stats() {},
   collect() { for (let i = 0; i < 3; i++) Bun.gc(true); },
-  publish(n) { for (let i = 0; i < Number(n); i++) server.publish("all", published); },
+  publish(n) { for (let i = 0; i < Number(n); i++) server.publish("all", publications[publishedCount++ % publications.length], compresses); },
 };
 
 for await (const line of console) {

@@ -11,8 +11,12 @@ import (
 // serveCoder is the usual loop in the HTTP handler, with the library's own Read and Write.
 func serveCoder() (http.Handler, func(int)) {
 	var conns sync.Map
+	opts := &websocket.AcceptOptions{}
+	if compresses() {
+		opts.CompressionMode, opts.CompressionThreshold = websocket.CompressionNoContextTakeover, deflateMinBytes
+	}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := websocket.Accept(w, r, nil)
+		c, err := websocket.Accept(w, r, opts)
 		if err != nil {
 			return
 		}
@@ -36,8 +40,9 @@ func serveCoder() (http.Handler, func(int)) {
 	})
 	return handler, func(n int) {
 		for range n {
+			message := nextPublication()
 			for c := range conns.Range {
-				check(c.(*websocket.Conn).Write(context.Background(), websocket.MessageText, published))
+				check(c.(*websocket.Conn).Write(context.Background(), websocket.MessageText, message))
 			}
 		}
 	}

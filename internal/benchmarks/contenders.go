@@ -12,24 +12,26 @@ import (
 type contender struct {
 	name    string
 	hello   string             // first request of every client, which the server answers; "" for none
-	request func(n int) string // the nth request; all have the same length
+	request func(n int) string // the nth request
 	serve   func() (handler http.Handler, publish func(n int))
 	command func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
+	env     []string                 // of the server
 	plain   bool                     // no TLS
 	waits   bool                     // answers Wait
 	tells   bool                     // answers Tell
+	saves   bool                     // answers Save, and can compress
 }
 
 var contenders = []contender{
-	{name: "penstock", request: say, serve: servePenstock, waits: true, tells: true},
+	{name: "penstock", request: say, serve: servePenstock, waits: true, tells: true, saves: true},
 	{name: "penstock-generated", request: say, serve: serveGenerated},
-	{name: "bun", request: say, command: bunCommand, tells: true},
+	{name: "bun", request: say, command: bunCommand, tells: true, saves: true},
 	{name: "epoll", request: say, serve: serveEpoll, plain: true},
 	{name: "netconn", request: say, serve: serveNetConn},
 	{name: "handmade", request: say, serve: serveHandmade},
-	{name: "coder", request: say, serve: serveCoder, tells: true},
+	{name: "coder", request: say, serve: serveCoder, tells: true, saves: true},
 	{name: "gorilla", request: say, serve: serveGorilla, tells: true},
-	{name: "gws", request: say, serve: serveGWS, waits: true, tells: true},
+	{name: "gws", request: say, serve: serveGWS, waits: true, tells: true, saves: true},
 	{name: "melody", request: say, serve: serveMelody, tells: true},
 	{name: "centrifuge", hello: `{"id":1,"connect":{}}`, request: rpc, serve: serveCentrifuge},
 }
@@ -153,6 +155,12 @@ func answerTyped(data []byte) ([]byte, error) {
 			return nil, err
 		}
 		return marshalReply(in.Meta, said(m))
+	case "SAVE":
+		var m Save
+		if err := json.Unmarshal(in.Payload, &m); err != nil {
+			return nil, err
+		}
+		return marshalReply(in.Meta, Saved(m))
 	case "WAIT":
 		var m Wait
 		if err := json.Unmarshal(in.Payload, &m); err != nil {

@@ -83,7 +83,7 @@ func startFlood(server *process, c contender) *process {
 func floodServer(addr string, c contender) {
 	const piece = 256 // requests per write
 	cl := exchange(&process{addr: addr}, c)
-	requests := newRequests(c, piece)
+	requests := newRequests(c, piece, masked)
 	_, err := cl.conn.Write(requests.burst(1))
 	check(err)
 	buffer := make([]byte, 64<<10)

@@ -28,7 +28,9 @@ func (h *gwsHandler) OnMessage(c *gws.Conn, message *gws.Message) {
 
 func serveGWS() (http.Handler, func(int)) {
 	h := &gwsHandler{}
-	upgrader := gws.NewUpgrader(h, &gws.ServerOption{})
+	upgrader := gws.NewUpgrader(h, &gws.ServerOption{
+		PermessageDeflate: gws.PermessageDeflate{Enabled: compresses(), Threshold: deflateMinBytes},
+	})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := upgrader.Upgrade(w, r)
 		if err != nil {
@@ -38,7 +40,7 @@ func serveGWS() (http.Handler, func(int)) {
 	})
 	return handler, func(n int) {
 		for range n {
-			b := gws.NewBroadcaster(gws.OpcodeText, published)
+			b := gws.NewBroadcaster(gws.OpcodeText, nextPublication())
 			for c := range h.conns.Range {
 				check(b.Broadcast(c.(*gws.Conn)))
 			}

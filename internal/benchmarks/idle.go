@@ -57,7 +57,7 @@ func openIdle(c contender, conns int, how setup) (before, after Stats) {
 func exchange(p *process, c contender) *client {
 	cl, err := dial(p, c)
 	check(err)
-	_, err = cl.conn.Write(masked(c.request(0)))
+	_, err = cl.conn.Write(p.encode(c.request(0)))
 	check(err)
 	if err := cl.await(1); err != nil {
 		fatal(fmt.Errorf("%s: %w", c.name, err))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -22,21 +23,36 @@ func servePenstock() (http.Handler, func(int)) { return servePenstockWith(said) 
 
 // servePenstockWith serves Penstock with a handler for requests of type In.
 func servePenstockWith[In, Out router.Message](answer func(In) Out) (http.Handler, func(int)) {
-	r := router.New(&router.Options{
+	opts := &router.Options{
 		OnOpen:          func(_ context.Context, c *router.Conn) error { return c.Subscribe("all") },
 		OnLimitExceeded: func(router.LimitExceeded) {},
 		Limits:          manyFromOneAddress(),
-	})
+	}
+	if compresses() {
+		opts.CompressMinBytes = deflateMinBytes
+	}
+	r := router.New(opts)
 	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
 	router.RPC(r, func(_ *router.Context, m In) (Out, error) { return answer(m), nil })
 	router.On(r, func(ctx *router.Context, m Tell) error { return ctx.Send(said(Say(m))) })
 	router.RPC(r, func(_ *router.Context, m Wait) (Waited, error) { m.wait(); return Waited{}, nil })
-	var message Out
-	check(json.Unmarshal(published, &struct{ Payload *Out }{&message}))
-	return r, func(n int) {
+	router.RPC(r, func(_ *router.Context, m Save) (Saved, error) { return Saved(m), nil })
+	if bytes.HasPrefix(publications[0], []byte(`{"type":"SAVED"`)) {
+		return r, publisher[Saved](r)
+	}
+	return r, publisher[Out](r)
+}
+
+// publisher returns a function that publishes the publications, which are of type M.
+func publisher[M router.Message](r *router.Router) func(n int) {
+	messages := make([]M, len(publications))
+	for i, text := range publications {
+		check(json.Unmarshal(text, &struct{ Payload *M }{&messages[i]}))
+	}
+	return func(n int) {
 		for range n {
-			check(r.Publish("all", message))
+			check(r.Publish("all", messages[nextIndex()]))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -34,6 +35,7 @@ type Stats struct {
 // commands from standard input, one per line.
 func serveContender(name string) {
 	c := find(slices.Concat(contenders, variants, memoryVariants), name)
+	publications = bytes.Split([]byte(os.Getenv(publicationsName)), []byte{'\n'})
 	handler, publish := c.serve()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
@@ -108,18 +110,21 @@ func stats() Stats {
 
 // A process is a child of this process: a server, or the client of fairness.
 type process struct {
-	addr   string
-	secure bool // TLS
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
+	addr     string
+	secure   bool // TLS
+	deflates bool // clients offer permessage-deflate
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	out      *bufio.Reader
 }
 
 // A setup is how a server process runs.
 type setup struct {
-	secure bool
-	procs  int // processors; 1 if it is 0, and the second one is the client's
-	env    []string
+	secure   bool
+	deflates bool
+	reply    string // if deflates is true, the beginning of the first reply
+	procs    int    // processors; 1 if it is 0, and the second one is the client's
+	env      []string
 }
 
 // start starts a contender's server, on the first core if the client is pinned to the second.
@@ -129,13 +134,16 @@ func start(c contender, how setup) *process {
 	if os.Getenv(pinned) != "" {
 		args = append([]string{"taskset", "-c", fmt.Sprint("0-", max(how.procs, 1)-1)}, args...)
 	}
-	environment := append(append(os.Environ(), "BENCHMARKS_PUBLISHED="+string(published)), how.env...)
+	environment := slices.Concat(os.Environ(), []string{publicationsName + "=" + string(bytes.Join(publications, []byte{'\n'}))}, how.env, c.env)
 	if how.secure {
 		environment = append(environment, certificate+"="+newCertificate())
 	}
 	p := spawn(args, environment)
-	p.secure = how.secure
+	p.secure, p.deflates = how.secure, how.deflates
 	p.addr = strings.TrimSpace(p.line())
+	if p.deflates {
+		checkCompression(p, c, how.reply)
+	}
 	return p
 }
 

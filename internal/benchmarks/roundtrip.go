@@ -18,7 +18,7 @@ func (c cell) String() string { return fmt.Sprintf("%dx%d", c.conns, c.window) }
 
 // roundTrips measures the CPU time and allocations of the server per request and reply.
 func roundTrips(cfg config) {
-	measureCells(cfg, "round trips, connections x requests in flight", "roundtrip")
+	measureCells(cfg, setup{}, "round trips, connections x requests in flight", "roundtrip")
 }
 
 // events measures the same for events with one text, which the server answers with events.
@@ -33,10 +33,10 @@ func events(cfg config) {
 		}
 	}
 	cfg.contenders = told
-	measureCells(cfg, "events with one text, connections x events in flight", "events")
+	measureCells(cfg, setup{}, "events with one text, connections x events in flight", "events")
 }
 
-func measureCells(cfg config, title, suite string) {
+func measureCells(cfg config, how setup, title, suite string) {
 	var columns []string
 	for _, at := range cfg.cells {
 		columns = append(columns, at.String())
@@ -48,7 +48,7 @@ func measureCells(cfg config, title, suite string) {
 	for range cfg.passes {
 		servers := make([]*process, len(cfg.contenders))
 		for i, c := range cfg.contenders {
-			servers[i] = start(c, setup{})
+			servers[i] = start(c, how)
 			warmUp(servers[i], c)
 		}
 		for _, at := range cfg.cells {
@@ -111,7 +111,7 @@ type load struct {
 
 func startLoad(p *process, c contender, at cell) *load {
 	l := &load{}
-	requests := newRequests(c, at.window)
+	requests := newRequests(c, at.window, p.encode)
 	clients := make([]*client, at.conns)
 	for i := range clients {
 		var err error
