@@ -58,8 +58,10 @@ func exchange(p *process, c contender) *client {
 	cl, err := dial(p, c)
 	check(err)
 	_, err = cl.conn.Write(p.encode(c.request(0)))
-	check(err)
-	if err := cl.await(1); err != nil {
+	if err == nil {
+		err = cl.await(1)
+	}
+	if err != nil {
 		fatal(fmt.Errorf("%s: %w", c.name, err))
 	}
 	return cl
