@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 )
 
@@ -13,8 +12,7 @@ func idle(cfg config) {
 }
 
 func idleTLS(cfg config) {
-	cfg.contenders = slices.DeleteFunc(slices.Clone(cfg.contenders), func(c contender) bool { return c.plain })
-	openAll(cfg, "idletls", cfg.tlsConns, setup{secure: true}, fmt.Sprintf("%d idle TLS connections: bytes per connection, and goroutines", cfg.tlsConns))
+	openAll(overTLS(cfg), "idletls", cfg.tlsConns, setup{secure: true}, fmt.Sprintf("%d idle TLS connections: bytes per connection, and goroutines", cfg.tlsConns))
 }
 
 func openAll(cfg config, name string, conns int, how setup, title string) {

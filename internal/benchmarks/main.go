@@ -34,7 +34,7 @@ func main() {
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	update := flag.Bool(updateFlag, false, "write the measured medians to "+figuresFile+", if it names them")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|compression|idle|idletls|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|compression|idle|idletls|tls|tlshandshake|storm|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -51,7 +51,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "events", "compression", "idle", "idletls", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history"}
+		suites = []string{"limiters", "roundtrip", "events", "compression", "idle", "idletls", "tls", "tlshandshake", "storm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -97,6 +97,12 @@ func run(suite string, cfg config) {
 		idle(cfg)
 	case "idletls":
 		idleTLS(cfg)
+	case "tls":
+		roundTripsTLS(cfg)
+	case "tlshandshake":
+		handshakeTLS(cfg)
+	case "storm":
+		storm(cfg)
 	case "fanout":
 		fanOut(cfg)
 	case "broadcast":

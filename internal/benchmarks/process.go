@@ -111,8 +111,9 @@ func stats() Stats {
 // A process is a child of this process: a server, or the client of fairness.
 type process struct {
 	addr     string
-	secure   bool // TLS
-	deflates bool // clients offer permessage-deflate
+	secure   bool                   // TLS
+	deflates bool                   // clients offer permessage-deflate
+	sessions tls.ClientSessionCache // nil: clients do not resume TLS sessions
 	cmd      *exec.Cmd
 	in       io.WriteCloser
 	out      *bufio.Reader
