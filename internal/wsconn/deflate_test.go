@@ -211,6 +211,41 @@ func TestDeflate_SharesCompressedFrames(t *testing.T) {
 	}
 }
 
+// TestDeflate_CompressesABroadcastOnce writes frames to clients whose offers differ, all of which the
+// server answers with the same parameters, so that one compressed form serves all of them.
+func TestDeflate_CompressesABroadcastOnce(t *testing.T) {
+	opts := options()
+	opts.Deflater = wsconn.CountingDeflater(100, 32)
+	addr, conns := listen(t, opts)
+	offers := []string{"permessage-deflate", "permessage-deflate; client_max_window_bits", "permessage-deflate; client_max_window_bits=10; server_no_context_takeover"}
+	var clients []*rawClient
+	var all []*wsconn.Conn
+	for i := range 9 {
+		client, _ := dialDeflating(t, addr, offers[i%len(offers)])
+		clients, all = append(clients, client), append(all, <-conns)
+	}
+	for round, message := range []string{strings.Repeat("once ", 100), strings.Repeat("again ", 100), "too short", strings.Repeat("a third ", 100)} {
+		f := wsconn.NewFrame()
+		f.WriteString(message)
+		f.Seal()
+		var wg sync.WaitGroup
+		for _, c := range all {
+			f.Retain()
+			wg.Go(func() { _ = c.Queue(f); c.Flush() })
+		}
+		f.Release()
+		wg.Wait()
+		for _, client := range clients {
+			first, _ := client.next()
+			require.Equal(t, len(message) >= 100, first&rsv1 != 0)
+		}
+		require.Equal(t, []int{1, 2, 2, 3}[round], wsconn.Compressions(opts.Deflater), "compressions after %d messages", round+1)
+	}
+	for _, c := range all {
+		c.Release()
+	}
+}
+
 func TestDeflate_InvalidMessagesCloseTheConnection(t *testing.T) {
 	bomb := deflated(strings.Repeat("\x00", 5<<20))
 	hello := deflated("hello, hello, hello, hello")

@@ -1,5 +1,7 @@
 package wsconn
 
+import "compress/flate"
+
 // HandlerOf returns the handler of a connection.
 func HandlerOf(c *Conn) Handler { return c.handler }
 
@@ -20,3 +22,25 @@ func UnblockWriter(c *Conn) { c.writer.Store(writerIdle) }
 
 // Watched reports whether an event loop watches a TLS connection.
 func Watched(c *Conn) bool { return c.sock.tls() != nil }
+
+// CountingDeflater returns a deflater that can count up to as many compressions as most.
+func CountingDeflater(minBytes, most int) *Deflater {
+	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, most)}
+	for range most {
+		d.writers <- nil
+	}
+	return d
+}
+
+// Compressions returns how many messages a CountingDeflater has compressed. Its compressors are a
+// queue, so each compression takes an element that is still nil, and leaves a compressor.
+func Compressions(d *Deflater) (n int) {
+	for range cap(d.writers) {
+		w := <-d.writers
+		if w != nil {
+			n++
+		}
+		d.writers <- w
+	}
+	return n
+}
