@@ -80,7 +80,10 @@ func checkCompression(p *process, c contender, want string) {
 	message, err := cl.message()
 	check(err)
 	text, err := inflated(message)
-	if err != nil || !cl.compressed || !bytes.HasPrefix(text, []byte(want)) {
-		fatal(fmt.Errorf("%s: the reply is not compressed, or wrong: %v %.80q", c.name, err, text))
+	if err != nil {
+		fatal(fmt.Errorf("%s: the reply cannot be decompressed: %w", c.name, err))
+	}
+	if !cl.compressed || !bytes.HasPrefix(text, []byte(want)) {
+		fatal(fmt.Errorf("%s: the reply is not compressed, or wrong: %.80q", c.name, text))
 	}
 }

@@ -25,7 +25,7 @@ var messages = []struct {
 	nth  func(n int) []byte
 }{
 	{"small", func(n int) []byte { return []byte(say(n)) }},
-	{"chat 1 KiB", func(n int) []byte { return []byte(savePayload(n)[:1024]) }},
+	{"chat 1 KiB", func(n int) []byte { return savePayload(n)[:1024] }},
 	{"large", func(n int) []byte { return []byte(save(n)) }},
 	{"repetitive 16 KiB", func(n int) []byte { return []byte(strings.Repeat(fmt.Sprintf("%06d, again and ", n), 1024)) }},
 	{"random 16 KiB", func(n int) []byte {
