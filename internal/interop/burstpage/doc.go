@@ -1,0 +1,2 @@
+// Package burstpage tests that a page stays responsive while many messages arrive at once.
+package burstpage
