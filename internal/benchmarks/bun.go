@@ -51,6 +51,12 @@ func findBun(dir string) string {
 }
 
 func installBun(dir string) error {
+	// The package of the platform contains the program, so the scripts of the packages need not run.
+	return installPackages(dir, "bun@"+bunVersion)
+}
+
+// installPackages installs npm packages in a directory, without their scripts.
+func installPackages(dir string, packages ...string) error {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
 		return errors.New("npm is not installed")
@@ -58,10 +64,9 @@ func installBun(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	fmt.Printf("installing bun %s in %s\n", bunVersion, dir)
-	// The package of the platform contains the program, so the scripts of the packages need not run.
-	install := exec.Command(npm, "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "bun@"+bunVersion)
-	if out, err := install.CombinedOutput(); err != nil {
+	fmt.Printf("installing %s in %s\n", strings.Join(packages, ", "), dir)
+	args := append([]string{"install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"}, packages...)
+	if out, err := exec.Command(npm, args...).CombinedOutput(); err != nil {
 		line, _, _ := strings.Cut(string(out), "\n")
 		return fmt.Errorf("npm cannot install it: %w: %s", err, line)
 	}

@@ -47,6 +47,7 @@ console.log(`127.0.0.1:${server.port}`);
 const commands = {
   stats() {},
   collect() { for (let i = 0; i < 3; i++) Bun.gc(true); },
+  deploy() { server.stop(true); },
   publish(n) { for (let i = 0; i < Number(n); i++) server.publish("all", publications[publishedCount++ % publications.length], compresses); },
 };
 

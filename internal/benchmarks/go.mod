@@ -6,6 +6,7 @@ replace github.com/penstock-go/penstock => ../..
 
 require (
 	github.com/centrifugal/centrifuge v0.38.0
+	github.com/centrifugal/centrifuge-go v0.10.12
 	github.com/coder/websocket v1.8.15
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/gorilla/websocket v1.5.3
@@ -20,6 +21,8 @@ require (
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/time v0.16.0
 )
+
+require github.com/jpillora/backoff v1.0.0 // indirect
 
 require (
 	github.com/FZambia/eagle v0.2.0 // indirect

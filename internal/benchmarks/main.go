@@ -27,14 +27,14 @@ func main() {
 	flood := flag.String("flood", "", "flood the server of the contender -only at this `address`; the program sets this for its child processes")
 	passes := flag.Int("passes", 5, "number of measurements")
 	only := flag.String("only", "", "comma-separated `contenders`; all if empty")
-	conns := flag.Int("conns", 9000, "number of idle `connections`")
+	conns := flag.Int("conns", 9000, "number of idle `connections`, and of clients of a storm")
 	tlsConns := flag.Int("tlsconns", 2000, "number of idle TLS `connections`")
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
 	flag.IntVar(&distinct, "texts", distinct, "number of different requests; 1 sends the same text again and again")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	update := flag.Bool(updateFlag, false, "write the measured medians to "+figuresFile+", if it names them")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|compression|idle|idletls|tls|tlshandshake|storm|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|compression|idle|idletls|tls|tlshandshake|tlsstorm|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history|storms|cluster|clients ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -51,7 +51,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "events", "compression", "idle", "idletls", "tls", "tlshandshake", "storm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history"}
+		suites = []string{"limiters", "roundtrip", "events", "compression", "idle", "idletls", "tls", "tlshandshake", "tlsstorm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "storms", "cluster", "clients"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -83,7 +83,7 @@ func main() {
 const updateFlag = "figures.update"
 
 // ownSuites measure Penstock alone, or limiters and brokers, so they start no contender.
-var ownSuites = []string{"pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history"}
+var ownSuites = []string{"pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "cluster", "clients"}
 
 func run(suite string, cfg config) {
 	switch suite {
@@ -101,8 +101,8 @@ func run(suite string, cfg config) {
 		roundTripsTLS(cfg)
 	case "tlshandshake":
 		handshakeTLS(cfg)
-	case "storm":
-		storm(cfg)
+	case "tlsstorm":
+		tlsStorm(cfg)
 	case "fanout":
 		fanOut(cfg)
 	case "broadcast":
@@ -127,6 +127,12 @@ func run(suite string, cfg config) {
 		histories(cfg)
 	case "redis":
 		redisLimiters(cfg)
+	case "storms":
+		storms(cfg)
+	case "cluster":
+		clusters(cfg)
+	case "clients":
+		receivers(cfg)
 	default:
 		fatal(fmt.Errorf("unknown suite %q", suite))
 	}

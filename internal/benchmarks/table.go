@@ -117,6 +117,6 @@ func (t *table) printDifference(row, than string, divisor float64, columns ...st
 }
 
 // rowWidth is the width of the longest name of a row.
-const rowWidth = len("penstock-generated") + 1
+const rowWidth = len("centrifuge-go, protobuf") + 1
 
 func width(column string) int { return max(len(column)+2, 9) }

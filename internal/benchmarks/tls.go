@@ -75,11 +75,11 @@ func openResumed(c contender) (micros float64, ok bool) {
 
 func (c *client) resumed() bool { return c.conn.(*tls.Conn).ConnectionState().DidResume }
 
-// storm measures a server to which all clients reconnect at the same time, with complete TLS
+// tlsStorm measures a server to which all clients reconnect at the same time, with complete TLS
 // handshakes, as after a failure of the network.
-func storm(cfg config) {
+func tlsStorm(cfg config) {
 	const idle, peak, seconds, cpu = "idle RSS", "peak RSS", "seconds", "CPU µs"
-	results := newTable(fmt.Sprintf("%d TLS connections reconnect at once: bytes per connection before and at most, time until the last reply, CPU of the server per connection", cfg.conns), "%.2f", idle, peak, seconds, cpu).named("storm")
+	results := newTable(fmt.Sprintf("%d TLS connections reconnect at once: bytes per connection before and at most, time until the last reply, CPU of the server per connection", cfg.conns), "%.2f", idle, peak, seconds, cpu).named("tlsstorm")
 	cfg = overTLS(cfg)
 	n := float64(cfg.conns)
 	for range cfg.passes {

@@ -38,7 +38,9 @@ var variants = []contender{
 	{name: "fallback", request: say, serve: serveFallback},
 }
 
-func variant(name string) contender { return find(slices.Concat(variants, memoryVariants), name) }
+func variant(name string) contender {
+	return find(slices.Concat(variants, memoryVariants, stormVariants, clusterVariants, clientVariants), name)
+}
 
 // pingInterval is how often the variant pings sends a ping to each connection.
 const pingInterval = time.Second

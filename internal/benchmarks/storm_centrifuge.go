@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// centrifugeStorm is the protocol of centrifuge.
+type centrifugeStorm struct{}
+
+func centrifugeProtocol() stormProtocol {
+	p := centrifugeStorm{}
+	return stormProtocol{contender: "centrifuge", recovers: true, subscribe: p.subscribe, resume: p.resume, next: p.next, leave: p.leave}
+}
+
+func (p centrifugeStorm) subscribe(c *stormClient) error {
+	if err := c.send(`{"id":2,"subscribe":{"channel":%q,"recoverable":true,"positioned":true}}`, c.topic); err != nil {
+		return err
+	}
+	return p.subscribed(c)
+}
+
+// subscribed reads the answer to a subscription.
+func (centrifugeStorm) subscribed(c *stormClient) error {
+	text, err := c.text()
+	if err != nil {
+		return err
+	}
+	var m struct {
+		Subscribe *struct {
+			Epoch        string
+			Offset       int
+			Recovered    bool
+			Publications []struct{ Offset int }
+		}
+	}
+	if err := json.Unmarshal(text, &m); err != nil || m.Subscribe == nil {
+		return fmt.Errorf("the server answered %s: %w", text, err)
+	}
+	returns := c.epoch != ""
+	c.epoch = m.Subscribe.Epoch
+	if !returns {
+		c.offset = m.Subscribe.Offset
+		return nil
+	}
+	if !m.Subscribe.Recovered {
+		return fmt.Errorf("the client could not recover: %s", text)
+	}
+	for _, publication := range m.Subscribe.Publications {
+		if err := c.follow(publication.Offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p centrifugeStorm) resume(c *stormClient, offset int) error {
+	if err := c.send(`{"id":2,"subscribe":{"channel":%q,"recover":true,"recoverable":true,"positioned":true,"epoch":%q,"offset":%d}}`, c.topic, c.epoch, c.offset); err != nil {
+		return err
+	}
+	if err := p.subscribed(c); err != nil {
+		return err
+	}
+	for c.offset < offset {
+		if err := p.next(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next receives the publications of a frame. A client whose position is not that of the server
+// subscribes again at once, as the client libraries of centrifuge do.
+func (p centrifugeStorm) next(c *stormClient) error {
+	text, err := c.text()
+	if err != nil {
+		return err
+	}
+	if bytes.HasPrefix(text, []byte(`{"push":`)) && bytes.Contains(text, []byte(`"unsubscribe":{"code":2500`)) {
+		return p.resume(c, c.offset)
+	}
+	for line := range bytes.Lines(text) {
+		if err := c.receive(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p centrifugeStorm) leave(c *stormClient) (time.Duration, error) {
+	for {
+		if err := p.next(c); err != nil {
+			return retryDelay(c, err)
+		}
+	}
+}
