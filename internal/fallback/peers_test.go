@@ -196,13 +196,21 @@ func TestPeers_UnknownSecretsCostNoPackets(t *testing.T) {
 		// Its node does not hear anything any more, so that what needs its answer takes five seconds.
 		c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Deaf = true })
 		start := time.Now()
-		client.secret = "A" + right[1:]
+		client.secret = otherThan(right[0]) + right[1:]
 		assert.Equal(t, http.StatusConflict, client.acknowledge())
 		assert.Zero(t, time.Since(start))
-		client.secret = right[:len(right)-1] + "A"
+		client.secret = right[:len(right)-1] + otherThan(right[len(right)-1])
 		assert.Equal(t, http.StatusServiceUnavailable, client.acknowledge())
 		assert.Equal(t, 5*time.Second, time.Since(start))
 	})
+}
+
+// otherThan returns a character of secrets that differs from c.
+func otherThan(c byte) string {
+	if c == 'A' {
+		return "B"
+	}
+	return "A"
 }
 
 // A keepingBroker keeps its nodes.
