@@ -42,7 +42,7 @@ func compression(cfg config) {
 func compressing(all []contender) []contender {
 	var found []contender
 	for _, c := range all {
-		if !c.saves {
+		if !c.compresses {
 			continue
 		}
 		c.env = []string{deflateMode + "=shared"}

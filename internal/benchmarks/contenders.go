@@ -10,28 +10,28 @@ import (
 
 // A contender is a server that answers one type of request and can publish to all connections.
 type contender struct {
-	name    string
-	hello   string             // first request of every client, which the server answers; "" for none
-	request func(n int) string // the nth request
-	serve   func() (handler http.Handler, publish func(n int))
-	command func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
-	env     []string                 // of the server
-	plain   bool                     // no TLS
-	waits   bool                     // answers Wait
-	tells   bool                     // answers Tell
-	saves   bool                     // answers Save, and can compress
+	name       string
+	hello      string             // first request of every client, which the server answers; "" for none
+	request    func(n int) string // the nth request
+	serve      func() (handler http.Handler, publish func(n int))
+	command    func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
+	env        []string                 // of the server
+	plain      bool                     // no TLS
+	waits      bool                     // answers Wait
+	tells      bool                     // answers Tell
+	compresses bool                     // can compress, and answers Save
 }
 
 var contenders = []contender{
-	{name: "penstock", request: say, serve: servePenstock, waits: true, tells: true, saves: true},
+	{name: "penstock", request: say, serve: servePenstock, waits: true, tells: true, compresses: true},
 	{name: "penstock-generated", request: say, serve: serveGenerated},
-	{name: "bun", request: say, command: bunCommand, tells: true, saves: true},
+	{name: "bun", request: say, command: bunCommand, tells: true, compresses: true},
 	{name: "epoll", request: say, serve: serveEpoll, plain: true},
 	{name: "netconn", request: say, serve: serveNetConn},
 	{name: "handmade", request: say, serve: serveHandmade},
-	{name: "coder", request: say, serve: serveCoder, tells: true, saves: true},
+	{name: "coder", request: say, serve: serveCoder, tells: true, compresses: true},
 	{name: "gorilla", request: say, serve: serveGorilla, tells: true},
-	{name: "gws", request: say, serve: serveGWS, waits: true, tells: true, saves: true},
+	{name: "gws", request: say, serve: serveGWS, waits: true, tells: true, compresses: true},
 	{name: "melody", request: say, serve: serveMelody, tells: true},
 	{name: "centrifuge", hello: `{"id":1,"connect":{}}`, request: rpc, serve: serveCentrifuge},
 }
