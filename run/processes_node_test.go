@@ -25,8 +25,11 @@ import (
 
 const nodeEnv = "PENSTOCK_RUN_NODE"
 
-// lease returns that of the runs: the shortest one, or the default.
-func lease() time.Duration { return size(3*time.Second, 10*time.Second) }
+// A nodeConfig is what a node process receives.
+type nodeConfig struct {
+	Redis redistest.Address
+	Lease time.Duration // of the runs
+}
 
 // size returns full if PENSTOCK_TESTS is a duration, and otherwise small.
 func size[T any](small, full T) T {
@@ -46,17 +49,17 @@ func TestProcessNode(t *testing.T) {
 	if text == "" {
 		t.Skip("only runs as a child process of other tests")
 	}
-	var address redistest.Address
-	require.NoError(t, json.Unmarshal([]byte(text), &address))
+	var config nodeConfig
+	require.NoError(t, json.Unmarshal([]byte(text), &config))
 	unlimited := router.Rate{PerSecond: router.Unlimited}
 	r := router.New(&router.Options{
-		Broker: redis.NewBroker(address.Client()),
+		Broker: redis.NewBroker(config.Redis.Client()),
 		Limits: router.Limits{
 			HandshakesPerIP: unlimited, MessagesPerConn: unlimited, MessagesPerIP: unlimited, ConnsPerIP: router.Unlimited,
 		},
 	})
 	rs := run.New(r, "load/{n}", &run.Options[numbered]{
-		Lease:     lease(),
+		Lease:     config.Lease,
 		Authorize: func(*router.Context, run.Action, run.Topic) error { return nil },
 	})
 	mux := http.NewServeMux()

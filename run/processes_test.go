@@ -50,9 +50,19 @@ var processFaults = []processFault{
 	{name: "failover by Sentinel, old master alive", sentinel: true, inject: failOver},
 }
 
+// lease returns that of the runs: the shortest one if the fault ends runs, because readers then wait for
+// its end, and otherwise the default, so that a slow machine ends none.
+func (f *processFault) lease() time.Duration {
+	if f.harms {
+		return size(3*time.Second, 10*time.Second)
+	}
+	return 10 * time.Second
+}
+
 // A cluster is three nodes, with a fault.
 type cluster struct {
 	t        *testing.T
+	lease    time.Duration // of the runs
 	nodes    []*nodeProcess
 	server   *redistest.Server
 	sentinel *redistest.Sentinel
@@ -91,7 +101,7 @@ func TestProcesses_EveryReaderReceivesEveryItemOnce(t *testing.T) {
 }
 
 func runFault(t *testing.T, f *processFault) processResult {
-	c := startCluster(t, f.sentinel)
+	c := startCluster(t, f)
 	runs, items, readers := size(6, 50), size(300, 2000), size(3, 10)
 	every := size(10*time.Millisecond, 40*time.Millisecond)
 	for i := range runs {
@@ -109,23 +119,23 @@ func runFault(t *testing.T, f *processFault) processResult {
 }
 
 // startCluster starts Redis and the nodes.
-func startCluster(t *testing.T, sentinel bool) *cluster {
-	c := &cluster{t: t}
-	if sentinel {
+func startCluster(t *testing.T, f *processFault) *cluster {
+	c := &cluster{t: t, lease: f.lease()}
+	if f.sentinel {
 		c.sentinel = redistest.StartSentinel(t)
 	} else {
 		c.server = redistest.Start(t)
 	}
 	for range 3 {
 		var address redistest.Address
-		if sentinel {
+		if f.sentinel {
 			address = c.sentinel.Address()
 		} else {
 			proxy := redistest.StartProxy(t, c.server.Addr)
 			c.proxies = append(c.proxies, proxy)
 			address.Addr = proxy.Addr
 		}
-		c.nodes = append(c.nodes, startNodeProcess(t, address))
+		c.nodes = append(c.nodes, startNodeProcess(t, nodeConfig{address, c.lease}))
 	}
 	return c
 }
@@ -148,7 +158,7 @@ func killOwner(c *cluster) {
 func stopOwner(c *cluster) {
 	c.harmed = time.Now()
 	c.nodes[0].signal(c.t, syscall.SIGSTOP)
-	time.Sleep(lease() + 5*time.Second)
+	time.Sleep(c.lease + 5*time.Second)
 	c.nodes[0].signal(c.t, syscall.SIGCONT)
 }
 
@@ -204,9 +214,9 @@ type nodeProcess struct {
 }
 
 // startNodeProcess starts a node, and returns when it listens.
-func startNodeProcess(t *testing.T, address redistest.Address) *nodeProcess {
+func startNodeProcess(t *testing.T, config nodeConfig) *nodeProcess {
 	t.Helper()
-	text, err := json.Marshal(address)
+	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -276,7 +286,7 @@ func (c *cluster) result(f *processFault, items, readers int) processResult {
 			state = "interrupted"
 			res.interrupted++
 			// A reader whose node is stopped notices nothing until it moves.
-			assert.LessOrEqual(c.t, r.latest.Sub(c.harmed), lease()+2*time.Second+stay()+busy, "until the last reader of %s has seen its end", r.topic)
+			assert.LessOrEqual(c.t, r.latest.Sub(c.harmed), c.lease+2*time.Second+stay()+busy, "until the last reader of %s has seen its end", r.topic)
 			res.latest = max(res.latest, r.latest.Sub(c.harmed))
 		} else {
 			assert.EqualValues(c.t, items, first.Items, "items of %s", r.topic)
