@@ -1,6 +1,6 @@
 // Package penstock is a typed WebSocket router for Go with exact rate limiting,
-// presence, and horizontal scaling through Redis. The code is in the packages
-// below. In this program, every client joins a lobby, and each IP address may
+// presence, and horizontal scaling through Redis or PostgreSQL. The code is in the
+// packages below. In this program, every client joins a lobby, and each IP address may
 // send 10 messages per second, with bursts of 20:
 //
 //	package main
