@@ -67,7 +67,7 @@ func linkedModules(t *testing.T, pkg string) []string {
 // routerModules returns the modules that a program links when it imports the router, and others. The
 // list is documented, so extending it needs a decision.
 func routerModules(others ...string) []string {
-	modules := append(others, module, "github.com/coder/websocket")
+	modules := append(others, module, "github.com/coder/websocket", "github.com/klauspost/compress")
 	return slices.Sorted(slices.Values(append(modules, jsonModules()...)))
 }
 

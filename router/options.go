@@ -133,7 +133,7 @@ type Options struct {
 	// compression; below 512 it seldom saves anything.
 	//
 	// A message to many connections is compressed once. No compression context is kept between
-	// messages: the compressors use 1.2 MB per CPU, and a compressed message uses 45 kB while
+	// messages: the compressors use 0.8 MB per CPU, and a compressed message uses 41 kB while
 	// it is received. All limits count uncompressed bytes. If a message contains both a secret
 	// and data that an attacker chooses, its compressed length reveals information about the
 	// secret.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/flate"
 	"fmt"
@@ -104,12 +105,14 @@ func BenchmarkInflate(b *testing.B) {
 		}
 		for _, lib := range libraries {
 			b.Run(m.name+"/"+lib.name, func(b *testing.B) {
-				source := bytes.NewReader(nil)
+				message := bytes.NewReader(nil)
+				source := bufio.NewReader(message) // as Penstock's
 				r := lib.newReader(source)
 				buffer := make([]byte, 32<<10)
 				n := 0
 				for b.Loop() {
-					source.Reset(inputs[n%len(inputs)])
+					message.Reset(inputs[n%len(inputs)])
+					source.Reset(message)
 					n++
 					check(r.(flate.Resetter).Reset(source, nil))
 					for {

@@ -1,6 +1,6 @@
 package wsconn
 
-import "compress/flate"
+import "github.com/klauspost/compress/flate"
 
 // HandlerOf returns the handler of a connection.
 func HandlerOf(c *Conn) Handler { return c.handler }
