@@ -37,7 +37,7 @@ func (r *Router) decodeReply(rt *Route, codec Codec, answer *wire.Envelope) (rep
 	if err = envelope.CheckElements(codec, payload, r.opts.Limits.Elements); err != nil {
 		return nil, invalidAnswer(err)
 	}
-	if reply, err = rt.decodePayload(codec, payload, nil); err != nil {
+	if reply, err = rt.decoding.Decode(codec, payload, nil); err != nil {
 		return nil, invalidAnswer(err)
 	}
 	if err := rt.validate(reply, r.opts.Validate); err != nil {
@@ -56,13 +56,11 @@ func replyRoute(r *Router, reply receivedType) (*Route, error) {
 	rt := new(Route)
 	setType(rt, reply, r.opts.RejectUnknownFields)
 	zero := reflect.Zero(typ)
-	if rt.pointer {
-		typ = typ.Elem()
-		zero = reflect.New(typ)
+	if rt.decoding.OfPointer() {
+		zero = reflect.New(typ.Elem())
 	}
 	var err error
 	rt.name, err = envelope.MessageType(zero.Interface().(Message))
-	rt.noFields = typ.Kind() == reflect.Struct && typ.NumField() == 0
 	return rt, err
 }
 

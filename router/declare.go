@@ -36,7 +36,7 @@ func (r *Router) declareCall(request, reply reflect.Type, position string) {
 
 // mustDeclare returns the declaration of a message.
 func mustDeclare(typ reflect.Type, position string) declared.Message {
-	name, _ := mustBeMessage(typ, position)
+	name := mustBeMessage(typ, position)
 	return declared.Message{Name: name, Type: typ, Position: position}
 }
 

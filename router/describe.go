@@ -189,7 +189,7 @@ func (rt *Route) describe() DescribedRoute {
 func (o TopicOptions) describe(p *topic.Pattern) DescribedTopic {
 	t := DescribedTopic{Pattern: p.Text, Subscribe: o.Authorize != nil, History: o.History, Presence: o.Presence}
 	for _, m := range o.Messages {
-		name, _ := mustBeMessage(reflect.TypeOf(m), p.Position)
+		name := mustBeMessage(reflect.TypeOf(m), p.Position)
 		t.Messages = append(t.Messages, name)
 	}
 	slices.Sort(t.Messages)

@@ -2,12 +2,9 @@ package router
 
 import (
 	"context"
-	"reflect"
-	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -125,22 +122,23 @@ func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code
 
 // decode decodes and validates a message. It must be called by guard.
 func (c *Conn) decode(in *incoming) (*Context, error) {
-	parsed, err := in.parse()
-	if err != nil {
-		return nil, invalid(err)
-	}
-	codec := in.codec
-	if in.route.protocol {
-		codec = nil // JSON in every format
-	}
-	if err = envelope.CheckElements(codec, parsed.Payload, c.router.opts.Limits.Elements); err != nil {
-		return nil, err
+	payload, unchecked := c.payloadIfValid(in)
+	if !unchecked {
+		parsed, err := in.parse()
+		if err != nil {
+			return nil, invalid(err)
+		}
+		payload = parsed.Payload
 	}
 	ctx := in.call
 	if ctx == nil {
-		ctx = c.newContext(in, parsed.CorrelationID)
+		ctx = c.newContext(in, in.head.CorrelationID)
 	}
-	if ctx.message, err = in.route.decodePayload(in.codec, parsed.Payload, ctx.message); err != nil {
+	err := c.decodePayload(in, ctx, payload)
+	if err != nil && unchecked {
+		err = c.decodeParsed(in, ctx, payload, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err = in.route.validate(ctx.message, c.router.opts.Validate); err != nil {
@@ -149,50 +147,38 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	return ctx, nil
 }
 
-// decodePayload decodes a payload, which is nil if there is none, into a *M or, if into is nil, into a
-// new one.
-func (rt *Route) decodePayload(codec Codec, payload []byte, into any) (any, error) {
-	if rt.protocol {
-		codec = nil // JSON in every format
+// payloadIfValid returns a payload that the JSON library can read before the envelope is validated, so
+// that most messages are read once. Methods of a message that decode its JSON receive valid JSON only.
+func (c *Conn) payloadIfValid(in *incoming) (payload []byte, ok bool) {
+	if in.Binary || in.route.decoding.OwnJSON() {
+		return nil, false
 	}
+	payload, ok = in.head.PayloadIfValid(in.Bytes)
+	return payload, ok && len(payload) <= c.router.opts.Limits.Elements
+}
+
+// decodeParsed decodes a message after what payloadIfValid has returned could not be decoded, which has
+// the error of the library.
+func (c *Conn) decodeParsed(in *incoming, ctx *Context, tried []byte, failed error) error {
+	parsed, err := in.parse()
 	switch {
-	case payload != nil:
-	case rt.noFields:
-		codec, payload = nil, []byte("{}")
-	case codec == nil:
-		return nil, errors.InvalidField("payload", "is missing")
+	case err != nil:
+		return invalid(err)
+	case len(parsed.Payload) == len(tried):
+		return failed
 	}
-	return rt.decodeInto(codec, slices.Clip(payload), into)
+	in.route.decoding.Reset(ctx.message)
+	return c.decodePayload(in, ctx, parsed.Payload)
 }
 
-// decodeInto decodes a payload into a *M or, if into is nil, into a new one. codec is nil for JSON.
-func (rt *Route) decodeInto(codec Codec, payload []byte, into any) (any, error) {
-	if into == nil {
-		into = reflect.New(rt.message).Interface()
+// decodePayload decodes the payload of a message for its Context.
+func (c *Conn) decodePayload(in *incoming, ctx *Context, payload []byte) (err error) {
+	decoding := &in.route.decoding
+	if err = decoding.CheckElements(in.codec, payload, c.router.opts.Limits.Elements); err != nil {
+		return err
 	}
-	target := into
-	if rt.pointer {
-		target = rt.reset(into)
-	}
-	if rt.ownJSON && codec == nil {
-		if target.(envelope.Decoder).DecodeJSON(payload) == nil {
-			return into, nil
-		}
-		target = rt.reset(into)
-	}
-	return into, envelope.Decode(codec, payload, target, rt.strict)
-}
-
-// reset makes a message the zero value, or a pointer to a new zero value, and returns the pointer to
-// that.
-func (rt *Route) reset(message any) any {
-	m := reflect.ValueOf(message).Elem()
-	if !rt.pointer {
-		m.SetZero()
-		return message
-	}
-	m.Set(reflect.New(rt.message.Elem()))
-	return m.Interface()
+	ctx.message, err = decoding.Decode(in.codec, payload, ctx.message)
+	return err
 }
 
 // parse validates the envelope.
@@ -209,7 +195,7 @@ func (in *incoming) parse() (wire.Envelope, error) {
 
 // validate calls the message's own Validate method and then library, which may be nil.
 func (rt *Route) validate(m any, library func(any) error) error {
-	if rt.pointer {
+	if rt.decoding.OfPointer() {
 		m = rt.value(m)
 	}
 	if v, ok := m.(interface{ Validate() error }); ok {
@@ -220,7 +206,7 @@ func (rt *Route) validate(m any, library func(any) error) error {
 	if library == nil || rt.protocol { // it knows the application's messages only
 		return nil
 	}
-	if !rt.pointer {
+	if !rt.decoding.OfPointer() {
 		m = rt.value(m)
 	}
 	return invalid(library(m))

@@ -18,8 +18,7 @@ func protocolCall[M, Reply protocol.Message](r *Router, handle func(*Context, M)
 	var zero M
 	message := receivedTypeOf[M]()
 	return addRoute(r, message, withReply(&Route{
-		name: zero.MessageType(), parent: &r.root, rpc: true, protocol: true, noFields: message.NumField() == 0,
-		run: callHandler(handle),
+		name: zero.MessageType(), parent: &r.root, rpc: true, protocol: true, run: callHandler(handle),
 	}, message, replyTypeOf[M, Reply]()))
 }
 
@@ -28,7 +27,7 @@ func protocolCall[M, Reply protocol.Message](r *Router, handle func(*Context, M)
 func (r *Router) registerProtocolRoutes() {
 	protocolCall(r, r.refreshIdentity).skipsMiddleware = true
 	greeting := protocolCall(r, greet)
-	greeting.skipsMiddleware, greeting.noFields = true, true // the payload may be absent
+	greeting.skipsMiddleware, greeting.decoding.MayBeAbsent = true, true
 	r.registerTopicRoutes()
 	if r.resumes() {
 		greeting.afterAnswer = func(ctx *Context) { ctx.conn.announceTopics(nil) }

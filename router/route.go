@@ -55,15 +55,11 @@ type Route struct {
 	position string // file:line of the registration
 
 	newContext      func() *Context             // with room for a message, and for a reply
-	message         reflect.Type                // M
+	decoding        envelope.Decoding           // of M
 	value           func(message any) Message   // dereferences a *M
 	returned        func(place Message) Message // dereferences the pointer to the reply; nil unless the Context has room for it
 	replyJSON       *envelope.Encoding          // of such a reply
-	noFields        bool                        // the payload may be absent
 	protocol        bool                        // the message is a call of the protocol, whose payload is always JSON
-	pointer         bool                        // M is a pointer type
-	ownJSON         bool                        // messages have DecodeJSON
-	strict          bool                        // Options.RejectUnknownFields applies
 	run             Handler
 	work            func(*Conn, *incoming) Work // of a message; nil if it is zero
 	afterAnswer     func(*Context)              // called after the answer of a call has been queued; may be nil
@@ -235,8 +231,8 @@ func appendNonNil[F any](to, fns []F, by string) []F {
 
 // register adds a route, which has been registered at a position.
 func register(to Registrar, position string, message receivedType, rt *Route) *Route {
-	name, fields := mustBeMessage(message.Type, position)
-	rt.name, rt.position, rt.noFields, rt.parent = name, position, fields == 0, to.group()
+	name := mustBeMessage(message.Type, position)
+	rt.name, rt.position, rt.parent = name, position, to.group()
 	r := rt.parent.router
 	r.mustNotBeServing("On, RPC or Stream")
 	r.routesMu.Lock()
@@ -255,7 +251,7 @@ func registerEvent(to Registrar, position string, message receivedType, run Hand
 
 // registerCall adds the route of a call, which has been registered at a position.
 func registerCall(to Registrar, position string, message receivedType, reply replyType, run Handler) *Route {
-	name, _ := mustBeMessage(reply.Type, position)
+	name := mustBeMessage(reply.Type, position)
 	to.group().router.mustSupport(reply.Type, position)
 	answer := routeContract{reply: reply.Type, replyType: name}
 	return register(to, position, message, withReply(&Route{rpc: true, concurrent: true, contract: answer, run: run}, message, reply))
@@ -264,7 +260,7 @@ func registerCall(to Registrar, position string, message receivedType, reply rep
 // addRoute sets the fields that depend on the message's type and the defaults, and adds the route to
 // the router.
 func addRoute(r *Router, message receivedType, rt *Route) *Route {
-	setType(rt, message, r.opts.RejectUnknownFields && !rt.protocol)
+	setType(rt, message, r.opts.RejectUnknownFields)
 	if rt.rpc && !rt.stream {
 		rt.timeout = r.opts.Timeouts.Call
 	}
@@ -275,14 +271,10 @@ func addRoute(r *Router, message receivedType, rt *Route) *Route {
 }
 
 // setType sets the fields that depend on the message's type only.
-func setType(rt *Route, message receivedType, strict bool) {
-	rt.message, rt.value, rt.strict = message.Type, message.value, strict
-	rt.pointer = message.Kind() == reflect.Pointer
-	if rt.pointer {
-		rt.ownJSON = envelope.DecodesItself(message.Type)
-	} else {
-		rt.ownJSON = envelope.DecodesItself(reflect.PointerTo(message.Type))
-	}
+func setType(rt *Route, message receivedType, rejectUnknown bool) {
+	rt.value = message.value
+	rt.decoding = envelope.DecodingOf(message.Type, rejectUnknown && !rt.protocol)
+	rt.decoding.JSONOnly = rt.protocol
 	switch {
 	case rt.newContext != nil:
 	case isInline(message.Type):
@@ -301,8 +293,8 @@ func withReply(rt *Route, message receivedType, reply replyType) *Route {
 }
 
 // mustBeMessage panics unless a type that implements [Message] can be registered. It returns the name
-// of the messages and the number of fields, or -1 if the type is not a struct or a pointer to one.
-func mustBeMessage(typ reflect.Type, position string) (name string, fields int) {
+// of the messages.
+func mustBeMessage(typ reflect.Type, position string) (name string) {
 	var zero Message
 	switch {
 	case typ.Kind() == reflect.Interface:
@@ -330,10 +322,7 @@ func mustBeMessage(typ reflect.Type, position string) (name string, fields int) 
 	if envelope.DecodesCopy(typ) {
 		panic(fmt.Sprintf("router: %s: DecodeJSON of %v has a value receiver, so it decodes into a copy; declare it for *%v", position, typ, typ))
 	}
-	if typ.Kind() != reflect.Struct {
-		return name, -1
-	}
-	return name, typ.NumField()
+	return name
 }
 
 // callerPosition returns file:line of the caller of the function that calls it.

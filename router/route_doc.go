@@ -62,7 +62,7 @@ func (rt *Route) Doc(doc RouteDoc) *Route {
 			panic(fmt.Sprintf("router: RouteDoc.Reply of %q is %T; only streams document a reply, RPC has that of a call", rt.name, doc.Reply))
 		}
 		rt.contract.reply = reflect.TypeOf(doc.Reply)
-		rt.contract.replyType, _ = mustBeMessage(rt.contract.reply, callerPosition())
+		rt.contract.replyType = mustBeMessage(rt.contract.reply, callerPosition())
 	}
 	return rt
 }

@@ -25,6 +25,14 @@ func (f input) space(i int) int {
 	return i
 }
 
+// trimmed returns the end of what is before the white space that ends at end.
+func (f input) trimmed(end int) int {
+	for end > 0 && (f[end-1] == ' ' || f[end-1] == '\n' || f[end-1] == '\t' || f[end-1] == '\r') {
+		end--
+	}
+	return end
+}
+
 // expect skips white space and requires the byte c.
 func (f input) expect(i int, c byte) (int, error) {
 	i = f.space(i)

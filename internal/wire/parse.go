@@ -1,6 +1,9 @@
 package wire
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // MaxDepth is the maximum nesting depth, including the root object.
 const MaxDepth = 64
@@ -50,6 +53,32 @@ func (h *Head) Parse(data []byte) (Envelope, error) {
 		p.found.Meta = h.Meta
 	}
 	return p.finish(p.frame.membersAfter(h.valid.end, p.member))
+}
+
+// PayloadIfValid returns what the payload is if the envelope is valid, without reading it: what lies
+// between "payload": and the last brace. ok is false if it cannot tell: because ParseHead has not read
+// both type and meta, because another member follows them, or because the payload may be nested too
+// deeply. If the result is one JSON value, [Head.Parse] returns it, too, and no error. data must be the
+// input of [ParseHead] in valid UTF-8, and ParseHead must not have returned an error.
+func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
+	if !h.valid.hasType || !h.valid.hasMeta {
+		return nil, false
+	}
+	f := input(data)
+	i := f.space(h.valid.end)
+	if i >= len(f) || f[i] != ',' {
+		return nil, false
+	}
+	key, i, err := f.key(i + 1)
+	if err != nil || string(key) != "payload" {
+		return nil, false
+	}
+	end := f.trimmed(len(f)) - 1
+	if end <= i || f[end] != '}' {
+		return nil, false
+	}
+	payload = f[i:f.trimmed(end)]
+	return payload, bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
 }
 
 type parser struct {

@@ -182,6 +182,10 @@ func checkRest(t *testing.T, head wire.Head, data []byte) {
 	got, err := head.Parse(data)
 	require.Equal(t, text(wantErr), text(err), "%.300q", data)
 	require.Equal(t, want, got, "%.300q", data)
+	if payload, ok := head.PayloadIfValid(data); ok && json.Valid(payload) {
+		require.NoError(t, err, "%.300q", data)
+		require.Equal(t, string(payload), string(got.Payload), "%.300q", data)
+	}
 	head.FindMeta(data)
 	got, err = head.Parse(data)
 	require.Equal(t, text(wantErr), text(err), "%.300q after FindMeta", data)
@@ -210,6 +214,9 @@ func seeds() []string {
 		`{"type":"A","payload":` + deep(63) + `}`, `{"type":"A","payload":` + deep(64) + `}`, `{"type":"A","meta":{"x":` + deep(62) + `}}`, `{"type":"A","meta":{"x":` + deep(63) + `}}`,
 		`{"type":"` + strings.Repeat("T", 128) + `"}`, `{"type":"` + strings.Repeat("T", 129) + `"}`, `{"type":"` + strings.Repeat(`\u0041`, 128) + `"}`,
 		"\t{\n\"type\" : \"A\" ,\r\"meta\" : { \"correlationId\" : \"c\" } , \"payload\" : [ 1 , 2 ] }\n",
+		`{"type":"A","meta":{},"payload":` + deep(63) + `}`, `{"type":"A","meta":{},"payload":` + deep(64) + `}`, `{"meta":{},"type":"A","payload" : {"a":1} } `,
+		`{"type":"A","meta":{},"payload":{"a":1},"payload":{}}`, `{"type":"A","meta":{},"payload":{},"x":{}}`, `{"type":"A","meta":{},"payload":1}}`,
+		`{"type":"A","meta":{},"payload":}`, `{"type":"A","meta":{},"payload":"}`, `{"type":"A","meta":{},"p\u0061yload":"}"}`, `{"type":"A","meta":{},"payload":1`,
 		`{"type":"A","payload":{"a":[{},[],{"b":[[]]}]}}`, `{"payload":{},"type":"A","meta":{"correlationId":"é\n"}}`, "\ufeff{}",
 		`{"type":"A","meta":{"timeoutMs":1,"ack":true,"credit":0,"correlationId":"c"}}`, `{"type":"A","meta":{"timeoutMs":0}}`, `{"type":"A","meta":{"timeoutMs":-1}}`,
 		`{"type":"A","meta":{"timeoutMs":1.5}}`, `{"type":"A","meta":{"timeoutMs":1e3}}`, `{"type":"A","meta":{"timeoutMs":"1"}}`, `{"type":"A","meta":{"timeoutMs":null}}`,
@@ -427,4 +434,29 @@ func slice(n int) []map[string]any {
 		items = append(items, map[string]any{"id": i, "name": fmt.Sprint("item ", i), "price": 12.5, "tags": []string{"a", "b"}})
 	}
 	return items
+}
+
+func TestHead_PayloadIfValid(t *testing.T) {
+	deep := strings.Repeat("[", wire.MaxDepth-1) + strings.Repeat("]", wire.MaxDepth-1)
+	for data, want := range map[string]string{
+		`{"type":"A","meta":{},"payload":{"a":1}}`:             `{"a":1}`,
+		"{\"meta\":{},\"type\":\"A\" , \"payload\" : 1 }\n":    `1`,
+		`{"type":"A","meta":{},"payload":{},"x":1}`:            `{},"x":1`, // no JSON value, so Parse decides
+		`{"type":"A","meta":{},"payload":` + deep + `}`:        deep,
+		`{"type":"A","meta":{},"payload":[` + deep + `]}`:      "",
+		`{"type":"A","payload":{}}`:                            "",
+		`{"type":"A","payload":{},"meta":{}}`:                  "",
+		`{"type":"A","meta":{}}`:                               "",
+		`{"type":"A","meta":{},"x":{},"payload":{}}`:           "",
+		`{"type":"A","x":1,"meta":{},"payload":{}}`:            "",
+		`{"type":"A","meta":{"correlationId":"c"},"payload":}`: "",
+	} {
+		head, err := wire.ParseHead([]byte(data))
+		require.NoError(t, err, data)
+		payload, ok := head.PayloadIfValid([]byte(data))
+		assert.Equal(t, want != "", ok, data)
+		if ok {
+			assert.Equal(t, want, string(payload), data)
+		}
+	}
 }

@@ -1,0 +1,94 @@
+package envelope
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/penstock-go/penstock/errors"
+)
+
+// A Decoding decodes the payloads of messages of a type M. Messages are passed as a *M. The exported fields
+// may be changed before it is used.
+type Decoding struct {
+	MayBeAbsent bool // a message without a payload is the zero M, or a pointer to a zero value; true if it has no fields
+	JSONOnly    bool // payloads are JSON in every format
+
+	typ           reflect.Type // M
+	pointer       bool         // M is a pointer type
+	ownJSON       bool         // M has DecodeJSON
+	rejectUnknown bool
+}
+
+// DecodingOf returns the Decoding of a type. With rejectUnknown, members without a field are an error.
+func DecodingOf(typ reflect.Type, rejectUnknown bool) Decoding {
+	d := Decoding{typ: typ, pointer: typ.Kind() == reflect.Pointer, rejectUnknown: rejectUnknown}
+	value := typ
+	if d.pointer {
+		value = typ.Elem()
+	}
+	d.ownJSON = DecodesItself(reflect.PointerTo(value))
+	d.MayBeAbsent = value.Kind() == reflect.Struct && value.NumField() == 0
+	return d
+}
+
+// OfPointer reports whether M is a pointer type.
+func (d *Decoding) OfPointer() bool { return d.pointer }
+
+// OwnJSON reports whether M has the method DecodeJSON, which receives only valid JSON.
+func (d *Decoding) OwnJSON() bool { return d.ownJSON }
+
+// CheckElements is the function of this name for a payload of M.
+func (d *Decoding) CheckElements(codec Codec, payload []byte, limit int) error {
+	return CheckElements(d.codecOf(codec), payload, limit)
+}
+
+// codecOf returns codec, or nil if payloads are JSON in every format.
+func (d *Decoding) codecOf(codec Codec) Codec {
+	if d.JSONOnly {
+		return nil
+	}
+	return codec
+}
+
+// Decode decodes a payload, which is nil if there is none, into a *M or, if into is nil, into a new one.
+// codec is nil for JSON. It may panic, as the methods of M and of the codec may.
+func (d *Decoding) Decode(codec Codec, payload []byte, into any) (any, error) {
+	codec = d.codecOf(codec)
+	switch {
+	case payload != nil:
+	case d.MayBeAbsent:
+		codec, payload = nil, []byte("{}")
+	case codec == nil:
+		return nil, errors.InvalidField("payload", "is missing")
+	}
+	return d.decodeInto(codec, slices.Clip(payload), into)
+}
+
+func (d *Decoding) decodeInto(codec Codec, payload []byte, into any) (any, error) {
+	if into == nil {
+		into = reflect.New(d.typ).Interface()
+	}
+	target := into
+	if d.pointer {
+		target = d.Reset(into)
+	}
+	if d.ownJSON && codec == nil {
+		if target.(Decoder).DecodeJSON(payload) == nil {
+			return into, nil
+		}
+		target = d.Reset(into)
+	}
+	return into, Decode(codec, payload, target, d.rejectUnknown)
+}
+
+// Reset makes a message the zero value, or a pointer to a new zero value, and returns the pointer to
+// that.
+func (d *Decoding) Reset(message any) any {
+	m := reflect.ValueOf(message).Elem()
+	if !d.pointer {
+		m.SetZero()
+		return message
+	}
+	m.Set(reflect.New(d.typ.Elem()))
+	return m.Interface()
+}
