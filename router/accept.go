@@ -68,7 +68,7 @@ func (r *Router) checkRequest(w http.ResponseWriter, req *http.Request) *handsha
 
 // authenticate sets c.identity, or returns a refusal.
 func (r *Router) authenticate(req *http.Request, c *Conn) *handshakeRefusal {
-	since := r.access.awaitNow(req.Context())
+	since := r.awaitAuthentication(req.Context())
 	if r.opts.Authenticate == nil {
 		return nil
 	}

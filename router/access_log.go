@@ -15,11 +15,10 @@ import (
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/userpacket"
 	"github.com/penstock-go/penstock/internal/wire"
-	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // This file applies what DisconnectUser and Revoke have ended, on all nodes, if Options.UserHistory is
-// set.
+// set. For connections that were being opened meanwhile, see recent_disconnects.go.
 
 // An accessLog is the accesslog.Log of a router. Its entries are packets of DisconnectUser and Revoke.
 // It is nil without Options.UserHistory.
@@ -27,7 +26,6 @@ type accessLog struct {
 	router  *Router
 	log     *accesslog.Log
 	follows *sequencer.Sequencer
-	recent  accesslog.Recent[registry.User, CloseError] // of DisconnectUser
 }
 
 // accessTopic is the topic of the log. It is the name of no application's topic, because it contains a
@@ -70,22 +68,6 @@ func (a *accessLog) close() {
 	}
 }
 
-// now returns what an identity that is authenticated after the call has as connIdentity.since.
-func (a *accessLog) now() uint32 {
-	if a == nil {
-		return 0
-	}
-	return a.log.Now()
-}
-
-// awaitNow is now, for handshakes.
-func (a *accessLog) awaitNow(ctx context.Context) uint32 {
-	if a == nil {
-		return 0
-	}
-	return a.log.AwaitNow(ctx)
-}
-
 // store adds a packet. It returns an error if other nodes may miss it.
 func (a *accessLog) store(ctx context.Context, packet []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, revocationTimeout)
@@ -104,9 +86,7 @@ func (a *accessLog) store(ctx context.Context, packet []byte) error {
 // storeDisconnect is DisconnectUser.
 func (a *accessLog) storeDisconnect(user registry.User, code StatusCode, reason string) (connsOnThisNode int, err error) {
 	r := a.router
-	if !wsconn.ValidCloseCode(int(code)) {
-		code = StatusInternalError
-	}
+	code = StatusCode(validCode(code))
 	connsOnThisNode = len(r.conns.OfUser(user))
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
@@ -137,7 +117,7 @@ func (a *accessLog) apply(number uint32, own bool, packet []byte) {
 // disconnect closes the connections of a user, after the messages that were sent to the user before.
 func (a *accessLog) disconnect(user registry.User, number uint32, end CloseError) {
 	r := a.router
-	a.recent.Add(user, number, end)
+	r.disconnects.Add(user, number, end)
 	conns := before(r.conns.OfUser(user), number)
 	r.sessions.EndWaiting(session.User(user), preceding(number))
 	r.endAbsence(user, func(string) bool { return true })
@@ -168,21 +148,6 @@ func before(conns []*Conn, number uint32) []*Conn {
 		id := c.identity.Load()
 		return id == nil || id.UserID == "" || !accesslog.Precedes(id.since, number)
 	})
-}
-
-// checkAccess closes a connection whose user was disconnected after it was authenticated, and before
-// it was registered.
-func (c *Conn) checkAccess() {
-	a, id := c.router.access, c.identity.Load()
-	if a == nil || id == nil || id.UserID == "" {
-		return
-	}
-	switch end, found, unknown := a.recent.Find(id.user(), id.since); {
-	case found:
-		c.Close(end.Code, end.Reason)
-	case unknown:
-		c.Close(StatusTryAgainLater, unknownReason(1))
-	}
 }
 
 // closeUnknown closes the connections of users who may have been disconnected without this node

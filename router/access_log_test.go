@@ -114,31 +114,38 @@ func TestDisconnectUser_FollowsMessages(t *testing.T) {
 
 // TestDisconnectUser_WhileConnecting disconnects a user who is being authenticated.
 func TestDisconnectUser_WhileConnecting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		other := newUserLogRouter(b, nil)
-		disconnect := false
-		r := newUserLogRouter(b, func(o *router.Options) {
-			o.Authenticate = func(req *http.Request) (router.Identity, error) {
-				if disconnect {
-					_, err := other.DisconnectUser("t", "ann", 4403, "banned")
-					assert.NoError(t, err)
-					time.Sleep(time.Second) // it reaches this node meanwhile
+	for name, change := range map[string]func(*router.Options){
+		"published": func(o *router.Options) { o.UserHistory = router.History{} }, "in a log": func(*router.Options) {},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			other := newUserLogRouter(b, change)
+			disconnect := false
+			r := newUserLogRouter(b, func(o *router.Options) {
+				change(o)
+				o.Authenticate = func(req *http.Request) (router.Identity, error) {
+					if disconnect {
+						_, err := other.DisconnectUser("t", "ann", 4403, "banned")
+						assert.NoError(t, err)
+						time.Sleep(time.Second) // it reaches this node meanwhile
+					}
+					return byUserToken(req)
 				}
-				return byUserToken(req)
-			}
+			})
+			assert.Zero(t, dialSession(t, r, "ann").isClosed())
+			disconnect = true
+			assert.EqualValues(t, 4403, routertest.Dial(t, r, routertest.Token("ann")).Closed().Code, "perhaps before it is listed")
+			assert.Zero(t, dialSession(t, r, "bob").isClosed())
+			disconnect = false
+			anonymous := dialSession(t, r, "")
+			disconnect = true
+			anonymous.SendText(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":"ann"}}`)
+			time.Sleep(2 * time.Second)
+			assert.EqualValues(t, 4403, anonymous.isClosed(), "the token was checked before")
+			disconnect = false
+			assert.Zero(t, dialSession(t, r, "ann").isClosed(), "who connects afterwards")
 		})
-		assert.Zero(t, dialSession(t, r, "ann").isClosed())
-		disconnect = true
-		assert.EqualValues(t, 4403, routertest.Dial(t, r, routertest.Token("ann")).Closed().Code, "perhaps before it is listed")
-		assert.Zero(t, dialSession(t, r, "bob").isClosed())
-		disconnect = false
-		anonymous := dialSession(t, r, "")
-		disconnect = true
-		anonymous.SendText(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":"ann"}}`)
-		time.Sleep(2 * time.Second)
-		assert.EqualValues(t, 4403, anonymous.isClosed(), "the token was checked before")
-	})
+	}
 }
 
 // TestDisconnectUser_StoreThatIsAway closes the connections of this node nevertheless, and those of

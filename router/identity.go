@@ -89,11 +89,11 @@ func (c *Conn) Identity() Identity { return c.identity.Load().value() }
 // and what it has granted is kept: subscriptions and the permit of ratelimit.Connections, for
 // example.
 func (c *Conn) SetIdentity(id Identity) error {
-	return c.changeIdentity(id, c.router.access.now(), func(Identity) error { return nil })
+	return c.changeIdentity(id, c.router.authentication(), func(Identity) error { return nil })
 }
 
 // changeIdentity is SetIdentity if permit returns nil for the identity that it replaces. since is the
-// accessLog.now before the new one was authenticated.
+// Router.authentication before the new one was authenticated.
 func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Identity) error) error {
 	if id.expired(time.Now()) {
 		return errIdentityExpired

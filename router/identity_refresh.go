@@ -25,7 +25,7 @@ func (r *Router) refreshIdentity(ctx *Context, m protocol.Auth) (protocol.Authen
 	if err := ctx.conn.chargeAuth(); err != nil {
 		return protocol.Authenticated{}, err
 	}
-	since := r.access.now()
+	since := r.authentication()
 	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
 	if err == nil {
 		err = ctx.Err() // the call has been answered, so its result must not take effect

@@ -69,10 +69,15 @@ func (r *Router) revokeElsewhere(user registry.User, before func(uint32) bool, t
 
 // disconnectElsewhere is revokeElsewhere for what closes connections.
 func (r *Router) disconnectElsewhere(user registry.User, before func(uint32) bool, end CloseError) {
-	if !wsconn.ValidCloseCode(int(end.Code)) {
-		end.Code = StatusInternalError
+	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Code: validCode(end.Code), Reason: end.Reason})
+}
+
+// validCode returns the code, or that of an internal error if no close frame may contain it.
+func validCode(code StatusCode) int {
+	if !wsconn.ValidCloseCode(int(code)) {
+		code = StatusInternalError
 	}
-	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Code: int(end.Code), Reason: end.Reason})
+	return int(code)
 }
 
 // revokeConns ends the access of connections.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/accesslog"
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/declared"
@@ -55,14 +56,15 @@ type Router struct {
 	asks         ask.Node                        // of this node to others, and of others to this one
 	nodeTopic    string                          // carries the packets of asks to this node
 	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories  broker.Histories
-	events     executor.FuncQueue // hook calls that concern no single connection, in order
-	access     *accessLog         // nil without Options.UserHistory
-	sessions   *session.Node
-	shutdowns  runaccess.Shutdowns // read-only once the router serves
-	accessEnds runaccess.AccessEnds
-	observer   func(Event)         // nil without observers
-	inbound    executor.ByteBudget // received messages that wait, of all connections
+	histories   broker.Histories
+	events      executor.FuncQueue                          // hook calls that concern no single connection, in order
+	access      *accessLog                                  // nil without Options.UserHistory
+	disconnects accesslog.Recent[registry.User, CloseError] // calls of DisconnectUser
+	sessions    *session.Node
+	shutdowns   runaccess.Shutdowns // read-only once the router serves
+	accessEnds  runaccess.AccessEnds
+	observer    func(Event)         // nil without observers
+	inbound     executor.ByteBudget // received messages that wait, of all connections
 
 	spans          spans.Tracer
 	log            sampledlog.Log

@@ -23,7 +23,8 @@ func (r *Router) RunAccess() runaccess.Access {
 			return 0
 		},
 		OnAccessEnd:    r.accessEnds.Add,
-		Authentication: r.access.awaitNow,
+		AccessEndOf:    r.accessEndOf,
+		Authentication: r.awaitAuthentication,
 		OnShutdown:     func(s runaccess.Shutdown) { r.shutdowns = append(r.shutdowns, s) },
 	}
 }

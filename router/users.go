@@ -82,6 +82,9 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 
 // disconnect closes the connections of a user on this node.
 func (r *Router) disconnect(user registry.User, code StatusCode, reason string) int {
+	if r.access == nil {
+		r.disconnects.AddNext(user, CloseError{code, reason}) // before the connections that are registered are looked up
+	}
 	conns := r.conns.OfUser(user)
 	for _, c := range conns {
 		c.discardSession()

@@ -2,6 +2,7 @@ package aisdk_test
 
 import (
 	"context"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,33 @@ func TestDisconnectUser_ClosesConnections(t *testing.T) {
 				assert.Equal(t, "no-active", pages[2].next().Type)
 				_, err = all[1].runs.Stop(t.Context(), "answer/ann-1", "", "")
 				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+// TestDisconnectUser_WhileConnecting disconnects a user who is being authenticated.
+func TestDisconnectUser_WhileConnecting(t *testing.T) {
+	for name, history := range map[string]router.History{"published": {}, "in a log": {Messages: 10, Age: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var other *router.Router
+				all := nodesOf(t, 2, &router.Options{Broker: memory.NewBroker(), UserHistory: history}, aisdk.Options{
+					Authenticate: func(req *http.Request) (router.Identity, error) {
+						if other != nil {
+							_, err := other.DisconnectUser("", "ann", 4003, "banned")
+							assert.NoError(t, err)
+							time.Sleep(time.Second) // it reaches this node meanwhile
+						}
+						return router.Identity{UserID: req.URL.Query().Get("user")}, nil
+					},
+				})
+				other = all[1].router
+				assert.Equal(t, websocket.StatusCode(4003), all[0].open(t, "ann").closed())
+				other = nil
+				ann := all[0].open(t, "ann")
+				ann.write(resume("1", "ann-1"))
+				assert.Equal(t, "no-active", ann.next().Type, "who connects afterwards")
 			})
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router"
@@ -74,6 +75,11 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 	}
 	go c.ping()
 	c.read()
+}
+
+// endAccess closes the connection of a user who was disconnected.
+func (c *conn) endAccess(end runaccess.AccessEnd) {
+	go func() { _ = c.ws.Close(websocket.StatusCode(end.Code), end.Reason) }() // it waits for the client
 }
 
 // errClosed is the cause of contexts that end with their connection.

@@ -32,6 +32,7 @@ type Handler struct {
 	logger  *slog.Logger
 
 	authentication func(context.Context) uint32
+	accessEndOf    func(tenantID, userID string, authentication uint32) (runaccess.AccessEnd, bool)
 
 	mu      sync.Mutex
 	closing bool
@@ -50,7 +51,7 @@ func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
 	h.opts.setDefaults()
 	h.origins = handshake.ParseOrigins(opts.Origins)
 	access := r.RunAccess()
-	h.logger, h.authentication = access.Logger, access.Authentication
+	h.logger, h.authentication, h.accessEndOf = access.Logger, access.Authentication, access.AccessEndOf
 	access.OnAccessEnd(h.endAccess)
 	access.OnShutdown(runaccess.Shutdown{Begin: h.beginShutdown, End: h.endShutdown})
 	return h
@@ -145,6 +146,9 @@ func (h *Handler) add(c *conn) bool {
 		return false
 	}
 	h.conns[c] = struct{}{}
+	if end, ok := h.accessEndOf(c.id.TenantID, c.id.UserID, c.since); ok { // between the authentication and now
+		c.endAccess(end)
+	}
 	return true
 }
 
@@ -210,7 +214,7 @@ func (h *Handler) endAccess(end runaccess.AccessEnd) {
 		case end.Topics != nil:
 			c.revoke(end.Topics)
 		default:
-			go func() { _ = c.ws.Close(websocket.StatusCode(end.Code), end.Reason) }() // it waits for the client
+			c.endAccess(end)
 		}
 	}
 }

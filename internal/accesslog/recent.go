@@ -1,10 +1,15 @@
 package accesslog
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Recent remembers entries for those who are authenticated, but not registered yet. Its zero value is
-// empty.
+// empty. The numbers of the entries are those of a Log, or its own.
 type Recent[K comparable, V any] struct {
+	latest atomic.Uint32 // own number
+
 	mu        sync.Mutex
 	entries   map[K]entry[V]
 	forgotten uint32 // the number of the newest entry that is not among them any more
@@ -30,6 +35,12 @@ func (r *Recent[K, V]) Add(key K, number uint32, v V) {
 	}
 	r.entries[key] = entry[V]{number, v}
 }
+
+// Now is [Log.Now] for own numbers.
+func (r *Recent[K, V]) Now() uint32 { return r.latest.Load() }
+
+// AddNext adds the latest entry of a key with the next own number.
+func (r *Recent[K, V]) AddNext(key K, v V) { r.Add(key, r.latest.Add(1), v) }
 
 // Find returns the entry that concerns a user for whom Now has returned since. unknown is true if
 // there may be one.

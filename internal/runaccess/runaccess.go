@@ -30,6 +30,10 @@ type Access struct {
 	// connections of the router. It must not block.
 	OnAccessEnd func(func(AccessEnd))
 
+	// AccessEndOf returns the latest call of Router.DisconnectUser for a user after an authentication. ok is
+	// false if there is none. It is for clients that OnAccessEnd could not concern yet.
+	AccessEndOf func(tenantID, userID string, authentication uint32) (end AccessEnd, ok bool)
+
 	// Authentication returns the number of an authentication that begins after the call.
 	Authentication func(context.Context) uint32
 
