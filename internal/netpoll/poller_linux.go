@@ -12,12 +12,13 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A Poller distributes sockets among event loops, of which there is one per processor
-// (GOMAXPROCS when the Poller is created). A loop has goroutines only while it has sockets.
-// The methods are safe for concurrent use.
+// A Poller distributes sockets among event loops, of which there is one per processor: if GOMAXPROCS
+// changes, sockets that are attached afterwards are distributed among more or fewer loops, and the
+// others stay where they are. A loop has goroutines only while it has sockets. The methods are safe for
+// concurrent use.
 type Poller struct {
 	next   atomic.Uint32
-	groups []group
+	groups []group // as many as GOMAXPROCS can usefully be
 }
 
 // A group is the sockets of one loop.
@@ -29,9 +30,11 @@ type group struct {
 }
 
 // NewPoller returns a poller.
-func NewPoller() *Poller { return &Poller{groups: make([]group, runtime.GOMAXPROCS(0))} }
+func NewPoller() *Poller {
+	return &Poller{groups: make([]group, max(runtime.NumCPU(), runtime.GOMAXPROCS(0)))}
+}
 
-// Loops returns the number of loops, at least 1.
+// Loops returns the highest number of loops, at least 1.
 func (p *Poller) Loops() int { return len(p.groups) }
 
 // Attach moves a connection to an event loop, which reports to w from then on, and initializes
@@ -44,7 +47,7 @@ func (p *Poller) Attach(conn net.Conn, w Waiter, s *Socket) error {
 		return err
 	}
 	s.init(fd, conn.LocalAddr().Network() == "tcp")
-	index := p.next.Add(1) % uint32(len(p.groups))
+	index := p.next.Add(1) % uint32(min(runtime.GOMAXPROCS(0), len(p.groups)))
 	if err := p.groups[index].add(s, w); err != nil {
 		return errors.Join(err, syscall.Close(fd))
 	}

@@ -72,10 +72,7 @@ func attachWaiter(t *testing.T, p *netpoll.Poller, w *waiter) (client net.Conn) 
 }
 
 // newPoller returns a poller with one loop.
-func newPoller() *netpoll.Poller {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	return netpoll.NewPoller()
-}
+func newPoller() *netpoll.Poller { return netpoll.NewPollerOf(1) }
 
 // requireLoopsEnd waits until no goroutine of a loop is left.
 func requireLoopsEnd(t *testing.T) {
@@ -197,6 +194,33 @@ func TestPoller_AttachFails(t *testing.T) {
 	require.Error(t, p.Attach(server, &waiter{}, &s))
 	pipe, _ := net.Pipe()
 	require.Error(t, p.Attach(pipe, &waiter{}, &s))
+	requireLoopsEnd(t)
+}
+
+// TestPoller_LoopsFollowGOMAXPROCS changes it while there are sockets, which keep their loops.
+func TestPoller_LoopsFollowGOMAXPROCS(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	assert.GreaterOrEqual(t, netpoll.NewPoller().Loops(), runtime.NumCPU())
+	p := netpoll.NewPollerOf(4)
+	var waiters []*waiter
+	var clients []net.Conn
+	for _, procs := range []int{1, 4, 2, 5} {
+		runtime.GOMAXPROCS(procs)
+		loops := map[int]bool{}
+		for range 8 {
+			w, client := attach(t, p)
+			waiters, clients = append(waiters, w), append(clients, client)
+			loops[w.socket.Loop()] = true
+		}
+		assert.Len(t, loops, min(procs, 4), "loops of new sockets with GOMAXPROCS=%d", procs)
+		write(t, clients...)
+		for _, w := range waiters {
+			w.await(t)
+		}
+	}
+	for _, w := range waiters {
+		w.socket.Close()
+	}
 	requireLoopsEnd(t)
 }
 

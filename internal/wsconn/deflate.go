@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/flate"
 )
@@ -17,18 +18,30 @@ import (
 type Deflater struct {
 	minBytes int
 
-	// writers holds one compressor per CPU, because each takes 0.8 MB. A nil element has not
+	// writers holds one compressor per processor, because each takes 0.8 MB. A nil element has not
 	// been created yet.
 	writers chan *flate.Writer
+	count   atomic.Int32 // of the elements, with those in use
 }
 
 // NewDeflater returns a deflater that does not compress messages shorter than minBytes.
 func NewDeflater(minBytes int) *Deflater {
-	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, runtime.GOMAXPROCS(0))}
-	for range cap(d.writers) {
-		d.writers <- nil
+	return &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, max(runtime.NumCPU(), runtime.GOMAXPROCS(0)))}
+}
+
+// writer returns a compressor that is not in use, or nil if one must be created. It waits while there
+// is one per processor and all are in use. The caller must put it back into d.writers.
+func (d *Deflater) writer() *flate.Writer {
+	select {
+	case w := <-d.writers:
+		return w
+	default:
 	}
-	return d
+	n := d.count.Load()
+	if int(n) < min(runtime.GOMAXPROCS(0), cap(d.writers)) && d.count.CompareAndSwap(n, n+1) {
+		return nil
+	}
+	return <-d.writers
 }
 
 // A deflatedFrame is the compressed form of a frame, created when the first connection
@@ -67,7 +80,7 @@ func (d *Deflater) bytes(f *Frame) []byte {
 // deflate implements RFC 7692, section 7.2.1. first is the first byte of the uncompressed frame.
 func (d *Deflater) deflate(f *deflatedFrame, first byte, message []byte) {
 	f.buf = append(f.buf[:0], make([]byte, maxHeaderBytes)...)
-	w := <-d.writers
+	w := d.writer()
 	if w == nil {
 		w, _ = flate.NewWriter(f, flate.BestSpeed) // the level is right
 	} else {

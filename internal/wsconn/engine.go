@@ -19,10 +19,10 @@ type Engine struct {
 	start    time.Time // of the times in connections
 	poller   *netpoll.Poller
 	timers   timerqueue.Queue[*connTimer] // Conn.mu is acquired before its lock
-	flushers []flusher                    // by event loop
+	flushers []flusher                    // by the number of an event loop
 }
 
-// NewEngine returns an engine with one event loop per processor.
+// NewEngine returns an engine with an event loop per processor.
 func NewEngine() *Engine {
 	e := &Engine{start: time.Now(), poller: netpoll.NewPoller()}
 	e.flushers = make([]flusher, e.poller.Loops())

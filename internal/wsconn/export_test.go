@@ -29,6 +29,7 @@ func CountingDeflater(minBytes, most int) *Deflater {
 	for range most {
 		d.writers <- nil
 	}
+	d.count.Store(int32(most))
 	return d
 }
 
