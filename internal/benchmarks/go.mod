@@ -9,6 +9,7 @@ require (
 	github.com/centrifugal/centrifuge-go v0.10.12
 	github.com/coder/websocket v1.8.15
 	github.com/go-redis/redis_rate/v10 v10.0.1
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/gorilla/websocket v1.5.3
 	github.com/lxzan/gws v1.8.9
 	github.com/olahol/melody v1.1.4

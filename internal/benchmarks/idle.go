@@ -44,7 +44,7 @@ func openIdle(c contender, conns int, how setup) (before, after Stats) {
 	clients := openConns(conns, func() *client { return exchange(p, c) })
 	time.Sleep(200 * time.Millisecond)
 	after = p.command("collect")
-	if path := os.Getenv("PROFILE"); path != "" {
+	if path := os.Getenv(profileTo); path != "" {
 		p.command("heap " + path)
 	}
 	closeAll(append(clients, first))

@@ -34,7 +34,7 @@ func main() {
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
 	update := flag.Bool(updateFlag, false, "write the measured medians to "+figuresFile+", if it names them")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|compression|idle|idletls|tls|tlshandshake|tlsstorm|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history|storms|cluster|clients ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|stages|compression|idle|idletls|tls|tlshandshake|tlsstorm|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history|storms|cluster|clients ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -51,7 +51,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "events", "compression", "idle", "idletls", "tls", "tlshandshake", "tlsstorm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "storms", "cluster", "clients"}
+		suites = []string{"limiters", "roundtrip", "events", "stages", "compression", "idle", "idletls", "tls", "tlshandshake", "tlsstorm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "storms", "cluster", "clients"}
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -83,7 +83,7 @@ func main() {
 const updateFlag = "figures.update"
 
 // ownSuites measure Penstock alone, or limiters and brokers, so they start no contender.
-var ownSuites = []string{"pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "cluster", "clients"}
+var ownSuites = []string{"stages", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "cluster", "clients"}
 
 func run(suite string, cfg config) {
 	switch suite {
@@ -91,6 +91,8 @@ func run(suite string, cfg config) {
 		roundTrips(cfg)
 	case "events":
 		events(cfg)
+	case "stages":
+		stagesOf(cfg)
 	case "compression":
 		compression(cfg)
 	case "idle":

@@ -5,6 +5,9 @@ import (
 	"runtime/pprof"
 )
 
+// profileTo is an environment variable: the file to which a server writes its profile.
+const profileTo = "PROFILE"
+
 // startProfile writes a CPU profile of the server to a file until the server stops.
 func startProfile(path string) {
 	f, err := os.Create(path)

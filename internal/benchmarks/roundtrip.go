@@ -87,7 +87,7 @@ func roundTrip(p *process, c contender, at cell) result {
 	l := startLoad(p, c, at)
 	defer l.end()
 	time.Sleep(200 * time.Millisecond)
-	if path := os.Getenv("PROFILE"); path != "" {
+	if path := os.Getenv(profileTo); path != "" {
 		p.command("profile " + path)
 	}
 	before, n, started := p.command("stats"), l.done.Load(), time.Now()
