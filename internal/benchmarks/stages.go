@@ -27,7 +27,7 @@ var stages = []stage{
 	{"clock", []string{"time.Now", "time.Since", "time.runtimeNow"}},
 	{"JSON library: decode", []string{"json.Unmarshal"}},
 	{"JSON library: encode", []string{"json.MarshalWrite"}},
-	{"read frame", []string{"wsconn.(*Conn).Read", "wsconn.(*Conn).Park"}},
+	{"read frame", []string{"wsconn.(*Conn).Read", "wsconn.(*Conn).Park", "wsconn.(*Conn).next", "wsconn.(*Conn).wholeMessage", "wsconn.(*Conn).readControls", "wsconn.(*socket)", "wsconn.mask"}},
 	{"parse head", []string{"penstock/internal/wire.Parse", "wire.(*Head)", "wire.(*headParser)"}},
 	{"default limits", []string{"router.(*Conn).chargeMessage"}},
 	{"rate limiter", []string{"penstock/middleware/ratelimit."}},
