@@ -83,10 +83,11 @@ func TestLimiter_NeverRepeatsARequest(t *testing.T) {
 					go serveThenClose(conn, &requests, fmt.Sprintf(reply, len(body), body), answer)
 				}
 			}()
-			l := durableobject.NewLimiter(durableobject.NewClient("http://"+listener.Addr().String(), secret, nil), limit.PerHour(100))
 			const rounds = 20
 			closed := 0
 			for n := range rounds {
+				// Each round has a client without connections.
+				l := durableobject.NewLimiter(durableobject.NewClient("http://"+listener.Addr().String(), secret, nil), limit.PerHour(100))
 				d, err := limit.Consume(t.Context(), l, ann(), 0)
 				require.NoError(t, err, "the connection is new")
 				assert.True(t, d.Allowed)
