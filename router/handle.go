@@ -122,19 +122,15 @@ func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code
 
 // decode decodes and validates a message. It must be called by guard.
 func (c *Conn) decode(in *incoming) (*Context, error) {
-	payload, unchecked := c.payloadIfValid(in)
-	if !unchecked {
-		parsed, err := in.parse()
-		if err != nil {
-			return nil, invalid(err)
-		}
-		payload = parsed.Payload
+	payload, unchecked, err := c.payload(in)
+	if err != nil {
+		return nil, err
 	}
 	ctx := in.call
 	if ctx == nil {
 		ctx = c.newContext(in, in.head.CorrelationID)
 	}
-	err := c.decodePayload(in, ctx, payload)
+	err = c.decodePayload(in, ctx, payload)
 	if err != nil && unchecked {
 		err = c.decodeParsed(in, ctx, payload, err)
 	}
@@ -145,6 +141,17 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 		return nil, err
 	}
 	return ctx, nil
+}
+
+// payload returns the payload, which is nil if there is none. unchecked is true if the envelope is not
+// validated. The envelope must not be on the stack of decode: that of a handler that waits would be twice
+// as large.
+func (c *Conn) payload(in *incoming) (payload []byte, unchecked bool, err error) {
+	if payload, ok := c.payloadIfValid(in); ok {
+		return payload, true, nil
+	}
+	parsed, err := in.parse()
+	return parsed.Payload, false, invalid(err)
 }
 
 // payloadIfValid returns a payload that the JSON library can read before the envelope is validated, so
