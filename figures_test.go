@@ -102,7 +102,7 @@ func format(value float64, decimals int) string {
 }
 
 // TestFigures_DocumentsQuoteWhatWasMeasured compares documents with the figures that the benchmarks have
-// written. If it fails after `go run -C internal/benchmarks . -figures.update`, change the documents.
+// written. If it fails after `go run -C internal/benchmarks . -update`, change the documents.
 func TestFigures_DocumentsQuoteWhatWasMeasured(t *testing.T) {
 	measured := readMeasurements(t)
 	texts := map[string]string{}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ type figure struct {
 	Machine string  `json:"machine"`
 }
 
-// figures are those that this run updates; nil without -figures.update.
+// figures are those that this run updates; nil without -update.
 var figures []figure
 
 // command is what the running suite is started with.
@@ -57,7 +56,7 @@ func record(name string, value float64) {
 		if f := &figures[i]; f.Name == name && !math.IsNaN(value) && !math.IsInf(value, 0) {
 			f.Value, _ = strconv.ParseFloat(strconv.FormatFloat(value, 'g', 4, 64), 64)
 			f.Command, f.Date = command, time.Now().UTC().Format(time.DateOnly)
-			f.Machine = fmt.Sprintf("%s, %s/%s, %d CPUs", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+			f.Machine = machine()
 		}
 	}
 }

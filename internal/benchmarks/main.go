@@ -32,9 +32,9 @@ func main() {
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
 	flag.IntVar(&distinct, "texts", distinct, "number of different requests; 1 sends the same text again and again")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
-	update := flag.Bool(updateFlag, false, "write the measured medians to "+figuresFile+", if it names them")
+	update := flag.Bool(updateFlag, false, "write the tables to "+resultsFile+", and the medians that "+figuresFile+" names to that file")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] [limiters|roundtrip|events|stages|compression|idle|idletls|tls|tlshandshake|tlsstorm|fanout|broadcast|latency|handshake|pings|memory|fallback|presence|sessions|nodes|redis|history|storms|cluster|clients ...]")
+		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] ["+strings.Join(allSuites, "|")+" ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -51,7 +51,7 @@ func main() {
 	}
 	suites := flag.Args()
 	if len(suites) == 0 {
-		suites = []string{"limiters", "roundtrip", "events", "stages", "compression", "idle", "idletls", "tls", "tlshandshake", "tlsstorm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "storms", "cluster", "clients"}
+		suites = slices.Clone(allSuites)
 	}
 	cfg := config{passes: *passes, contenders: findContenders(*only), conns: *conns, tlsConns: *tlsConns, cells: parseCells(*at)}
 	if os.Getenv(pinned) == "" {
@@ -59,9 +59,12 @@ func main() {
 	}
 	if *update {
 		readFigures()
+		readResults()
 	}
 	if i := slices.Index(suites, "limiters"); i >= 0 {
+		measureFor("limiters")
 		limiters(cfg) // needs all cores
+		writeResults("limiters")
 		suites = slices.Delete(suites, i, i+1)
 	}
 	if len(suites) == 0 {
@@ -76,11 +79,19 @@ func main() {
 		measureFor(suite)
 		run(suite, cfg)
 		writeFigures()
+		writeResults(suite)
 	}
 }
 
-// updateFlag is the name of the flag that updates the figures file.
-const updateFlag = "figures.update"
+// allSuites are those that run without arguments, in this order.
+var allSuites = []string{
+	"limiters", "roundtrip", "events", "stages", "compression",
+	"idle", "idletls", "tls", "tlshandshake", "tlsstorm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback",
+	"presence", "sessions", "nodes", "redis", "history", "storms", "cluster", "clients",
+}
+
+// updateFlag is the name of the flag that updates the files of figures and of results.
+const updateFlag = "update"
 
 // ownSuites measure Penstock alone, or limiters and brokers, so they start no contender.
 var ownSuites = []string{"stages", "pings", "memory", "fallback", "presence", "sessions", "nodes", "redis", "history", "cluster", "clients"}

@@ -95,7 +95,7 @@ func printFit(t *table, row, unit string, factor float64) {
 	a, b := float64(nodeCounts[len(nodeCounts)-2]), float64(nodeCounts[len(nodeCounts)-1])
 	small, large := median(t.get(row, nodesColumn(int(a)))), median(t.get(row, nodesColumn(int(b))))
 	square := (large/b - small/a) / (b - a)
-	fmt.Printf("%s: %.1f %s per node, and %.2f %s per node and other node\n", row, (small/a-square*a)*factor, unit, square*factor, unit)
+	printLine("%s: %.1f %s per node, and %.2f %s per node and other node", row, (small/a-square*a)*factor, unit, square*factor, unit)
 }
 
 // printSlope prints the cost of a publication, and of each node that receives it.
@@ -103,7 +103,7 @@ func printSlope(t *table, row, unit string) {
 	first, last := nodeCounts[0], nodeCounts[len(nodeCounts)-1]
 	small, large := median(t.get(row, nodesColumn(first))), median(t.get(row, nodesColumn(last)))
 	slope := (large - small) / float64(last-first)
-	fmt.Printf("%s: %.1f %s, and %.2f %s per receiving node\n", row, small-slope*float64(first-1), unit, slope, unit)
+	printLine("%s: %.1f %s, and %.2f %s per receiving node", row, small-slope*float64(first-1), unit, slope, unit)
 }
 
 // A cluster is a number of nodes that subscribe to one topic, and one more that publishes there.

@@ -87,11 +87,13 @@ func (t *table) printHead(title string) {
 		fmt.Printf("%*s", width(column), column)
 	}
 	fmt.Println()
+	publishHead(title, t.columns)
 }
 
 // printRow prints the values of a row, and records them under the name.
 func (t *table) printRow(row, name, format string, value func(column string) float64) {
 	fmt.Printf("%-*s", rowWidth, row)
+	var texts []string
 	for _, column := range t.columns {
 		text, v := "-", value(column)
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -99,8 +101,10 @@ func (t *table) printRow(row, name, format string, value func(column string) flo
 		}
 		record(fmt.Sprintf("%s: %s, %s", t.name, name, column), v)
 		fmt.Printf("%*s", width(column), text)
+		texts = append(texts, text)
 	}
 	fmt.Println()
+	publishRow(row, texts)
 }
 
 // printDifference prints what a row has more than another one, divided by a number.
@@ -111,7 +115,7 @@ func (t *table) printDifference(row, than string, divisor float64, columns ...st
 		if divisor != 1 {
 			per = fmt.Sprintf(" / %.0f", divisor)
 		}
-		fmt.Printf("%s - %s%s, %s: %.1f\n", row, than, per, column, difference)
+		printLine("%s - %s%s, %s: %.1f", row, than, per, column, difference)
 		record(fmt.Sprintf("%s: %s - %s, %s", t.name, row, than, column), difference)
 	}
 }
