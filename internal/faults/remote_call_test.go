@@ -37,15 +37,12 @@ func TestCallNode(t *testing.T) {
 	}
 	var spec nodeSpec
 	require.NoError(t, json.Unmarshal([]byte(text), &spec))
-	r := router.New(&router.Options{Broker: redis.NewBroker(spec.client())})
-	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventOpened {
-			go func() {
-				for c := range r.Conns() {
-					fmt.Println("conn", c.ID())
-				}
-			}()
-		}
+	r := router.New(&router.Options{
+		Broker: redis.NewBroker(spec.client()),
+		OnOpen: func(_ context.Context, c *router.Conn) error {
+			fmt.Println("conn", c.ID())
+			return nil
+		},
 	})
 	server := httptest.NewServer(r)
 	fmt.Println("url", server.URL)
