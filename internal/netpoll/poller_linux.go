@@ -47,13 +47,18 @@ func (p *Poller) Attach(conn net.Conn, w Waiter, s *Socket) error {
 		return err
 	}
 	s.init(fd, conn.LocalAddr().Network() == "tcp")
-	index := p.next.Add(1) % uint32(min(runtime.GOMAXPROCS(0), len(p.groups)))
-	if err := p.groups[index].add(s, w); err != nil {
+	if err := p.add(s, w); err != nil {
 		return errors.Join(err, syscall.Close(fd))
 	}
-	s.index = uint8(index)
 	_ = conn.Close()
 	return nil
+}
+
+// add registers a socket with the next loop.
+func (p *Poller) add(s *Socket, w Waiter) error {
+	index := p.next.Add(1) % uint32(min(runtime.GOMAXPROCS(0), len(p.groups)))
+	s.index = uint8(index)
+	return p.groups[index].add(s, w)
 }
 
 // duplicate returns a new descriptor of a connection's socket.

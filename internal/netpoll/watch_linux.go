@@ -21,9 +21,7 @@ func (p *Poller) Watch(conn *net.TCPConn, w Waiter, s *Socket) error {
 	}
 	controlErr := raw.Control(func(fd uintptr) {
 		s.init(int(fd), true)
-		index := p.next.Add(1) % uint32(len(p.groups))
-		s.index = uint8(index)
-		err = p.groups[index].add(s, w)
+		err = p.add(s, w)
 	})
 	return errors.Join(controlErr, err)
 }

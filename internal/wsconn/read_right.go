@@ -132,6 +132,9 @@ func (c *Conn) Ready(events netpoll.Events, t netpoll.Turn) (again bool) {
 		c.signalWritable()
 	}
 	if (events&netpoll.Readable != 0 || c.readState.Load() >= returning) && c.signalReadable() {
+		if conn := c.sock.tls(); conn != nil {
+			conn.reported = events&netpoll.Readable != 0
+		}
 		return c.serve(t)
 	}
 	return false

@@ -26,8 +26,11 @@ type tlsConn struct {
 	tcp *net.TCPConn
 
 	// These belong to the goroutine with the right to read.
-	drained bool  // crypto/tls has no complete record
-	err     error // the final error of reading; not every error of crypto/tls is returned twice
+	drained  bool  // crypto/tls has no complete record
+	reported bool  // the event loop has reported that there is something to read, and nothing has been read since
+	err      error // the final error of reading; not every error of crypto/tls is returned twice
+
+	room int // bytes that can be written without waiting; belongs to the writing goroutine
 
 	aborted atomic.Bool
 
@@ -43,6 +46,9 @@ const recordWait = time.Millisecond
 // writable socket has room for that (see netpoll.Socket.Writable), unless the kernel runs out
 // of memory for sockets.
 const maxTLSWriteNow = 4 << 10
+
+// minTLSWriteCost is what a short batch counts for, because the kernel's memory for it is longer.
+const minTLSWriteCost = 1 << 10
 
 // watchTLS lets an event loop watch a connection, and reports whether it can.
 func (c *Conn) watchTLS() bool {
@@ -74,9 +80,12 @@ func (c *Conn) tryFillTLS(t *tlsConn) (bool, error) {
 		if filled, err := c.fillDecrypted(t); filled || err != nil {
 			return filled, err
 		}
-		if readable, err := c.tlsReadable(t); !readable || err != nil {
-			return false, err
+		if !t.reported || t.aborted.Load() {
+			if readable, err := c.tlsReadable(t); !readable || err != nil {
+				return false, err
+			}
 		}
+		t.reported = false
 		now := time.Now()
 		_ = t.SetReadDeadline(now.Add(recordWait)) // if it fails, so does the read
 		t.drained = false
@@ -142,10 +151,24 @@ func (c *Conn) readTLS(t *tlsConn, now time.Time) (bool, error) {
 
 // tryWriteTLS is tryWrite. A record must be written completely, so it writes all of p or nothing.
 func (c *Conn) tryWriteTLS(t *tlsConn, p []byte, now time.Time) (int, error) {
-	if len(p) > maxTLSWriteNow || !c.sock.raw.Writable() {
+	if !t.hasRoom(&c.sock.raw, len(p)) {
 		return 0, nil
 	}
 	return c.writeTLS(t, p, now)
+}
+
+// hasRoom reports whether n bytes can be written without waiting. It asks the kernel once for up to
+// maxTLSWriteNow bytes.
+func (t *tlsConn) hasRoom(raw *netpoll.Socket, n int) bool {
+	cost := max(n, minTLSWriteCost)
+	if n > maxTLSWriteNow || t.room < cost && !raw.Writable() {
+		return false
+	}
+	if t.room < cost {
+		t.room = maxTLSWriteNow
+	}
+	t.room -= cost
+	return true
 }
 
 // writeWaitingTLS writes a batch for which there was no room. It is for a goroutine of its own.
