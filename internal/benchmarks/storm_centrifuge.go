@@ -22,7 +22,7 @@ func (p centrifugeStorm) subscribe(c *stormClient) error {
 	return p.subscribed(c)
 }
 
-// subscribed reads the answer to a subscription.
+// subscribed reads the answer to a subscription, and the publications that follow it in the same frame.
 func (centrifugeStorm) subscribed(c *stormClient) error {
 	text, err := c.text()
 	if err != nil {
@@ -36,24 +36,25 @@ func (centrifugeStorm) subscribed(c *stormClient) error {
 			Publications []struct{ Offset int }
 		}
 	}
-	if err := json.Unmarshal(text, &m); err != nil || m.Subscribe == nil {
+	answer, rest, _ := bytes.Cut(text, []byte{'\n'})
+	if err := json.Unmarshal(answer, &m); err != nil || m.Subscribe == nil {
 		return fmt.Errorf("the server answered %s: %w", text, err)
 	}
 	returns := c.epoch != ""
 	c.epoch = m.Subscribe.Epoch
-	if !returns {
+	switch {
+	case !returns:
 		c.offset = m.Subscribe.Offset
-		return nil
-	}
-	if !m.Subscribe.Recovered {
+	case !m.Subscribe.Recovered:
 		return fmt.Errorf("the client could not recover: %s", text)
-	}
-	for _, publication := range m.Subscribe.Publications {
-		if err := c.follow(publication.Offset); err != nil {
-			return err
+	default:
+		for _, publication := range m.Subscribe.Publications {
+			if err := c.follow(publication.Offset); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	return c.receiveLines(rest)
 }
 
 func (p centrifugeStorm) resume(c *stormClient, offset int) error {
@@ -81,12 +82,7 @@ func (p centrifugeStorm) next(c *stormClient) error {
 	if bytes.HasPrefix(text, []byte(`{"push":`)) && bytes.Contains(text, []byte(`"unsubscribe":{"code":2500`)) {
 		return p.resume(c, c.offset)
 	}
-	for line := range bytes.Lines(text) {
-		if err := c.receive(line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.receiveLines(text)
 }
 
 func (p centrifugeStorm) leave(c *stormClient) (time.Duration, error) {

@@ -147,3 +147,13 @@ var bunProtocol = stormProtocol{contender: "bun", leave: func(c *stormClient) (t
 		}
 	}
 }}
+
+// receiveLines receives the publications of a frame with one on each line.
+func (c *stormClient) receiveLines(text []byte) error {
+	for line := range bytes.Lines(text) {
+		if err := c.receive(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
