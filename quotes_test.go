@@ -4,7 +4,6 @@ import "fmt"
 
 const (
 	memoryPage = "docs/guides/memory.md"
-	benchmarks = "internal/benchmarks/README.md"
 
 	kernelBytes = "broadcast: penstock, kernel bytes"
 	idleBytes   = "idle: penstock, RSS"
@@ -86,38 +85,6 @@ var quotes = []quote{
 		memoryPage, `\| without TLS \| ([\d,]+) \| \| with TLS in the server \| ([\d,]+) \| \| without TLS, with .*? with Redis \| ([\d,]+) \|`,
 		[]quoted{perGigabyte(idleBytes, idleHeap), perGigabyte(tlsBytes, tlsHeap), perGigabyte(idleBytes, idleHeap, sessionHeap, memberHeap, "presence: room - one topic, heap")},
 	},
-	{
-		benchmarks, `\| penstock \| ([\d,]+) \| ([\d,]+) \| (\d+) \|`,
-		[]quoted{whole(idleBytes), whole(idleHeap), whole("idle: penstock, goroutines")},
-	},
-	{benchmarks, `\| bun \| ([\d,]+) \| \|`, []quoted{whole("idle: bun, RSS")}},
-	{benchmarks, `\| gws \| (\d\d,\d+) \|`, []quoted{whole("idle: gws, RSS")}},
-	{
-		benchmarks, `Penstock needs ([\d,]+) bytes of RSS per connection and no goroutine, Bun ([\d,]+), and gws ([\d,]+) and one goroutine`,
-		[]quoted{whole(tlsBytes), whole("idletls: bun, RSS"), whole("idletls: gws, RSS")},
-	},
-	roundTrips("penstock-generated"), roundTrips("bun"), roundTrips("epoll"), roundTrips("netconn"), roundTrips("handmade"),
-	roundTrips("coder"), roundTrips("gorilla"), roundTrips("gws"), roundTrips("melody"), roundTrips("centrifuge"),
-	{
-		benchmarks, `\| redis_rate \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|`,
-		[]quoted{ratio(2, "redis: penstock / redis_rate, 128 callers")},
-	},
-	{
-		benchmarks, `1,000 topics, keys \| \| --- \| --- \| --- \| --- \| --- \| \| centrifuge \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|`,
-		[]quoted{ratio(2, history("1 topic")), ratio(2, history("1,000 topics")), ratio(2, history("1 topic, keys")), ratio(2, history("1,000 topics, keys"))},
-	},
-	{
-		benchmarks, `Penstock stores ([\d,]+),000 publications per CPU second of the Redis server on one topic, and ([\d,]+),000 on 1,000 topics`,
-		[]quoted{whole("history: penstock, 1 topic"), whole("history: penstock, 1,000 topics")},
-	},
-}
-
-// roundTrips is a row of the first table in the benchmarks' README.md.
-func roundTrips(other string) quote {
-	return quote{
-		benchmarks, `\| ` + other + ` \| [\d.]+ \| [\d.]+ \| [\d.]+ \| ([\d.]+) \| [\d.]+ \| [\d.]+ \|`,
-		[]quoted{ratio(2, roundTrip(other))},
-	}
 }
 
 // none is "no", if all values round to 0.
