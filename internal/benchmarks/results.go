@@ -80,11 +80,12 @@ func writeResults(suite string) {
 	results = slices.DeleteFunc(results, func(s section) bool { return s.suite == suite })
 	results = append(results, section{suite, lines})
 	slices.SortFunc(results, func(a, b section) int { return slices.Index(allSuites, a.suite) - slices.Index(allSuites, b.suite) })
-	text := resultsHead
+	var text strings.Builder
+	text.WriteString(resultsHead)
 	for _, s := range results {
-		text += "\n## " + s.suite + "\n\n" + strings.Join(s.lines, "\n") + "\n"
+		fmt.Fprintf(&text, "\n## %s\n\n%s\n", s.suite, strings.Join(s.lines, "\n"))
 	}
-	check(os.WriteFile(resultsFile, []byte(text), 0o644)) //nolint:gosec // a file of the repository
+	check(os.WriteFile(resultsFile, []byte(text.String()), 0o644)) //nolint:gosec // a file of the repository
 }
 
 // machine describes what a figure was measured on.
