@@ -18,10 +18,10 @@ import (
 type Deflater struct {
 	minBytes int
 
-	// writers holds one compressor per processor, because each takes 0.8 MB. A nil element has not
-	// been created yet.
+	// writers holds the compressors that are not in use: one per processor, because each takes 0.8 MB.
+	// A nil element, which only tests add, has not been created yet.
 	writers chan *flate.Writer
-	count   atomic.Int32 // of the elements, with those in use
+	count   atomic.Int32 // with those in use
 }
 
 // NewDeflater returns a deflater that does not compress messages shorter than minBytes.
