@@ -25,7 +25,7 @@ function siteAddress(text) {
 export const base = address?.pathname ?? "/";
 
 /** Other Markdown files are not on the site. */
-const published = /^(docs\/.*|website\/index|(?!website\/)(.*\/)?README|CHANGELOG|CONTRIBUTING|SECURITY)\.md$/;
+const published = /^(docs\/.*|website\/index|(?!website\/)(.*\/)?README|internal\/benchmarks\/RESULTS|CHANGELOG|CONTRIBUTING|SECURITY)\.md$/;
 
 /**
  * Returns the path of the page that a Markdown file becomes: the same without docs/, except that a

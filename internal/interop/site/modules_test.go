@@ -3,6 +3,8 @@ package site_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,6 +30,17 @@ func TestSidebar_HasEveryPage(t *testing.T) {
 	require.Greater(t, len(pages), 50)
 	for _, page := range pages {
 		assert.True(t, linked[page] || page == "/docs/", page)
+	}
+}
+
+func TestPageOf_KnowsEveryMarkdownFile(t *testing.T) {
+	files := slices.DeleteFunc(markdownFiles(t, "."), func(file string) bool {
+		return file == "website/README.md" || strings.Contains("/"+file, "/testdata/") ||
+			strings.Contains("/"+file, "/node_modules/") || strings.HasPrefix(file, ".")
+	})
+	require.Greater(t, len(files), 80)
+	for i, page := range evaluate[[]*string](t, "pageOf", "repository", quote(t, files)+".map((file) => pageOf(file) ?? null)") {
+		assert.NotNil(t, page, "%s has no place on the site; add it to pageOf in website/.vitepress/repository.mjs", files[i])
 	}
 }
 
