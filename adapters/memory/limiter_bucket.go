@@ -104,20 +104,14 @@ func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes b
 
 // take takes units from the bucket if the request permits it. It returns the units that the
 // bucket held before, negative for a deficit, and false if the slot has no bucket of the key.
-//
-// take loads the bucket both before and after it reads the clock. If the values are equal, the
-// clock is not behind that of the last change. If they differ, another call has changed the
-// bucket in between, maybe at a later time: an admission at the earlier time is still correct,
-// because the bucket bounds it, but a denial might not be, so take starts again.
 func (s *slot) take(hash uint64, units, ahead int64, r *request, t *table, l *Limiter) (have int64, ok bool) {
 	if ahead > 0 {
 		t.raiseAhead(ahead) // the bucket may have such a deficit afterwards
 	}
-	full := t.units.Full()
-again:
 	for {
 		before := s.bucket.Load()
 		now := l.now(t)
+		r.at = now
 		for {
 			fullAt := s.bucket.Load()
 			if s.hash.Load() != hash || fullAt == migrated {
@@ -125,53 +119,70 @@ again:
 			}
 			if fullAt == held {
 				runtime.Gosched()
-				continue again
+				break
 			}
-			isLate := fullAt != before
-			if fullAt < -fullMarkers && !isLate {
-				if left := blockLeft(fullAt, now); left > 0 {
-					return blocked - left, true
-				}
+			if left := blockLeft(fullAt, now); left > 0 && fullAt == before {
+				return blocked - left, true
 			}
-			missing, clockWentBack := max(fullAt-now, 0), false
-			if missing > full {
-				missing, clockWentBack = t.missing(fullAt, now)
+			c := t.changeBy(r, now, units, ahead, fullAt)
+			if fullAt != before && c.needsLaterClock(fullAt) {
+				break
 			}
-			have = full - missing
-			amount, takes := units, units < 0 || units <= have+ahead
-			switch {
-			case r.kind > undo:
-				amount, takes = r.part(units, have, &t.units)
-			case r.kind == undo:
-				amount = -t.undoUnits(r, now)
+			if !c.writes(fullAt) {
+				return c.have, true
 			}
-			r.at = now
-			if isLate && (fullAt <= 0 || amount == 0 || !takes || clockWentBack) {
-				continue again
-			}
-			next := now + missing
-			if takes {
-				next = max(next+amount, now)
-			} else if !clockWentBack {
-				return have, true
-			}
-			// If the clock went backwards, even a denial writes: otherwise the bucket would stay
-			// empty until the clock has caught up.
-			if next == fullAt || amount == 0 {
-				return have, true
-			}
-			if next < fullAt {
+			if c.next < fullAt {
 				t.lower(fullAt)
 			}
 			if r.kind == charge {
-				t.raiseAhead(next - now - full)
+				t.raiseAhead(c.next - now - t.units.Full())
 			}
-			if s.bucket.CompareAndSwap(fullAt, next) {
-				return have, true
+			if s.bucket.CompareAndSwap(fullAt, c.next) {
+				return c.have, true
 			}
 		}
 	}
 }
+
+// A change is what a request does to a bucket.
+type change struct {
+	have  int64 // units before it
+	next  int64 // the value of the bucket after it
+	takes bool  // or returns
+
+	// The clock went backwards since the last change. Then even a denial writes: otherwise the bucket
+	// would stay empty until the clock has caught up.
+	repairs bool
+}
+
+// changeBy returns what a request does at a time to the bucket that will be full at fullAt.
+func (t *table) changeBy(r *request, now, units, ahead, fullAt int64) change {
+	full, missing, clockWentBack := t.units.Full(), max(fullAt-now, 0), false
+	if missing > full {
+		missing, clockWentBack = t.missing(fullAt, now)
+	}
+	have, next := full-missing, now+missing
+	amount, takes := units, units < 0 || units <= have+ahead
+	switch {
+	case r.kind > undo:
+		amount, takes = r.part(units, have, &t.units)
+	case r.kind == undo:
+		amount = -t.undoUnits(r, now)
+	}
+	if takes {
+		next = max(next+amount, now)
+	}
+	return change{have, next, takes && amount != 0, clockWentBack && amount != 0}
+}
+
+// needsLaterClock reports whether the clock must be read again for a change to a bucket that another call
+// has changed since it was read, maybe at a later time. If the values before and after reading the clock
+// are equal, the clock is not behind that of the last change. Otherwise, an admission at the earlier
+// time is still correct, because the bucket bounds it, but a denial might not be.
+func (c change) needsLaterClock(fullAt int64) bool { return fullAt <= 0 || !c.takes || c.repairs }
+
+// writes reports whether the change gives the bucket another value.
+func (c change) writes(fullAt int64) bool { return c.next != fullAt && (c.takes || c.repairs) }
 
 // replaceLocked stores a value that does not follow from the present one. It needs mu of the
 // shard, so that the bucket is neither held nor migrated.
