@@ -44,7 +44,7 @@ func readResults() {
 	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n## ") {
 		suite, lines, found := strings.Cut(part, "\n\n")
 		if found && !strings.HasPrefix(suite, "# ") {
-			results = append(results, section{suite, strings.Split(lines, "\n")})
+			results = append(results, section{suite, strings.Split(strings.TrimSpace(lines), "\n")})
 		}
 	}
 }
