@@ -164,7 +164,14 @@ func plain(v float64) string {
 	if v < 10 {
 		return strconv.FormatFloat(math.Round(v*10_000)/10_000, 'f', -1, 64)
 	}
-	digits := strconv.FormatFloat(v, 'f', 0, 64)
+	return withCommas(strconv.FormatFloat(v, 'f', 0, 64))
+}
+
+// withCommas separates the thousands of a number of less than 1,000 with decimals, or without any.
+func withCommas(digits string) string {
+	if strings.Contains(digits, ".") {
+		return digits
+	}
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
