@@ -78,7 +78,7 @@ func NewClient(baseURL, secret string, options *Options) *Client {
 		semaphoreURL: base.JoinPath("v2/semaphore"),
 		now:          func() time.Duration { return time.Since(epoch) },
 	}
-	c.calls = batch.New("durableobject: limiter", c.exec, true)
+	c.calls = batch.New("durableobject: limiter", batch.LimiterTimeout, c.exec, true)
 	given := newHTTPClient()
 	if options != nil && options.HTTPClient != nil {
 		given = options.HTTPClient
@@ -125,7 +125,7 @@ func newHTTPClient() *http.Client {
 func (c *Client) post(ctx context.Context, to *url.URL, body []byte, reply any) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, batch.RoundTripTimeout)
+		ctx, cancel = context.WithTimeout(ctx, batch.LimiterTimeout)
 		defer cancel()
 	}
 	response, err := c.http.Do(c.request(ctx, to, body))

@@ -70,7 +70,7 @@ func NewSemaphore(client *Client, name string, permits int64) *Semaphore {
 		panic(fmt.Sprintf("durableobject: NewSemaphore with %d permits; it must be at least 1", permits))
 	}
 	s := &Semaphore{client: client, prefix: client.prefix + keyname.ASCII(name), permits: permits, lease: lease.Time}
-	s.calls = batch.New("durableobject: semaphore", s.exec, true)
+	s.calls = batch.New("durableobject: semaphore", batch.LimiterTimeout, s.exec, true)
 	return s
 }
 

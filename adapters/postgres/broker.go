@@ -109,8 +109,8 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 	s.Node = cluster.New(e).Connect(handler).(*cluster.Node)
 	s.link = e.link
 	s.queue = appendqueue.New(shardPath, s.append, s.store.confirm)
-	s.reads = batch.New("postgres: history", s.store.execReads, false)
-	s.values = batch.New("postgres: value", s.store.execValues, false)
+	s.reads = batch.New("postgres: history", batch.HistoryTimeout, s.store.execReads, false)
+	s.values = batch.New("postgres: value", batch.HistoryTimeout, s.store.execValues, false)
 	s.sequencer = startSequencer(s.store, s.Node)
 	e.wakes.Store(s.sequencer)
 	return s

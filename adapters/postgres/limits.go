@@ -74,9 +74,9 @@ func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
 			l.execEach(ctx, calls, patience)
 		}
 	}
-	l.calls = batch.New("postgres: limiter", exec(0), false)
-	l.locked = batch.New("postgres: limiter", exec(lockPatience), false)
-	l.joints = batch.New("postgres: limiter", l.execAll, false)
+	l.calls = batch.New("postgres: limiter", batch.LimiterTimeout, exec(0), false)
+	l.locked = batch.New("postgres: limiter", batch.LimiterTimeout, exec(lockPatience), false)
+	l.joints = batch.New("postgres: limiter", batch.LimiterTimeout, l.execAll, false)
 	return l
 }
 

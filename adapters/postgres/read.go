@@ -32,7 +32,7 @@ func (s *historyNode) Read(ctx context.Context, q broker.Query) (broker.Page, er
 	}
 	c := &readCall{Request: readRequest{page: &q}}
 	if err := s.reads.Do(ctx, c); err != nil {
-		return broker.Page{}, readError("history", err)
+		return broker.Page{}, readError(ctx, "history", err)
 	}
 	return c.Response.page, nil
 }
@@ -47,7 +47,7 @@ func (s *historyNode) ReadState(ctx context.Context, q broker.StateQuery) (broke
 	}
 	c := &readCall{Request: readRequest{state: &q}}
 	if err := s.reads.Do(ctx, c); err != nil {
-		return broker.StatePart{}, readError("history", err)
+		return broker.StatePart{}, readError(ctx, "history", err)
 	}
 	return c.Response.part, nil
 }

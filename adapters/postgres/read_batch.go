@@ -24,7 +24,7 @@ func (s *historyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.Bat
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return pages, readError("history", err)
+	return pages, readError(ctx, "history", err)
 }
 
 // batch returns the pages of a batch.

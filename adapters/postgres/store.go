@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/appendqueue"
+	"github.com/penstock-go/penstock/internal/batch"
 )
 
 // shards is the number of shards. It belongs to the version of the schema.
@@ -172,11 +173,11 @@ func isUnsent(err error) bool {
 	return isConnect || isOp && op.Op == "dial" || pgconn.SafeToRetry(err)
 }
 
-// readError gives an error a code, unless it is that of a context.
-func readError(what string, err error) error {
+// readError gives an error a code, unless it is that of ctx.
+func readError(ctx context.Context, what string, err error) error {
 	pg, isPg := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, appendqueue.ErrClosed):
+	case err == nil || batch.IsOfContext(ctx, err) || errors.Is(err, appendqueue.ErrClosed):
 		return err
 	case isPg && isMissing(pg):
 		return &errors.Error{Code: errors.FailedPrecondition, Message: "the " + what + " cannot be read" + hint(errors.FailedPrecondition), Err: err}

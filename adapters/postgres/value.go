@@ -35,7 +35,7 @@ func (s *historyNode) LoadValue(ctx context.Context, key string) (broker.Value, 
 	}
 	c := &valueCall{Request: valueRequest{key: key, hash: hashOf(key), isLoad: true}}
 	if err := s.values.Do(ctx, c); err != nil {
-		return broker.Value{}, readError("value", err)
+		return broker.Value{}, readError(ctx, "value", err)
 	}
 	return c.Response, nil
 }

@@ -34,7 +34,7 @@ func newScriptBatcher(name string, client goredis.UniversalClient, s *script, nu
 			}
 		}
 	}
-	return batch.New(name, exec, honorsDeadline(client))
+	return batch.New(name, batch.LimiterTimeout, exec, honorsDeadline(client))
 }
 
 // honorsDeadline reports whether a client stops at its context's deadline.

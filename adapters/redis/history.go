@@ -48,7 +48,7 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 	s.Node = cluster.New(e).Connect(handler).(*cluster.Node)
 	s.link = e.link
 	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
-	s.reads = batch.New("redis: history", s.execReads, honorsDeadline(s.client))
+	s.reads = batch.New("redis: history", batch.HistoryTimeout, s.execReads, honorsDeadline(s.client))
 	return s
 }
 

@@ -103,7 +103,7 @@ func parseBatchPage(reply any) (page broker.BatchPage) {
 	fields, _ := reply.([]any)
 	switch failure, isFailure := reply.(string); {
 	case isFailure:
-		page.Err = readError(errors.New(failure))
+		page.Err = unreadable(errors.New(failure))
 		return page
 	case len(fields) != pageFields:
 		page.Err = errUnexpectedReply

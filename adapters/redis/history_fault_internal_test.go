@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -327,4 +328,19 @@ func TestHistory_EvictionPolicyIsChecked(t *testing.T) {
 	require.ErrorContains(t, checkPolicy(t.Context(), client), "allkeys-lru")
 	require.NoError(t, client.Do(t.Context(), "acl", "setuser", "default", "-info").Err())
 	require.ErrorContains(t, checkPolicy(t.Context(), client), "not readable")
+}
+
+// TestHistory_SlowDialIsUnavailable checks that a caller does not take the deadline of a dial for its own.
+func TestHistory_SlowDialIsUnavailable(t *testing.T) {
+	t.Parallel()
+	client := goredis.NewClient(&goredis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, context.DeadlineExceeded
+	}})
+	defer func() { assert.NoError(t, client.Close()) }()
+	_, err := connectHistory(t, client).Read(t.Context(), broker.Query{Topic: "news", Retention: retention, Limit: 1})
+	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, err = connectHistory(t, client).Read(ctx, broker.Query{Topic: "news", Retention: retention, Limit: 1})
+	assert.Equal(t, context.DeadlineExceeded, err)
 }

@@ -165,18 +165,20 @@ func (s *historyNode) check(ctx context.Context) error {
 func (s *historyNode) call(ctx context.Context, text *script, args []any) ([]any, error) {
 	c := &readCall{Request: readRequest{text, args}}
 	if err := s.reads.Do(ctx, c); err != nil {
-		return nil, readError(err)
+		return nil, readError(ctx, err)
 	}
 	reply, _ := c.Response.([]any)
 	return reply, nil
 }
 
-// readError gives an error a code, unless it is that of a context.
-func readError(err error) error {
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+// readError gives an error a code, unless it is that of ctx.
+func readError(ctx context.Context, err error) error {
+	if batch.IsOfContext(ctx, err) {
 		return err
-	default:
-		return &errors.Error{Code: errors.Unavailable, Message: "the history cannot be read", Err: err}
 	}
+	return unreadable(err)
+}
+
+func unreadable(err error) error {
+	return &errors.Error{Code: errors.Unavailable, Message: "the history cannot be read", Err: err}
 }

@@ -96,7 +96,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	l.joints = newScriptBatcher("redis: limiter", client, jointScript(), anyNumber)
 	l.settlements = newScriptBatcher("redis: limiter", client, newScript(bucketLua(leasesChangeLua+limiterSettleLua)), 0)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(bucketLua(limiterBlockLua)), 0)
-	l.calls = batch.New("redis: limiter", l.exec, honorsDeadline(client))
+	l.calls = batch.New("redis: limiter", batch.LimiterTimeout, l.exec, honorsDeadline(client))
 	return l
 }
 

@@ -63,7 +63,7 @@ func newTestJoints(t testing.TB, client goredis.UniversalClient, c *batchtest.Cl
 		lua = strings.ReplaceAll(lua, expiry, "")
 	}
 	script := newScript(lua)
-	return batch.New("redis: limiter", func(ctx context.Context, calls []*scriptCall) {
+	return batch.New("redis: limiter", batch.LimiterTimeout, func(ctx context.Context, calls []*scriptCall) {
 		for _, call := range calls {
 			args := append(call.Request, c.Server.Load())
 			call.Response, call.Err = script.run(ctx, client, [][]any{args})[0].Int64Slice()

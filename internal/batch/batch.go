@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 const (
@@ -13,8 +15,12 @@ const (
 	maxCalls      = 64 // of one round trip
 )
 
-// RoundTripTimeout bounds a round trip that serves several callers.
-const RoundTripTimeout = time.Second
+// Bounds of a round trip that serves several callers: a limiter must decide soon, and histories are read again
+// if they are not read in time.
+const (
+	LimiterTimeout = time.Second
+	HistoryTimeout = 5 * time.Second
+)
 
 // A Call is one request to the store.
 type Call[Req, Resp any] struct {
@@ -39,6 +45,7 @@ func (c *Call[Req, Resp]) Wait() {
 // the next one. A single caller never waits for others. It is safe for concurrent use.
 type Batcher[Req, Resp any] struct {
 	name           string
+	timeout        time.Duration // of a round trip that serves several callers
 	exec           func(context.Context, []*Call[Req, Resp])
 	honorsDeadline bool
 
@@ -50,10 +57,10 @@ type Batcher[Req, Resp any] struct {
 type roundTrip struct{ start time.Time }
 
 // New returns a batcher. exec sends calls in one round trip and sets their Response or Err;
-// errors of Do begin with name. honorsDeadline says that exec returns soon after the deadline
-// of its context.
-func New[Req, Resp any](name string, exec func(context.Context, []*Call[Req, Resp]), honorsDeadline bool) *Batcher[Req, Resp] {
-	return &Batcher[Req, Resp]{name: name, exec: exec, honorsDeadline: honorsDeadline}
+// errors of Do begin with name. timeout bounds a round trip that serves several callers.
+// honorsDeadline says that exec returns soon after the deadline of its context.
+func New[Req, Resp any](name string, timeout time.Duration, exec func(context.Context, []*Call[Req, Resp]), honorsDeadline bool) *Batcher[Req, Resp] {
+	return &Batcher[Req, Resp]{name: name, timeout: timeout, exec: exec, honorsDeadline: honorsDeadline}
 }
 
 // Do waits until c is over or ctx is done. If ctx is done first, a call that was not sent yet
@@ -100,14 +107,14 @@ func (b *Batcher[Req, Resp]) wrap(err error) error {
 // before the deadline would not interrupt exec, so the deadline must be near.
 func (b *Batcher[Req, Resp]) execReturnsWith(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
-	return ctx.Done() == nil || b.honorsDeadline && ok && time.Until(deadline) <= RoundTripTimeout/10
+	return ctx.Done() == nil || b.honorsDeadline && ok && time.Until(deadline) <= b.timeout/10
 }
 
 // beginLocked returns a round trip, or nil if there are enough. It forgets one that is overdue:
 // exec may never return from it.
 func (b *Batcher[Req, Resp]) beginLocked() *roundTrip {
 	if len(b.running) == maxRoundTrips {
-		if time.Since(b.running[0].start) < 2*RoundTripTimeout {
+		if time.Since(b.running[0].start) < 2*b.timeout {
 			return nil
 		}
 		b.running = b.running[1:]
@@ -139,13 +146,21 @@ func (b *Batcher[Req, Resp]) run(rt *roundTrip) {
 		if len(calls) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), RoundTripTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), b.timeout)
 		b.exec(ctx, calls)
 		cancel()
 		for _, c := range calls {
 			close(c.done)
 		}
 	}
+}
+
+// IsOfContext reports whether an error of Do is that of its context. The deadline of a round trip or of a dial has
+// the same error.
+func IsOfContext(ctx context.Context, err error) bool {
+	deadline, ok := ctx.Deadline()
+	isOver := ctx.Err() != nil || ok && !time.Now().Before(deadline)
+	return isOver && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // nextBatch returns the calls of the next round trip. It returns none, and ends rt, if no call

@@ -3,7 +3,9 @@ package batch
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -32,13 +34,13 @@ func TestBatcher_SingleCallerExecutesItself(t *testing.T) {
 		want           bool
 	}{
 		{"the context never ends", 0, false, true},
-		{"exec returns at a near deadline", RoundTripTimeout / 20, true, true},
-		{"exec may return after the deadline", RoundTripTimeout / 20, false, false},
+		{"exec returns at a near deadline", LimiterTimeout / 20, true, true},
+		{"exec may return after the deadline", LimiterTimeout / 20, false, false},
 		{"the caller may cancel long before the deadline", time.Minute, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			caller, own := goroutine(), false
-			b := New("test", func(ctx context.Context, calls []*intCall) {
+			b := New("test", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
 				own = goroutine() == caller
 				double(ctx, calls)
 			}, tt.honorsDeadline)
@@ -71,7 +73,7 @@ func TestBatcher_ConcurrentCallsShareRoundTrips(t *testing.T) {
 		const callers = 200
 		var mu sync.Mutex
 		var sizes []int
-		b := New("test", func(ctx context.Context, calls []*intCall) {
+		b := New("test", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
 			time.Sleep(time.Millisecond)
 			double(ctx, calls)
 			mu.Lock()
@@ -107,7 +109,7 @@ func TestBatcher_ConcurrentCallsShareRoundTrips(t *testing.T) {
 func TestBatcher_WaitingCallsFollowOwnRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
-		b := New("test", func(ctx context.Context, calls []*intCall) {
+		b := New("test", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
 			<-block
 			double(ctx, calls)
 		}, false)
@@ -133,7 +135,7 @@ func TestBatcher_CanceledCallIsNotSent(t *testing.T) {
 		block := make(chan struct{})
 		var mu sync.Mutex
 		sent := map[int]bool{}
-		b := New("test", func(ctx context.Context, calls []*intCall) {
+		b := New("test", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
 			<-block
 			mu.Lock()
 			defer mu.Unlock()
@@ -163,7 +165,7 @@ func TestBatcher_CanceledCallIsNotSent(t *testing.T) {
 func TestBatcher_WaitReturnsAfterAbandonedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
-		b := New("test", func(ctx context.Context, calls []*intCall) {
+		b := New("test", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
 			<-block
 			double(ctx, calls)
 		}, false)
@@ -184,7 +186,7 @@ func TestBatcher_OverdueRoundTripsAreReplaced(t *testing.T) {
 		block := make(chan struct{})
 		var hangs atomic.Bool
 		hangs.Store(true)
-		b := New("test", func(ctx context.Context, calls []*intCall) {
+		b := New("test", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
 			if hangs.Load() {
 				<-block
 				return
@@ -201,7 +203,7 @@ func TestBatcher_OverdueRoundTripsAreReplaced(t *testing.T) {
 		}
 		hangs.Store(false)
 		require.Error(t, call(), "no round trip is free yet")
-		time.Sleep(2 * RoundTripTimeout)
+		time.Sleep(2 * LimiterTimeout)
 		require.NoError(t, call())
 		close(block)
 		synctest.Wait()
@@ -209,8 +211,34 @@ func TestBatcher_OverdueRoundTripsAreReplaced(t *testing.T) {
 	})
 }
 
+// TestIsOfContext_TellsDeadlinesApart compares deadlines of callers, of a round trip and of a dial.
+func TestIsOfContext_TellsDeadlinesApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := New("redis: history", LimiterTimeout, func(ctx context.Context, calls []*intCall) {
+			<-ctx.Done()
+			calls[0].Err = fmt.Errorf("dial: %w", ctx.Err())
+		}, true)
+		err := slow.Do(t.Context(), &intCall{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.False(t, IsOfContext(t.Context(), err), "the caller would have waited")
+		for _, timeout := range []time.Duration{LimiterTimeout / 2, LimiterTimeout / 20} { // the second executes the call itself
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			assert.True(t, IsOfContext(ctx, slow.Do(ctx, &intCall{})))
+			assert.False(t, IsOfContext(ctx, io.ErrUnexpectedEOF))
+			cancel()
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.True(t, IsOfContext(canceled, slow.Do(canceled, &intCall{})))
+		time.Sleep(LimiterTimeout)
+	})
+	_, err := (&net.Dialer{Timeout: -time.Second}).Dial("tcp", "192.0.2.1:6379")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "a dial that took too long")
+	assert.False(t, IsOfContext(t.Context(), err))
+}
+
 func TestBatcher_ErrorOfCall(t *testing.T) {
-	b := New("redis: limiter", func(_ context.Context, calls []*intCall) { calls[0].Err = io.ErrUnexpectedEOF }, false)
+	b := New("redis: limiter", LimiterTimeout, func(_ context.Context, calls []*intCall) { calls[0].Err = io.ErrUnexpectedEOF }, false)
 	err := b.Do(t.Context(), &intCall{})
 	require.EqualError(t, err, "redis: limiter: unexpected EOF")
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
