@@ -208,6 +208,7 @@ func TestUserHistory_NodeThatWasCutOff(t *testing.T) {
 			})
 			session := dialLog(t, two, "ann")
 			plain := dialSession(t, two, "ann")
+			synctest.Wait() // it follows the log
 			island.setCut(true)
 			sendTexts(t, one, "ann", 1, missed)
 			assert.Empty(t, session.received())
@@ -249,6 +250,7 @@ func TestUserHistory_FullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(memory.NewBrokerMaxHistoryBytes(10_000), nil)
 		c := dialSession(t, r, "ann")
+		synctest.Wait() // it follows the log
 		sent := 0
 		for ; sent < 1000; sent++ {
 			if _, err := r.SendToUser("t", "ann", Blob{Text: fmt.Sprint(sent + 1)}); err != nil {
