@@ -132,10 +132,11 @@ func suiteOf(t *testing.T, results, suite string) string {
 func number(t *testing.T, text string) float64 {
 	value, err := strconv.ParseFloat(text, 64)
 	require.NoError(t, err)
+	require.Positive(t, value, "a constant that was lost in noise; measure it again")
 	return value
 }
 
-// threeDigits formats a number with three significant digits, and thousands with commas.
+// threeDigits formats a positive number with three significant digits, and thousands with commas.
 func threeDigits(v float64) string {
 	decimals := max(0, 2-int(math.Floor(math.Log10(v))))
 	scale := math.Pow(10, math.Floor(math.Log10(v))-2)
