@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -170,7 +171,7 @@ func crashes() (all []crash) {
 func TestNodes_KilledNodeLosesAndInventsNoOrder(t *testing.T) {
 	database := newDatabase(t)
 	stable := startNode(t, database, "127.0.0.1:0", crash{})
-	killed := startNode(t, database, "127.0.0.1:0", crash{})
+	killed := startNode(t, database, freeport.Address(), crash{})
 	pages := []*page{openPage(t, stable.addr), openPage(t, killed.addr)}
 	customers := make([]*customer, 4)
 	var stop atomic.Bool

@@ -24,6 +24,7 @@ import (
 	ululestore "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -264,11 +265,8 @@ func redisInfo(client *goredis.Client, section, field string) float64 {
 
 // startRedis starts a redis-server, on the first core if the client is pinned to the second.
 func startRedis() (addr string, stop func()) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(err)
-	addr = listener.Addr().String()
-	check(listener.Close())
-	_, port, _ := net.SplitHostPort(addr)
+	port := strconv.Itoa(freeport.Pick())
+	addr = net.JoinHostPort("127.0.0.1", port)
 	args := []string{"redis-server", "--port", port, "--save", "", "--appendonly", "no"}
 	if os.Getenv(pinned) != "" {
 		args = append([]string{"taskset", "-c", "0"}, args...)

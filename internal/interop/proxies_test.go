@@ -25,6 +25,7 @@ import (
 	goclient "github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/client/fallback"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
 )
@@ -99,7 +100,7 @@ type runningProxy struct {
 func (p proxyProgram) start(t *testing.T, nodes [3]string, pairs ...string) *runningProxy {
 	program := proxytest.Program(t, p.name)
 	dir := shortTempDir(t)
-	proxy := &runningProxy{roots: proxytest.WriteCertificate(t, dir), addr: proxytest.FreeAddress(t)}
+	proxy := &runningProxy{roots: proxytest.WriteCertificate(t, dir), addr: freeport.Address()}
 	at := proxy.addr
 	if p.name == "caddy" {
 		_, at, _ = net.SplitHostPort(proxy.addr)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
 )
@@ -107,7 +108,7 @@ func TestPROXYProtocol_PolicyOfTheGuide(t *testing.T) {
 func TestPROXYProtocol_HAProxy(t *testing.T) {
 	needManyLoopbacks(t)
 	program := proxytest.Program(t, "haproxy")
-	dir, addr := shortTempDir(t), proxytest.FreeAddress(t)
+	dir, addr := shortTempDir(t), freeport.Address()
 	write(t, filepath.Join(dir, "haproxy.cfg"), fmt.Sprintf(`
 defaults
 	mode tcp
@@ -134,7 +135,7 @@ func TestPROXYProtocol_ProgramOfTheGuide(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "_program") //nolint:usetesting // it must be inside the module, so that its packages are found
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	addr := proxytest.FreeAddress(t)
+	addr := freeport.Address()
 	write(t, filepath.Join(dir, "main.go"), substitute(t, guideBlock(t, "golang"), ":8080", addr, "10.0.0.0/8", "127.0.0.1/32"))
 	binary := filepath.Join(t.TempDir(), "server")
 	output, err := exec.Command("go", "build", "-o", binary, "./"+dir).CombinedOutput()

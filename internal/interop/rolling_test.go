@@ -20,7 +20,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/interop/proxytest"
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -107,7 +107,7 @@ func (n *node) waitServes() {
 func (c *cluster) start(program proxyProgram) {
 	var nodes [3]string
 	for i := range c.nodes {
-		nodes[i] = proxytest.FreeAddress(c.t)
+		nodes[i] = freeport.Address()
 		c.nodes[i] = &node{cluster: c, addr: nodes[i]}
 		c.nodes[i].start()
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 // A PgBouncer is a pooler in transaction mode in front of a server.
@@ -26,7 +28,7 @@ func StartPgBouncer(t testing.TB, server string) *PgBouncer {
 	t.Helper()
 	require(t, "pgbouncer", "pgbouncer")
 	s := &Server{t: t}
-	b := &PgBouncer{t: t, port: freePort()}
+	b := &PgBouncer{t: t, port: freeport.Pick()}
 	dir := s.newFolder()
 	b.config = filepath.Join(dir, "pgbouncer.ini")
 	_, serverPort, err := net.SplitHostPort(Addr(server))

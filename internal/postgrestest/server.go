@@ -4,7 +4,6 @@ package postgrestest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 const (
@@ -69,7 +70,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	if err != nil {
 		t.Fatalf("postgrestest: create a database: %v", err)
 	}
-	s := &Server{t: t, settings: settings, Port: freePort()}
+	s := &Server{t: t, settings: settings, Port: freeport.Pick()}
 	s.dir = filepath.Join(s.newFolder(), "data")
 	if err := run("cp", "-a", data, s.dir); err != nil {
 		t.Fatalf("postgrestest: %v", err)
@@ -166,7 +167,7 @@ func (s *Server) KillBackend(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
 // StartReplica starts a streaming replica. It ends with the test.
 func (s *Server) StartReplica(name string, settings ...string) *Server {
 	s.t.Helper()
-	r := &Server{t: s.t, settings: settings, Port: freePort()}
+	r := &Server{t: s.t, settings: settings, Port: freeport.Pick()}
 	r.dir = filepath.Join(s.newFolder(), "data")
 	info := fmt.Sprintf("host=%s port=%d user=postgres application_name=%s", host, s.Port, name)
 	if err := run("pg_basebackup", "-R", "-D", r.dir, "-d", info, "--checkpoint=fast", "--no-sync"); err != nil {
@@ -184,7 +185,7 @@ func (s *Server) StartReplica(name string, settings ...string) *Server {
 // Copy returns a server with a copy of the data, which must not be running. It is not started.
 func (s *Server) Copy() *Server {
 	s.t.Helper()
-	c := &Server{t: s.t, settings: s.settings, Port: freePort()}
+	c := &Server{t: s.t, settings: s.settings, Port: freeport.Pick()}
 	c.dir = filepath.Join(s.newFolder(), "data")
 	if err := run("cp", "-a", s.dir, c.dir); err != nil {
 		s.t.Fatalf("postgrestest: %v", err)
@@ -226,7 +227,7 @@ var shared = sync.OnceValues(func() (int, error) {
 	if err := run("cp", "-a", data, copied); err != nil {
 		return 0, err
 	}
-	port := freePort()
+	port := freeport.Pick()
 	args := []string{"-D", copied, "-p", strconv.Itoa(port)}
 	for _, setting := range defaults {
 		args = append(args, "-c", setting)
@@ -252,18 +253,6 @@ func Shared(t testing.TB) string {
 		t.Fatalf("postgrestest: %v", err)
 	}
 	return url(port, "postgres")
-}
-
-// freePort returns a port below the range of ephemeral ports, on which nothing listens.
-func freePort() int {
-	for {
-		port := 10_000 + rand.IntN(20_000)
-		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
 }
 
 func appendLine(file, line string) error {

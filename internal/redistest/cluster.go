@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 // A Cluster is a Redis Cluster of three masters without replicas.
@@ -52,7 +54,7 @@ func startNode(t testing.TB) (node *Server, bus int) {
 	t.Helper()
 	dir := t.TempDir()
 	node = launch(t, nil, func(port int) []string {
-		bus = randomPort()
+		bus = freeport.Pick()
 		return append(nodeArgs(port, dir),
 			"--cluster-enabled", "yes",
 			"--cluster-port", strconv.Itoa(bus),

@@ -1,9 +1,6 @@
 package redistest
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 const (
 	host     = "127.0.0.1"
@@ -23,7 +20,3 @@ func poll(check func() (done bool, err error)) error {
 		time.Sleep(interval)
 	}
 }
-
-// randomPort returns a port that is probably free. It is below the range of ephemeral ports, so
-// that no outgoing connection takes it between a Stop and a Restart.
-func randomPort() int { return 10_000 + rand.IntN(20_000) }

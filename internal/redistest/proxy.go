@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 // A Proxy forwards TCP connections to an address and simulates network failures. It is safe for
@@ -36,7 +38,7 @@ func StartProxy(t testing.TB, to string) *Proxy {
 	close(p.resumed)
 	var err error
 	for range attempts {
-		p.Addr = net.JoinHostPort(host, strconv.Itoa(randomPort()))
+		p.Addr = net.JoinHostPort(host, strconv.Itoa(freeport.Pick()))
 		if err = p.listen(); err == nil {
 			t.Cleanup(p.close)
 			return p

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 // A Server is a redis-server process. Its methods are not safe for concurrent use; its clients
@@ -48,7 +50,7 @@ func launch(t testing.TB, env []string, args func(port int) []string) *Server {
 	t.Helper()
 	s := &Server{t: t, env: env}
 	var err error
-	s.process, err = boot(randomPort, env, func(port int) []string {
+	s.process, err = boot(freeport.Pick, env, func(port int) []string {
 		s.args = args(port)
 		return s.args
 	})

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 // shared starts the server that [Shared] shares. It ends with the test binary.
 var shared = sync.OnceValues(func() (*process, error) {
-	return boot(randomPort, nil, func(port int) []string { return nodeArgs(port, os.TempDir()) })
+	return boot(freeport.Pick, nil, func(port int) []string { return nodeArgs(port, os.TempDir()) })
 })
 
 // Shared returns a client of the server at REDIS_URL, such as redis://localhost:6379/0, or else of a

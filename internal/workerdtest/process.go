@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -99,7 +98,3 @@ func (p *process) wait() {
 	}
 	_ = p.cmd.Wait()
 }
-
-// randomPort returns a port that is probably free. It is below the range of ephemeral ports, so
-// that no outgoing connection takes it between a Kill and a Restart.
-func randomPort() int { return 10_000 + rand.IntN(20_000) }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 // ClockHeader is the name of a header with the time of a request, in microseconds since 1970, if the
@@ -111,7 +112,7 @@ func (s *Server) boot() error {
 	var err error
 	for range attempts {
 		if s.URL == "" {
-			s.port = randomPort()
+			s.port = freeport.Pick()
 		}
 		config := filepath.Join(s.dir, "config.capnp")
 		if err := os.WriteFile(config, []byte(s.config()), 0o600); err != nil {

@@ -2,7 +2,6 @@ package aichatpage_test
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/interop/browsertest"
 	"github.com/penstock-go/penstock/internal/nodetest"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -82,14 +82,6 @@ func (p *guideProgram) start(addr string, flags ...string) *exec.Cmd {
 	return command
 }
 
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close() //nolint:errcheck // its address is free then
-	return listener.Addr().String()
-}
-
 // TestGuides runs the programs and the pages of the guides about runs.
 func TestGuides(t *testing.T) {
 	testscale.FullOnly(t, "TestServer_AnswersWhatThePageSends")
@@ -104,7 +96,7 @@ const (
 )
 
 func testGuideAIChat(t *testing.T, browser context.Context) {
-	addr := freeAddr(t)
+	addr := freeport.Address()
 	program := buildProgram(t, "ai-chat.md", addr)
 	program.write("page/index.html", block(t, "ai-chat.md", "html"))
 	program.write("page/page.tsx", block(t, "ai-chat.md", "tsx"))
@@ -150,7 +142,7 @@ func testGuideJobs(t *testing.T, browser context.Context) {
 	server := redistest.Start(t)
 	program := buildProgram(t, "jobs.md", "127.0.0.1:0")
 	program.write("index.html", block(t, "jobs.md", "html"))
-	addrs := []string{freeAddr(t), freeAddr(t)}
+	addrs := []string{freeport.Address(), freeport.Address()}
 	one := program.start(addrs[0], "-addr="+addrs[0], "-redis="+server.Addr)
 	program.start(addrs[1], "-addr="+addrs[1], "-redis="+server.Addr)
 	first, second := browsertest.Open(browser, t, "http://"+addrs[0]), browsertest.Open(browser, t, "http://"+addrs[1])

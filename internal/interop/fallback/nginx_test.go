@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/interop/proxytest"
 	"github.com/penstock-go/penstock/router"
 )
@@ -17,7 +18,7 @@ const forcedBuffering = "proxy_ignore_headers X-Accel-Buffering;"
 func behindNginx(name string, transports []router.Transport, listen, buffering string) proxyCase {
 	return proxyCase{name: name, transports: transports, start: func(t *testing.T, s *site) string {
 		t.Helper()
-		program, dir, addr := proxytest.Program(t, "nginx"), t.TempDir(), proxytest.FreeAddress(t)
+		program, dir, addr := proxytest.Program(t, "nginx"), t.TempDir(), freeport.Address()
 		proxytest.WriteCertificate(t, dir)
 		nodes := ""
 		for _, node := range s.nodes {

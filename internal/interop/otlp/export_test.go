@@ -22,6 +22,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/otel"
 	"github.com/penstock-go/penstock/router"
@@ -94,10 +95,7 @@ func startCollector(t *testing.T) (addr string, output *lockedBuffer) {
 		}
 		t.Skipf("the collector cannot be built: %v", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr = listener.Addr().String()
-	require.NoError(t, listener.Close())
+	addr = freeport.Address()
 	config := filepath.Join(dir, "config.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 receivers: {otlp: {protocols: {http: {endpoint: %q}}}}

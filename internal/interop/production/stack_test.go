@@ -18,6 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/penstock-go/penstock/internal/freeport"
 )
 
 const folder = "../../../examples/production"
@@ -60,10 +62,7 @@ func newStack(t *testing.T) *stack {
 	s.program = filepath.Join(s.dir, "server")
 	build(t, folder, s.program)
 	for _, name := range []string{"redis:6379", "node-1:8080", "node-1:9090", "node-2:8080", "node-2:9090", "haproxy:8080", "collector:4318", "prometheus:9090"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer listener.Close() //nolint:errcheck // the ports differ as long as all are in use
-		s.addrs[name] = listener.Addr().String()
+		s.addrs[name] = freeport.Address()
 	}
 	return s
 }

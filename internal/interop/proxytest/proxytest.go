@@ -102,14 +102,6 @@ func NginxCommand(t testing.TB, dir, block string) []string {
 	return []string{"-p", dir, "-e", "stderr", "-c", config}
 }
 
-// FreeAddress returns an address of 127.0.0.1 at which nothing listens.
-func FreeAddress(t testing.TB) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
 // WriteCertificate writes a certificate for example.com with its key to example.com.pem, and the key to
 // example.com.key.
 func WriteCertificate(t testing.TB, dir string) *x509.CertPool {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/interop/browsertest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
@@ -61,7 +62,7 @@ func (p *project) startNginx(node1, node2 string) (addr string) {
 	path := filepath.Join(p.dir, "nginx.conf")
 	text, err := os.ReadFile(path)
 	require.NoError(p.t, err)
-	addr = freeAddr(p.t)
+	addr = freeport.Address()
 	for from, to := range map[string]string{"server 127.0.0.1:8081": "server " + node1, "server 127.0.0.1:8082": "server " + node2, "listen 127.0.0.1:8080": "listen " + addr} {
 		require.Equal(p.t, 1, strings.Count(string(text), from))
 		text = []byte(strings.Replace(string(text), from, to, 1))

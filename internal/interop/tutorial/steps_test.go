@@ -3,7 +3,6 @@ package tutorial_test
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -119,7 +119,7 @@ type node struct {
 // start starts the built program, with the environment variables and flags.
 func (p *project) start(environment []string, flags ...string) *node {
 	p.t.Helper()
-	n := &node{addr: freeAddr(p.t), t: p.t, logged: make(chan []string, 1)}
+	n := &node{addr: freeport.Address(), t: p.t, logged: make(chan []string, 1)}
 	n.command = exec.Command(filepath.Join(p.dir, "groceries"), append([]string{"-addr", n.addr}, flags...)...)
 	n.command.Env = append(os.Environ(), environment...)
 	stderr, err := n.command.StderrPipe()
@@ -151,15 +151,6 @@ func (n *node) shutDown() []string {
 	lines := <-n.logged
 	require.NoError(n.t, n.command.Wait(), "%v", lines)
 	return lines
-}
-
-// freeAddr returns an address on which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
 }
 
 func waitUntilServed(t *testing.T, addr string) {
