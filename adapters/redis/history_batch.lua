@@ -17,7 +17,7 @@ local now = unixMillis()
 -- page returns frames after an offset and the bytes of their packets, or nil if these exceed what is left.
 local function page(stream, after, limit, maxAge, top)
   local frames, sum = {}, 0
-  local last = after + limit
+  local last = math.min(after + limit, top)
   while after < last do
     local entries = call('XRANGE', stream, format('%d-0', after + 1), '+', 'COUNT', math.min(last - after, 64))
     if not entries[1] then
@@ -25,7 +25,7 @@ local function page(stream, after, limit, maxAge, top)
     end
     if #frames == 0 and isExpired(entries[1], now, maxAge) then
       after = firstUnexpired(stream, entries[1], top, now, maxAge) - 1
-      last = after + limit
+      last = math.min(after + limit, top)
       entries = call('XRANGE', stream, format('%d-0', after + 1), '+', 'COUNT', math.min(limit, 64))
     end
     for _, entry in ipairs(entries) do

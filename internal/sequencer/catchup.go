@@ -13,7 +13,7 @@ import (
 
 // A Catchup reads what one client has missed of the topics to which it returns at once: first the positions
 // of all, and then publications of those that have the fewest, as far as the client can receive them. What
-// it cannot receive is not read.
+// it cannot receive is not read, nor is what the node has from another client, see recent.go.
 type Catchup struct {
 	histories broker.Histories
 
@@ -75,10 +75,11 @@ func (t *CatchupTopic) arriveLocked() {
 
 // A missedRead is a call of CatchupTopic.read.
 type missedRead struct {
-	ctx   context.Context //nolint:containedctx // of the caller, who waits
-	topic *CatchupTopic
-	query broker.TopicQuery
-	since broker.Position
+	ctx       context.Context //nolint:containedctx // of the caller, who waits
+	topic     *CatchupTopic
+	sequencer *Sequencer
+	query     broker.TopicQuery
+	since     broker.Position
 
 	missed
 	err  error
@@ -98,7 +99,7 @@ type missed struct {
 // read returns what follows since. It waits until the other topics have arrived, at most for gatherTime.
 func (t *CatchupTopic) read(ctx context.Context, s *Sequencer, since broker.Position) (missed, error) {
 	r := &missedRead{
-		ctx: ctx, topic: t, since: since, done: make(chan struct{}),
+		ctx: ctx, topic: t, sequencer: s, since: since, done: make(chan struct{}),
 		query: broker.TopicQuery{Topic: s.topic, Retention: s.retention, After: since.Offset},
 	}
 	t.catchup.add(r)
@@ -184,15 +185,49 @@ func (c *Catchup) answer(reads []*missedRead) {
 	c.readPublications(rest)
 }
 
-// readAll sets the errors of reads, or returns a page for each.
+// readAll sets the errors of reads, or returns a page for each: from the store, unless this node has it.
 func (c *Catchup) readAll(reads []*missedRead, b broker.Batch) []broker.BatchPage {
-	pages, err := c.histories.ReadAll(reads[0].ctx, b)
+	pages := make([]broker.BatchPage, len(reads))
+	stored := broker.Batch{}
+	var indexes []int // of the topics of stored
 	for i, r := range reads {
-		if r.err = err; err == nil {
-			r.err = pages[i].Err
+		page, ok := r.sequencer.recentPage(r.since, b.Topics[i])
+		if !ok {
+			stored.Topics, indexes = append(stored.Topics, b.Topics[i]), append(indexes, i)
+			continue
+		}
+		pages[i] = takePage(&b, page)
+	}
+	if len(indexes) == 0 {
+		return pages
+	}
+	stored.MaxMessages, stored.MaxBytes = b.MaxMessages, b.MaxBytes
+	read, err := c.histories.ReadAll(reads[0].ctx, stored)
+	for n, i := range indexes {
+		if reads[i].err = err; err == nil {
+			pages[i], reads[i].err = read[n], read[n].Err
 		}
 	}
 	return pages
+}
+
+// takePage takes the publications of a page from the bounds of a batch, or omits them, as a store does.
+func takePage(b *broker.Batch, page broker.Page) broker.BatchPage {
+	size := 0
+	for _, p := range page.Publications {
+		size += len(p.Packet)
+	}
+	fits := len(page.Publications) <= b.MaxMessages
+	if fits {
+		b.MaxMessages -= len(page.Publications)
+		fits = size <= b.MaxBytes
+	}
+	if !fits {
+		page.Publications = nil
+		return broker.BatchPage{Page: page, Omitted: true}
+	}
+	b.MaxBytes -= size
+	return broker.BatchPage{Page: page}
 }
 
 // locate finds what follows the client's position in a history. It reports false if that cannot be recovered.

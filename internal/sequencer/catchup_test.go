@@ -1,6 +1,7 @@
 package sequencer_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,11 @@ func (n *batchedNode) first(t *testing.T, topic string) broker.Position {
 func TestCatchup_SlowTopicDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newBatchedNode(t, 4)
+		since := map[string]broker.Position{}
+		for _, topic := range n.topics {
+			since[topic] = n.first(t, topic)
+			n.publishOn(t, topic, 1)
+		}
 		catchup := sequencer.NewCatchup(n, 100, 1<<20)
 		begun := time.Now()
 		defer time.AfterFunc(time.Minute, catchup.Topic(1).Close).Stop()
@@ -34,8 +40,11 @@ func TestCatchup_SlowTopicDelaysNoOther(t *testing.T) {
 			joins.Go(func() {
 				defer from.Close()
 				time.Sleep(after)
-				assert.NoError(t, n.sequencers[topic].Join(t.Context(), n.first(t, topic), from, func(j sequencer.Joined) { assert.True(t, j.Recovered) }))
-				want := max(after, 100*time.Millisecond) + 20*time.Millisecond
+				assert.NoError(t, n.sequencers[topic].Join(t.Context(), since[topic], from, func(j sequencer.Joined) { assert.True(t, j.Recovered) }))
+				want := after + 20*time.Millisecond
+				if after < 100*time.Millisecond { // two topics together: first their positions
+					want = 140 * time.Millisecond
+				}
 				assert.Equal(t, want, time.Since(begun), "a call of the store takes 20 ms")
 			})
 		}
@@ -59,30 +68,46 @@ func TestCatchup_TopicWithoutRoomTakesNothing(t *testing.T) {
 		{"one too few", 6, 1000, []bool{false, true, true, true}},
 		{"everything", 7, 70, []bool{true, true, true, true}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newBatchedNode(t, 4)
-				catchup := sequencer.NewCatchup(n, tt.messages, tt.bytes)
-				recovered := make([]bool, 4)
-				var joins sync.WaitGroup
-				for i, missed := range []int{4, 1, 0, 2} {
-					topic, from := n.topics[i], catchup.Topic(5)
-					since := n.first(t, topic)
-					n.publish(t, topic, missed, 10)
-					n.sequencers[topic].Following()
-					joins.Go(func() {
-						defer from.Close()
-						time.Sleep(time.Second) // until the node has what was published
-						assert.NoError(t, n.sequencers[topic].Join(t.Context(), since, from, func(j sequencer.Joined) {
-							if recovered[i] = j.Recovered; j.Recovered {
-								assert.Len(t, j.Publications, missed)
-							}
-						}))
-					})
-				}
-				joins.Wait()
-				assert.Equal(t, tt.recovered, recovered)
+		for _, kept := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, kept %t", tt.name, kept), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					assert.Equal(t, tt.recovered, recoveredTopics(t, tt.messages, tt.bytes, kept))
+				})
 			})
+		}
+	}
+}
+
+// recoveredTopics returns which topics with 4, 1, 0 and 2 missed messages a client recovers. If kept is true, the
+// node has what they have missed.
+func recoveredTopics(t *testing.T, messages, bytes int, kept bool) []bool {
+	n := newBatchedNode(t, 4)
+	missed, since := []int{4, 1, 0, 2}, make([]broker.Position, 4)
+	for i, topic := range n.topics {
+		since[i] = n.first(t, topic)
+		n.publishOn(t, topic, missed[i])
+	}
+	if kept {
+		for i, topic := range n.topics {
+			n.returning(t, topic, since[i])
+		}
+	}
+	n.reset()
+	catchup := sequencer.NewCatchup(n, messages, bytes)
+	recovered := make([]bool, 4)
+	var joins sync.WaitGroup
+	for i, topic := range n.topics {
+		from := catchup.Topic(5)
+		joins.Go(func() {
+			defer from.Close()
+			assert.NoError(t, n.sequencers[topic].Join(t.Context(), since[i], from, func(j sequencer.Joined) {
+				if recovered[i] = j.Recovered; j.Recovered {
+					assert.Len(t, j.Publications, missed[i])
+				}
+			}))
 		})
 	}
+	joins.Wait()
+	assert.Equal(t, kept, n.calls() == 0)
+	return recovered
 }

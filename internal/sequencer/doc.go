@@ -13,5 +13,6 @@
 // # Goroutines
 //
 // A Reader and a Catchup have one each, which exists only while they read. A Sequencer has none: it
-// has a timer while publications are missing, and the Reader one while there are Sequencers.
+// has timers while publications are missing, and while it keeps some for clients that return; the
+// Reader has one while there are Sequencers.
 package sequencer

@@ -114,6 +114,7 @@ func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, from *Ca
 		return unrecoverable, nil
 	}
 	result.Position = s.last
+	s.keepRecent(missed.after, result.Publications)
 	activate(result)
 	return joined, nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
@@ -18,7 +19,8 @@ import (
 // Its goroutine exists only while topics have to be read, and its timer while there are Sequencers. A
 // Sequencer's lock is acquired before the Reader's.
 type Reader struct {
-	histories broker.Histories
+	histories   broker.Histories
+	recentBytes atomic.Int64 // see recent.go
 
 	mu         sync.Mutex
 	sequencers map[*Sequencer]struct{}

@@ -22,6 +22,7 @@ import (
 // A batchedNode has a sequencer for each of many topics, and records its calls of the store, which take 20 ms.
 type batchedNode struct {
 	broker.HistoryNode
+	reader     *sequencer.Reader
 	topics     []string
 	retention  broker.Retention
 	sequencers map[string]*sequencer.Sequencer
@@ -37,17 +38,21 @@ type batchedNode struct {
 }
 
 func newBatchedNode(t *testing.T, topics int) *batchedNode {
-	n := &batchedNode{retention: broker.Retention{Messages: 1000}, sequencers: map[string]*sequencer.Sequencer{}, delivered: map[string]int{}, away: map[string]bool{}}
+	return newBatchedNodeRetaining(t, topics, broker.Retention{Messages: 1000})
+}
+
+func newBatchedNodeRetaining(t *testing.T, topics int, retention broker.Retention) *batchedNode {
+	n := &batchedNode{retention: retention, sequencers: map[string]*sequencer.Sequencer{}, delivered: map[string]int{}, away: map[string]bool{}}
 	ready := make(chan struct{}) // closed when the sequencers exist
 	n.HistoryNode = memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
 		Published: func(topic string, p broker.Publication) { <-ready; n.sequencers[topic].Publish(p) },
 		Following: func(topic string) { <-ready; n.sequencers[topic].Following() },
 	})
-	reader := sequencer.NewReader(n)
+	n.reader = sequencer.NewReader(n)
 	for i := range topics {
 		topic := fmt.Sprint("room/", i)
 		n.topics = append(n.topics, topic)
-		n.sequencers[topic] = sequencer.New(reader, topic, n.retention, sequencer.Sink{
+		n.sequencers[topic] = sequencer.New(n.reader, topic, n.retention, sequencer.Sink{
 			Deliver: func(broker.Publication) { n.locked(func() { n.delivered[topic]++ }) },
 			Lost:    func(l sequencer.Loss) { n.locked(func() { n.lost = append(n.lost, l) }) },
 		})
@@ -107,6 +112,13 @@ func (n *batchedNode) publish(t *testing.T, topic string, number, bytes int) {
 		_, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: n.retention, Packet: make([]byte, bytes)})
 		require.NoError(t, err)
 	}
+}
+
+// publishOn stores publications of 10 bytes that the node hands over.
+func (n *batchedNode) publishOn(t *testing.T, topic string, number int) {
+	n.publish(t, topic, number, 10)
+	n.Follow(topic) // it reads what was published meanwhile
+	time.Sleep(time.Second)
 }
 
 // TestReader_TopicsOfABlipShareReads reports all topics as followed again, as after an interruption.

@@ -41,6 +41,10 @@ type Sequencer struct {
 	idleSince time.Time
 	idleTime  time.Duration
 
+	// See recent.go.
+	recent      recent
+	recentTimer *time.Timer
+
 	// See buffer.go.
 	buffer   map[uint64]broker.Publication
 	buffered int // bytes, with overhead
@@ -117,10 +121,13 @@ func (s *Sequencer) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reader.histories.Unfollow(s.topic)
-	if s.grace != nil {
-		s.grace.Stop()
+	for _, timer := range []*time.Timer{s.grace, s.recentTimer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	s.dropBuffer()
+	s.dropRecent()
 }
 
 // Following must be called when the store confirms the subscription, for the first time or after an
@@ -193,6 +200,7 @@ func (s *Sequencer) deliver(p broker.Publication) {
 	s.last.Offset = p.Position.Offset // the epoch of a stored publication may be the ended one
 	s.sink.Deliver(p)
 	s.unbuffer(p.Position.Offset)
+	s.continueRecent(p)
 	for _, j := range s.joining {
 		j.add(p)
 	}
@@ -294,6 +302,7 @@ func (s *Sequencer) apply(page broker.Page) (more, complete bool) {
 func (s *Sequencer) changeEpoch(page broker.Page) (more bool) {
 	old := s.last
 	s.ended, s.since, s.missing = old.Epoch, 0, missing{}
+	s.dropRecent()
 	if page.Previous.Epoch != old.Epoch {
 		s.last = page.Position
 		s.sinkLost(Loss{Reset: true})
@@ -308,6 +317,7 @@ func (s *Sequencer) changeEpoch(page broker.Page) (more bool) {
 // topic is no loss.
 func (s *Sequencer) lose(l Loss) {
 	s.last.Offset = l.To
+	s.dropRecent()
 	if l.To > s.since {
 		s.sinkLost(l)
 	}
