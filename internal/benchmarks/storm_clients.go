@@ -26,10 +26,19 @@ type stormProtocol struct {
 	contender string // whose hello the clients send
 	recovers  bool   // whether the server keeps a history; otherwise only leave is called
 
+	greet     func(c *stormClient) error                  // completes the first handshake; nil if nothing is missing
 	subscribe func(c *stormClient) error                  // subscribes to the room of the client
 	resume    func(c *stormClient, offset int) error      // the same on a new connection, until it has everything up to offset
 	next      func(c *stormClient) error                  // receives publications, and resumes if the server asks for it
 	leave     func(c *stormClient) (time.Duration, error) // reads until the server asks the client to leave, and returns when it may return
+}
+
+// enter opens the first connection of a client.
+func (c *stormClient) enter(p *process, protocol stormProtocol) error {
+	if err := c.open(p, protocol); err != nil || protocol.greet == nil {
+		return err
+	}
+	return protocol.greet(c)
 }
 
 func (c *stormClient) open(p *process, protocol stormProtocol) (err error) {

@@ -13,7 +13,7 @@ type penstockStorm struct{ sessions bool }
 
 func penstockProtocol(sessions bool) stormProtocol {
 	p := penstockStorm{sessions}
-	return stormProtocol{contender: "penstock", recovers: true, subscribe: p.subscribe, resume: p.resume, next: p.next, leave: p.leave}
+	return stormProtocol{contender: "penstock", recovers: true, greet: p.greet, subscribe: p.subscribe, resume: p.resume, next: p.next, leave: p.leave}
 }
 
 // A penstockAnswer has what the answers to greetings and subscriptions contain.
@@ -34,7 +34,7 @@ type penstockTopic struct {
 	Recovered bool
 }
 
-func (p penstockStorm) subscribe(c *stormClient) error {
+func (p penstockStorm) greet(c *stormClient) error {
 	if err := c.send(`{"type":"$ws:hello","meta":{"correlationId":"hello"},"payload":{"session":%t}}`, p.sessions); err != nil {
 		return err
 	}
@@ -46,6 +46,10 @@ func (p penstockStorm) subscribe(c *stormClient) error {
 	if p.sessions && c.token == "" {
 		return errors.New("the server gave no session")
 	}
+	return nil
+}
+
+func (p penstockStorm) subscribe(c *stormClient) error {
 	if err := c.send(`{"type":"$ws:subscribe","meta":{"correlationId":"sub"},"payload":{"topic":%q,"positions":true}}`, c.topic); err != nil {
 		return err
 	}

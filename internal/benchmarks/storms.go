@@ -92,7 +92,7 @@ func measureStorm(n int, peer stormPeer, results stormResults) {
 	}
 	defer func() { s.each(func(c *stormClient) { c.close() }) }()
 
-	s.phase(stormAccept, p, nil, func() { s.each(func(c *stormClient) { check(c.open(p, peer.protocol)) }) })
+	s.phase(stormAccept, p, nil, func() { s.each(func(c *stormClient) { check(c.enter(p, peer.protocol)) }) })
 	if !peer.protocol.recovers {
 		s.deploy(p, 0)
 		return
