@@ -122,7 +122,7 @@ var rows = []row{
 	}},
 	{name: "`__heartbeat`", ceiling: cost{2, 5, 3, 2, 0.001, 0.1}, prepare: repeat(1000, `{"type":"__heartbeat"}`)},
 	{name: "call", ceiling: cost{1, 5, 4, 4, 0.001, 0.1}, prepare: repeat(1000, `{"type":"LAST","meta":{"correlationId":"#"}}`)},
-	{name: "call that does not return", ceiling: cost{200, 5, 0.1, 10, 0.001, 0.1}, prepare: func(s *scene) func() {
+	{name: "call that does not return", ceiling: cost{250, 5, 0.1, 10, 0.001, 0.1}, prepare: func(s *scene) func() {
 		peers := make([]*peer, 20)
 		for i := range peers {
 			peers[i] = s.connect("eve")
