@@ -324,6 +324,7 @@ func TestDisconnectUser_EndsSessionsOfAbsentClients(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, errors.NotFound, dialSession(t, two, "ann").resumeError(ann.token))
 		dialSession(t, two, "bob").resume(bob.token, "")
+		synctest.Wait() // until the other node has received it, which may close connections that exist then
 		fresh := dialSession(t, one, "ann").hello()
 		fresh.Abort()
 		synctest.Wait()
