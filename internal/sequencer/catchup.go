@@ -94,6 +94,7 @@ type missed struct {
 	current      broker.Position
 	ended        *broker.Position
 	publications []broker.Publication // those after the offset after
+	kept         bool                 // this node had them from another client
 }
 
 // read returns what follows since. It waits until the other topics have arrived, at most for gatherTime.
@@ -196,7 +197,7 @@ func (c *Catchup) readAll(reads []*missedRead, b broker.Batch) []broker.BatchPag
 			stored.Topics, indexes = append(stored.Topics, b.Topics[i]), append(indexes, i)
 			continue
 		}
-		pages[i] = takePage(&b, page)
+		r.kept, pages[i] = true, takePage(&b, page)
 	}
 	if len(indexes) == 0 {
 		return pages
@@ -204,8 +205,9 @@ func (c *Catchup) readAll(reads []*missedRead, b broker.Batch) []broker.BatchPag
 	stored.MaxMessages, stored.MaxBytes = b.MaxMessages, b.MaxBytes
 	read, err := c.histories.ReadAll(reads[0].ctx, stored)
 	for n, i := range indexes {
-		if reads[i].err = err; err == nil {
-			pages[i], reads[i].err = read[n], read[n].Err
+		r := reads[i]
+		if r.kept, r.err = false, err; err == nil {
+			pages[i], r.err = read[n], read[n].Err
 		}
 	}
 	return pages
@@ -213,10 +215,7 @@ func (c *Catchup) readAll(reads []*missedRead, b broker.Batch) []broker.BatchPag
 
 // takePage takes the publications of a page from the bounds of a batch, or omits them, as a store does.
 func takePage(b *broker.Batch, page broker.Page) broker.BatchPage {
-	size := 0
-	for _, p := range page.Publications {
-		size += len(p.Packet)
-	}
+	size := packetBytes(page.Publications)
 	fits := len(page.Publications) <= b.MaxMessages
 	if fits {
 		b.MaxMessages -= len(page.Publications)
@@ -298,8 +297,13 @@ func (c *Catchup) take(r *missedRead, page broker.BatchPage) {
 	}
 	r.publications = page.Publications
 	r.topic.messages = len(page.Publications)
-	for _, p := range page.Publications {
-		r.topic.bytes += len(p.Packet)
-	}
+	r.topic.bytes = packetBytes(page.Publications)
 	c.bytes -= r.topic.bytes
+}
+
+func packetBytes(publications []broker.Publication) (n int) {
+	for _, p := range publications {
+		n += len(p.Packet)
+	}
+	return n
 }

@@ -114,7 +114,9 @@ func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, from *Ca
 		return unrecoverable, nil
 	}
 	result.Position = s.last
-	s.keepRecent(missed.after, result.Publications)
+	if !missed.kept { // or it would stay longer than recentTime
+		s.keepRecent(missed.after, result.Publications)
+	}
 	activate(result)
 	return joined, nil
 }

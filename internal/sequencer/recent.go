@@ -22,7 +22,7 @@ const (
 // recent has the publications after an offset up to the one that was handed over last.
 type recent struct {
 	after        uint64
-	publications []broker.Publication // never changed, since subscribers have them, too; nil if nothing is kept
+	publications []broker.Publication // none is ever changed, since subscribers have them, too; nil if nothing is kept
 	bytes        int                  // with overhead
 }
 
@@ -32,10 +32,7 @@ func (s *Sequencer) keepRecent(after uint64, publications []broker.Publication) 
 		return
 	}
 	s.dropRecent()
-	size := 0
-	for _, p := range publications {
-		size += len(p.Packet) + bufferedOverhead
-	}
+	size := packetBytes(publications) + len(publications)*bufferedOverhead
 	if !s.reader.reserveRecent(size) {
 		return
 	}
@@ -96,7 +93,7 @@ func (s *Sequencer) recentPage(since broker.Position, q broker.TopicQuery) (page
 		return page, false
 	default:
 		missed := r.publications[q.After-r.after:]
-		page.Publications = missed[:min(len(missed), max(q.Limit, 0))]
+		page.Publications = slices.Clip(missed[:min(len(missed), max(q.Limit, 0))])
 		return page, true
 	}
 }

@@ -108,6 +108,58 @@ func TestRecent_KeepsPublicationsWhoseBufferIsUsedAgain(t *testing.T) {
 	})
 }
 
+// TestRecent_SubscribersDoNotShareWhatTheyAppend appends to what one client has missed.
+func TestRecent_SubscribersDoNotShareWhatTheyAppend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newBatchedNode(t, 1)
+		topic := n.topics[0]
+		since := n.first(t, topic)
+		n.publishOn(t, topic, 3)
+		n.returning(t, topic, since)
+		n.append(t, topic, 10)
+		from := sequencer.NewCatchup(n, 10, 1000).Topic(10)
+		defer from.Close()
+		var missed []broker.Publication
+		require.NoError(t, n.sequencers[topic].Join(t.Context(), since, from, func(j sequencer.Joined) { missed = j.Publications }))
+		require.Len(t, missed, 4)
+		n.append(t, topic, 10)
+		_ = append(missed, broker.Publication{})
+		assert.Equal(t, []uint64{1, 2, 3, 4, 5}, n.returning(t, topic, since))
+	})
+}
+
+// TestRecent_UseDoesNotExtendTheTime lets a client begin to return before what it has missed is dropped, and wait
+// for another topic until after that.
+func TestRecent_UseDoesNotExtendTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newBatchedNode(t, 2)
+		since := map[string]broker.Position{}
+		for _, topic := range n.topics {
+			since[topic] = n.first(t, topic)
+			n.publishOn(t, topic, 1)
+		}
+		kept := n.topics[0]
+		n.returning(t, kept, since[kept])
+		time.Sleep(5*time.Second - 30*time.Millisecond)
+		n.reset()
+		catchup := sequencer.NewCatchup(n, 10, 1000)
+		var joins sync.WaitGroup
+		for _, topic := range n.topics {
+			from := catchup.Topic(10)
+			joins.Go(func() {
+				defer from.Close()
+				assert.NoError(t, n.sequencers[topic].Join(t.Context(), since[topic], from, func(j sequencer.Joined) {
+					assert.Len(t, j.Publications, 1)
+				}))
+			})
+		}
+		joins.Wait() // two calls for the other topic: its position, and what was missed
+		assert.Equal(t, 2, n.calls())
+		n.returning(t, kept, since[kept])
+		assert.Equal(t, 3, n.calls())
+	})
+}
+
 // TestRecent_WithoutMissedPublicationsNothingIsRead has clients whose store is slow.
 func TestRecent_WithoutMissedPublicationsNothingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
