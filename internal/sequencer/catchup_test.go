@@ -21,6 +21,14 @@ func (n *batchedNode) first(t *testing.T, topic string) broker.Position {
 	return broker.Position{Epoch: page.Position.Epoch}
 }
 
+// catchupTopics adds all topics to a Catchup, before the first Join.
+func (n *batchedNode) catchupTopics(c *sequencer.Catchup, limit int) (topics []*sequencer.CatchupTopic) {
+	for range n.topics {
+		topics = append(topics, c.Topic(limit))
+	}
+	return topics
+}
+
 // TestCatchup_SlowTopicDelaysNoOther lets topics of one client join at different times. The slowest one never
 // does.
 func TestCatchup_SlowTopicDelaysNoOther(t *testing.T) {
@@ -34,9 +42,10 @@ func TestCatchup_SlowTopicDelaysNoOther(t *testing.T) {
 		catchup := sequencer.NewCatchup(n, 100, 1<<20)
 		begun := time.Now()
 		defer time.AfterFunc(time.Minute, catchup.Topic(1).Close).Stop()
+		topics := n.catchupTopics(catchup, 1)
 		var joins sync.WaitGroup
 		for i, after := range []time.Duration{0, 10 * time.Millisecond, time.Second, 2 * time.Second} {
-			from, topic := catchup.Topic(1), n.topics[i]
+			from, topic := topics[i], n.topics[i]
 			joins.Go(func() {
 				defer from.Close()
 				time.Sleep(after)
@@ -96,8 +105,8 @@ func recoveredTopics(t *testing.T, messages, bytes int, kept bool) []bool {
 	catchup := sequencer.NewCatchup(n, messages, bytes)
 	recovered := make([]bool, 4)
 	var joins sync.WaitGroup
-	for i, topic := range n.topics {
-		from := catchup.Topic(5)
+	for i, from := range n.catchupTopics(catchup, 5) {
+		topic := n.topics[i]
 		joins.Go(func() {
 			defer from.Close()
 			assert.NoError(t, n.sequencers[topic].Join(t.Context(), since[i], from, func(j sequencer.Joined) {

@@ -144,8 +144,8 @@ func TestRecent_UseDoesNotExtendTheTime(t *testing.T) {
 		n.reset()
 		catchup := sequencer.NewCatchup(n, 10, 1000)
 		var joins sync.WaitGroup
-		for _, topic := range n.topics {
-			from := catchup.Topic(10)
+		for i, from := range n.catchupTopics(catchup, 10) {
+			topic := n.topics[i]
 			joins.Go(func() {
 				defer from.Close()
 				assert.NoError(t, n.sequencers[topic].Join(t.Context(), since[topic], from, func(j sequencer.Joined) {
