@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -285,11 +286,37 @@ type Timeouts struct {
 
 // withDefaults returns a copy with defaults. It panics if an option is invalid.
 func (o *Options) withDefaults() Options {
-	var opts Options
-	if o != nil {
-		opts = *o
+	opts := *cmp.Or(o, &Options{})
+	opts.Limits.setDefaults()
+	opts.Timeouts.setDefaults()
+	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
+	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
+	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {
+		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
 	}
-	l, t := &opts.Limits, &opts.Timeouts
+	for _, p := range opts.Subprotocols {
+		if !httptoken.IsValid(p) {
+			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
+		}
+	}
+	if err := opts.TrustedProxies.Validate(); err != nil {
+		panic(fmt.Sprintf("router: %v", err))
+	}
+	opts.Resume.check()
+	if err := opts.UserHistory.validate(); err != nil {
+		panic(fmt.Sprintf("router: UserHistory: %v", err))
+	}
+	mustBeLimitAction(opts.LimitAction)
+	mustBeSlowConsumerPolicy("SlowConsumer", opts.SlowConsumer)
+	opts.SlowConsumer = cmp.Or(opts.SlowConsumer, Disconnect)
+	if opts.CloseCode == nil {
+		opts.CloseCode = defaultCloseCode
+	}
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	return opts
+}
+
+func (l *Limits) setDefaults() {
 	setDefault("Limits.MaxMessageBytes", &l.MaxMessageBytes, 64<<10)
 	setDefault("Limits.Elements", &l.Elements, 10_000)
 	setDefault("Limits.MaxReadBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
@@ -311,6 +338,12 @@ func (o *Options) withDefaults() Options {
 	l.MessagesPerConn = l.MessagesPerConn.withDefault("MessagesPerConn", Rate{1000, 10_000})
 	l.MessagesPerIP = l.MessagesPerIP.withDefault("MessagesPerIP", Rate{10_000, 50_000})
 	l.FailedAuthsPerIP = l.FailedAuthsPerIP.withDefault("FailedAuthsPerIP", Rate{1, 60})
+	if l.MaxReadBytes < l.MaxMessageBytes {
+		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d; it must be at least Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
+	}
+}
+
+func (t *Timeouts) setDefaults() {
 	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
 	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
 	setDefault("Timeouts.Write", &t.Write, 10*time.Second)
@@ -320,38 +353,6 @@ func (o *Options) withDefaults() Options {
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
 	setDefault("Timeouts.IdentityWarning", &t.IdentityWarning, time.Minute)
 	setDefault("Timeouts.LameDuck", &t.LameDuck, 0)
-	if l.MaxReadBytes < l.MaxMessageBytes {
-		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d; it must be at least Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
-	}
-	for _, p := range opts.Subprotocols {
-		if !httptoken.IsValid(p) {
-			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
-		}
-	}
-	if err := opts.TrustedProxies.Validate(); err != nil {
-		panic(fmt.Sprintf("router: %v", err))
-	}
-	opts.Resume.check()
-	if err := opts.UserHistory.validate(); err != nil {
-		panic(fmt.Sprintf("router: UserHistory: %v", err))
-	}
-	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
-	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
-	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {
-		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
-	}
-	mustBeLimitAction(opts.LimitAction)
-	mustBeSlowConsumerPolicy("SlowConsumer", opts.SlowConsumer)
-	if opts.SlowConsumer == SlowConsumerDefault {
-		opts.SlowConsumer = Disconnect
-	}
-	if opts.CloseCode == nil {
-		opts.CloseCode = defaultCloseCode
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
-	return opts
 }
 
 // setDefault sets a zero field to its default. It panics if the field is negative.
