@@ -48,8 +48,8 @@ func (s *userServer) send() error {
 	return err
 }
 
-// last returns the number that was sent last. What a connection sends happens before its client is connected,
-// but only the lock tells the race detector so.
+// last returns the number that was sent last. The race detector does not see that what OnOpen sends happens
+// before the client is connected, so the lock is needed.
 func (s *userServer) last() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
