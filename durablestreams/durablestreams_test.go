@@ -3,6 +3,7 @@ package durablestreams_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,19 @@ type token struct {
 }
 
 func (token) MessageType() string { return "token" }
+
+// UnmarshalJSON fails for what only another version of the application knows.
+func (m *token) UnmarshalJSON(b []byte) error {
+	var v struct{ Text string }
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	if v.Text == "unknown" {
+		return errors.Errorf(errors.InvalidArgument, "the text is of another version")
+	}
+	m.Text = v.Text
+	return nil
+}
 
 // A server serves runs at /runs/ and topics at /topics/. Users may read what begins with their name.
 type server struct {
@@ -377,6 +391,23 @@ func TestHandler_SSEKeepsMessagesInTheirEvents(t *testing.T) {
 	_, _, ok := e.next()
 	assert.False(t, ok)
 	assert.Equal(t, " a\r\n\r\nevent: control\rdata: {}\n\n", s.get("/runs/ann-1").body)
+}
+
+// TestHandler_EndsWithFewerItemsThanTheRunHad, of which this version of the application cannot read one.
+func TestHandler_EndsWithFewerItemsThanTheRunHad(t *testing.T) {
+	s := start(t, nil)
+	s.completed("ann-1", "a", "unknown")
+	e := s.events("/runs/ann-1?offset=-1&live=sse")
+	var controls []string
+	for name, data, ok := e.next(); ok && len(controls) < 10; name, data, ok = e.next() {
+		if name == "control" {
+			controls = append(controls, data)
+		}
+	}
+	require.LessOrEqual(t, len(controls), 2)
+	assert.Contains(t, controls[len(controls)-1], `"streamClosed":true`)
+	next := s.get("/runs/ann-1?offset=-1").next()
+	assert.Equal(t, "true", s.get("/runs/ann-1?live=long-poll&offset="+next).Header.Get("Stream-Closed"))
 }
 
 // TestHandler_ShutdownEndsLiveReads has polls that would wait for a minute.

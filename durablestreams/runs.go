@@ -74,6 +74,7 @@ type runReader[Item router.Message] struct {
 	encode  func(Item) ([]byte, error)
 	pending []run.Part[Item] // received, and not returned
 	next    offset
+	ended   bool // the reader has nothing more, which a failover can make less than the run had
 }
 
 func (s *runReader[Item]) close() { s.reader.Close() }
@@ -113,7 +114,7 @@ func (s *runReader[Item]) read(ctx context.Context, maxBytes int) (page, error) 
 	}
 	p.next = s.next
 	p.upToDate = len(s.pending) == 0
-	p.closed = p.upToDate && info.State.Ended() && p.next.number == info.Items // the last items may be on their way to this node
+	p.closed = p.upToDate && (s.ended || info.State.Ended() && p.next.number == info.Items) // the last items may be on their way to this node
 	return p, nil
 }
 
@@ -125,5 +126,6 @@ func (s *runReader[Item]) wait(ctx context.Context) error {
 		s.pending = append(s.pending, part)
 		return nil
 	}
-	return nil // the run has ended
+	s.ended = true
+	return nil
 }
