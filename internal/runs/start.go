@@ -45,6 +45,7 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 			return before.Record, false, err
 		}
 		o = r.newOwned(c.Topic, l)
+		o.view.load(false) // a request to stop may be earlier than the subscription
 		if err := o.claim(ctx, c, before); err != nil {
 			o.abandon(context.WithoutCancel(ctx))
 			if errors.CodeOf(err) == errors.Aborted { // another run has begun and ended meanwhile
