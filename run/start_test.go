@@ -176,3 +176,25 @@ func TestAttach_WhileTheRunEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestStart_ForgetsRunsAfterRetain while a later run is still active.
+func TestStart_ForgetsRunsAfterRetain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := nodes(t, 1, run.Options[token]{Retain: time.Minute})[0]
+		first, err := rs.Start(t.Context(), "answer/1", &run.StartOptions{RequestID: "a"}, nothing)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		_, err = rs.Start(t.Context(), "answer/1", nil, wait)
+		require.NoError(t, err)
+		found, err := rs.Find(t.Context(), "answer/1", first.ID)
+		require.NoError(t, err)
+		assert.Equal(t, first.ID, found.ID)
+		time.Sleep(time.Minute)
+		_, err = rs.Find(t.Context(), "answer/1", first.ID)
+		assert.Equal(t, errors.NotFound, errors.CodeOf(err))
+		_, err = rs.Start(t.Context(), "answer/1", &run.StartOptions{RequestID: "a"}, nothing)
+		assert.Equal(t, errors.Aborted, errors.CodeOf(err), "the second run is active")
+		_, err = rs.Stop(t.Context(), "answer/1", "", "ann")
+		require.NoError(t, err)
+	})
+}

@@ -86,7 +86,9 @@ func (r *Runs) load(ctx context.Context, topic string) (rec versionedRecord, err
 		return rec, err
 	}
 	rec.version = v.Version
-	return rec, decode(v.Data, &rec.Record)
+	err = decode(v.Data, &rec.Record)
+	rec.Earlier = retained(rec.Earlier, time.Now(), r.config.Retain)
+	return rec, err
 }
 
 // store replaces a record that has a version.

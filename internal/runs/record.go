@@ -57,9 +57,13 @@ func (r *Record) earlier(now time.Time, retain time.Duration) []Earlier {
 	if r.ID == "" || r.End == nil {
 		return nil
 	}
-	all := append([]Earlier{{r.ID, r.RequestID, r.StartedAt, *r.End}}, r.Earlier...)
-	kept := all[:0]
-	for _, e := range all {
+	return retained(append([]Earlier{{r.ID, r.RequestID, r.StartedAt, *r.End}}, r.Earlier...), now, retain)
+}
+
+// retained removes the runs that ended too long ago.
+func retained(earlier []Earlier, now time.Time, retain time.Duration) []Earlier {
+	kept := earlier[:0]
+	for _, e := range earlier {
 		if len(kept) < maxEarlier && now.Sub(e.End.At) < retain {
 			kept = append(kept, e)
 		}
