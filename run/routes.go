@@ -48,6 +48,14 @@ func (rs *Runs[Item]) authorize(ctx *router.Context, action Action, topic string
 func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item]) iter.Seq2[Part[Item], error] {
 	return func(yield func(Part[Item], error) bool) {
 		revocations := rs.revocations(ctx)
+		revoked := func() error {
+			now := rs.revocations(ctx)
+			if now == revocations {
+				return nil
+			}
+			revocations = now
+			return rs.authorize(ctx, ActionAttach, m.Topic)
+		}
 		if err := rs.authorize(ctx, ActionAttach, m.Topic); err != nil {
 			yield(Part[Item]{}, err)
 			return
@@ -62,20 +70,23 @@ func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item
 			return
 		}
 		for part, err := range r.Parts(ctx) {
-			if now := rs.revocations(ctx); now != revocations && err == nil {
-				revocations = now
-				err = rs.authorize(ctx, ActionAttach, m.Topic)
+			if err == nil {
+				err = revoked()
 			}
 			if !yield(part, err) {
 				return
 			}
+		}
+		if err := revoked(); err != nil {
+			yield(Part[Item]{}, err)
+			return
 		}
 		ctx.SetReply(endedOf(r.info.ID, r.end))
 	}
 }
 
 // revocations returns how often the access of the client was revoked. Whenever it was, Authorize decides again
-// before another item is sent.
+// before another item, or the end, is sent.
 func (rs *Runs[Item]) revocations(ctx *router.Context) uint32 {
 	return rs.access.Revocations(ctx.Conn().ID())
 }
