@@ -43,6 +43,7 @@ func (p *userPermit) acquire(ctx context.Context) error {
 	if p.semaphore == nil {
 		return nil
 	}
+	p.release() // of an attempt before
 	permit, err := p.semaphore.Acquire(ctx, p.user)
 	switch {
 	case err != nil:
@@ -57,6 +58,7 @@ func (p *userPermit) acquire(ctx context.Context) error {
 func (p *userPermit) release() {
 	if p.free != nil {
 		p.free()
+		p.free = nil
 	}
 }
 

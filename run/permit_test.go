@@ -84,3 +84,39 @@ func testResumeHoldsPermit(t *testing.T, budget *run.Budget) {
 
 // permitInterval is how often a resumed run asks for a permit.
 const permitInterval = time.Second
+
+// A hookedSemaphore calls hook when it has given a permit.
+type hookedSemaphore struct {
+	limit.Semaphore
+
+	hook func()
+}
+
+func (s *hookedSemaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
+	p, err := s.Semaphore.Acquire(ctx, key)
+	s.hook()
+	return p, err
+}
+
+// TestStart_ReleasesThePermitIfTheStoreIsAway for as long as the start tries to withdraw its record.
+func TestStart_ReleasesThePermitIfTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut, permits := &crash{}, memory.NewSemaphore(1)
+		r := router.New(&router.Options{Broker: crashingBroker{memory.NewBroker(), cut}, Logger: slog.New(slog.DiscardHandler)})
+		rs := run.New(r, "answer/{chat}", &run.Options[token]{Lease: 3 * time.Second, PerUser: &hookedSemaphore{permits, func() {
+			cut.mu.Lock()
+			defer cut.mu.Unlock()
+			cut.dead = true
+		}}})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := rs.Start(ctx, "answer/1", &run.StartOptions{User: limit.Key{"ann"}}, nothing)
+		require.Error(t, err)
+		permit, err := permits.Acquire(t.Context(), limit.Key{"ann"})
+		require.NoError(t, err)
+		assert.NotNil(t, permit.Release, "no run of the user is active")
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(t.Context()), time.Millisecond)
+		defer cancel()
+		_ = r.Shutdown(ctx)
+	})
+}

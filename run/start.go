@@ -56,9 +56,12 @@ func (rs *Runs[Item]) Start(ctx context.Context, topic string, opts *StartOption
 	}}
 	if permit.semaphore != nil || b != nil {
 		claim.Reserve = func(ctx context.Context) (json.RawMessage, error) { return reserve(ctx, permit, b) }
-		claim.Return = func(ctx context.Context, _ json.RawMessage) { permit.release(); b.giveBack(ctx) }
+		claim.Return = func(ctx context.Context, _ json.RawMessage) { b.giveBack(ctx) }
 	}
 	rec, begun, err := rs.runs.Start(ctx, claim)
+	if !begun { // Return is not called if the store is away
+		permit.release()
+	}
 	info := infoOf(&rec)
 	info.Repeated = err == nil && !begun
 	return info, err
@@ -104,7 +107,7 @@ func (out *Output[Item]) Run() Info { return out.info }
 
 // Emit adds an item to the run. It waits while the store is slower than the producer, and while the budget is
 // extended, but never for readers. An error is the reason why the run ends: the producer should
-// return it.
+// return it. When the producer has returned, Emit fails with FAILED_PRECONDITION.
 func (out *Output[Item]) Emit(item Item) error {
 	raw, err := jsonv2.Marshal(item)
 	if err != nil {
