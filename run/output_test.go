@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,5 +133,36 @@ func TestEmit_FirstItemIsStoredAtOnce(t *testing.T) {
 		}
 		ms := time.Millisecond
 		assert.Equal(t, []time.Duration{0, 20 * ms, 20 * ms, 40 * ms, 40 * ms, 40 * ms, 60 * ms, 60 * ms, 60 * ms, 70 * ms}, arrived)
+	})
+}
+
+// TestEmit_AfterTheProducerHasReturned: every item that Emit accepts is one of the run, whose end counts it.
+func TestEmit_AfterTheProducerHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := nodes(t, 1, run.Options[token]{})[0]
+		var late sync.WaitGroup
+		emitted, refused := 1, 0
+		_, err := rs.Start(t.Context(), "answer/1", nil, func(_ context.Context, out *run.Output[token]) error {
+			late.Go(func() {
+				for range 20 {
+					switch err := out.Emit(token{"b"}); errors.CodeOf(err) {
+					case errors.FailedPrecondition:
+						refused++
+					default:
+						assert.NoError(t, err)
+						emitted++
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+			return out.Emit(token{"a"})
+		})
+		require.NoError(t, err)
+		text, info := read(t, rs, run.From{})
+		late.Wait()
+		assert.Len(t, text, emitted)
+		assert.EqualValues(t, emitted, info.Items)
+		assert.NotZero(t, refused)
 	})
 }

@@ -29,6 +29,7 @@ func (e *ExhaustedError) Unwrap() error { return e.Public }
 var (
 	errTakenOver = &errors.Error{Code: errors.Unavailable, Message: "the run was interrupted"}
 	errShutdown  = &errors.Error{Code: errors.Unavailable, Message: "the server is shutting down"}
+	errReturned  = &errors.Error{Code: errors.FailedPrecondition, Message: "the producer of the run has returned"}
 	errExpired   = &errors.Error{Code: errors.DeadlineExceeded, Message: "the run has taken too long"}
 	interrupted  = payload(errTakenOver)
 	stopped      = payload(&errors.Error{Code: errors.Canceled, Message: "the run was stopped"})
@@ -43,13 +44,10 @@ func payload(e *errors.Error) *protocol.ErrorPayload {
 	return &p
 }
 
-// endOf returns how a run ends whose producer has returned an error, or nil. A cause for which it was
-// canceled counts more than what it returns.
+// endOf returns how a run ends whose producer has returned an error, or nil, without the number of items. A cause
+// for which it was canceled counts more than what it returns.
 func (o *Owned) endOf(err error) End {
 	end := End{State: Completed, At: time.Now().UTC()}
-	o.mu.Lock()
-	end.Items = uint64(len(o.items))
-	o.mu.Unlock()
 	if cause := context.Cause(o.producing); cause != nil {
 		err = cause
 	}

@@ -103,13 +103,14 @@ func (o *Owned) run(values context.Context, produce Producer) {
 	}(o.rec.Record)
 	end := o.endOf(o.await(producerContext{o.producing, values}, produce))
 	o.mu.Lock()
-	o.end = &end
+	end.Items = uint64(len(o.items))
+	o.end = &end // from now on, Emit refuses items
 	o.mu.Unlock()
 	o.wakeWriter()
 	<-o.written
 	<-announced
 	o.finish(context.WithoutCancel(values), &end)
-	o.cancel(nil)
+	o.cancel(errReturned)
 	o.awaitView()
 }
 

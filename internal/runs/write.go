@@ -19,13 +19,16 @@ const (
 )
 
 // Emit adds an item. It waits while the store is slower than the producer, and never for readers. After the
-// producer was canceled, it returns the cause.
+// producer was canceled, it returns the cause, and after it has returned, an error.
 func (o *Owned) Emit(item json.RawMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
 		if cause := context.Cause(o.producing); cause != nil {
 			return cause
+		}
+		if o.end != nil {
+			return errReturned
 		}
 		if o.pending < maxPending {
 			break
