@@ -23,6 +23,10 @@ local function page(stream, after, limit, maxAge, top)
     if not entries[1] then
       break
     end
+    if #frames == 0 then -- publications before the first one may have been removed
+      after = tonumber(string.match(entries[1][1], '^%d+')) - 1
+      last = math.min(after + limit, top)
+    end
     if #frames == 0 and isExpired(entries[1], now, maxAge) then
       after = firstUnexpired(stream, entries[1], top, now, maxAge) - 1
       last = math.min(after + limit, top)

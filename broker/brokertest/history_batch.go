@@ -69,6 +69,22 @@ func batchesEqualReads(c HistoryCluster) error {
 	return nil
 }
 
+// batchOfFullHistoryEqualsRead reads from positions before, in and behind what a full history has dropped.
+func batchOfFullHistoryEqualsRead(c HistoryCluster) error {
+	nodes, closeAll := c.connectNodes(1)
+	defer closeAll()
+	topic := c.topic()
+	if err := nodes[0].storeAll(topic, broker.Retention{Messages: 100}, numbers(200)...); err != nil {
+		return err
+	}
+	for _, after := range []uint64{0, 50, 90, 150} {
+		if err := nodes[0].batchEqualsReads([]string{topic}, time.Now().Add(-time.Hour), after, 80); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // batchEqualsReads reads the publications after an offset that were stored after a time, together and one topic
 // after the other.
 func (n *historyNode) batchEqualsReads(topics []string, expires time.Time, after uint64, limit int) error {

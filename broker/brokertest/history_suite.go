@@ -87,6 +87,7 @@ func HistoryCases() []HistoryCase {
 		{"reads delete nothing", "Read and ReadState delete nothing, whatever the retention says.", readsDeleteNothing},
 		{"pages", "Read returns the publications that a Query selects, adjacent and in ascending order, and the current position.", pagesMatchQueries},
 		{"batch pages", "ReadAll returns for each topic, in their order, what Read returns for it.", batchesEqualReads},
+		{"batch of a full history", "ReadAll returns what Read returns, also behind many publications that the history has dropped.", batchOfFullHistoryEqualsRead},
 		{"batch bounds", "The publications of all pages of ReadAll are within its bounds; a page is omitted if it does not fit into what the others leave, and never in part.", batchesAreBounded},
 		{"batch in faults", "Whatever happens, ReadAll returns the position of each topic, which is not older than the last publication, or an error.", batchesInFaults},
 		{"current position", "The position that Read returns is not older than what any node has received or stored.", positionIsCurrent},
