@@ -42,6 +42,14 @@ func brokenBatches() map[string]brokenHistory {
 			}
 			return pages
 		}), "batch bounds"},
+		"returns short batch pages of full histories": {batchDefect(func(b broker.Batch, pages []broker.BatchPage) []broker.BatchPage {
+			for i, q := range b.Topics {
+				if p := pages[i].Publications; len(p) > 64 && p[0].Position.Offset > q.After+1 {
+					pages[i].Publications = p[:64]
+				}
+			}
+			return pages
+		}), "batch of a full history"},
 		"hides errors of batches": {historyDefect{node: func(o *override) {
 			o.batch = func(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 				pages, err := o.HistoryNode.ReadAll(ctx, b)
