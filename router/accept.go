@@ -151,7 +151,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 
 // start registers the connection and starts the goroutine that opens it.
 func (c *Conn) start() {
-	c.sub.Number = c.router.nextNumber()
+	c.sub.Number = c.router.conns.NextNumber(c.router.sinceStart(time.Now()))
 	if c.router.conns.Add(c.id, c) {
 		c.drain()
 	}

@@ -78,8 +78,7 @@ type Router struct {
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
-	created    time.Time     // the base of times of calls, of connection numbers and of the buckets of rates
-	lastNumber atomic.Uint64 // of a connection
+	created time.Time // the base of times of calls, of connection numbers and of the buckets of rates
 
 	shards [connShards]connShard
 }

@@ -49,15 +49,3 @@ func connsExceeded(refusal *registry.Refusal) LimitExceeded {
 
 // connectionRetry is an estimate: when a connection will be closed is unknown.
 const connectionRetry = 5 * time.Second
-
-// nextNumber returns a number for a connection, which is higher than those before. It is also the time of
-// the connection, in nanoseconds since the router was created.
-func (r *Router) nextNumber() uint64 {
-	for {
-		last := r.lastNumber.Load()
-		next := max(last+1, uint64(time.Since(r.created)))
-		if r.lastNumber.CompareAndSwap(last, next) {
-			return next
-		}
-	}
-}

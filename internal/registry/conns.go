@@ -13,12 +13,15 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Conns holds the open connections, and counts those that are open or being opened. A request acquires
 // slots before the upgrade, so that concurrent requests cannot exceed a limit.
 type Conns[C comparable] struct {
-	config Config[C]
+	config     Config[C]
+	lastNumber atomic.Uint64 // of a connection
 
 	mu     sync.RWMutex
 	byID   map[string]C
@@ -55,6 +58,18 @@ func (g *Conns[C]) Init(config Config[C]) {
 	g.perIP = map[netip.Prefix]*Address{}
 	g.users = map[User]int{}
 	g.drained = make(chan struct{})
+}
+
+// NextNumber returns a number for a connection, which is higher than those before: the time of the connection, in
+// nanoseconds, if no other one has it.
+func (g *Conns[C]) NextNumber(now time.Duration) uint64 {
+	for {
+		last := g.lastNumber.Load()
+		next := max(last+1, uint64(now)) //nolint:gosec // not negative
+		if g.lastNumber.CompareAndSwap(last, next) {
+			return next
+		}
+	}
 }
 
 // Add registers an open connection, whose ID is unique, and reports whether the node is draining.
