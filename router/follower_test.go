@@ -263,3 +263,22 @@ func reconnect(t *testing.T, seed uint64) {
 		}
 	}
 }
+
+// TestFollower_AskingAgainDoesNotReturnExceptedMessages to the connection that they except.
+func TestFollower_AskingAgainDoesNotReturnExceptedMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFeedRouter(nil, router.History{Messages: 100})
+		f := &feed{t: t}
+		f.subscribe(r)
+		f.client.Send(Blob{Text: "own"})
+		require.NoError(t, r.Publish("feed/a", Blob{Text: "other"}))
+		synctest.Wait()
+		f.client.SendText(`{"type":"$ws:unsubscribe","meta":{"correlationId":"u"},"payload":{"topic":"feed/a"}}`)
+		synctest.Wait()
+		receivedTexts(f.client)
+		f.client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
+		require.Equal(t, "$ws:subscribed", f.client.Next().Type)
+		f.receive()
+		assert.Equal(t, []string{"", "other"}, f.texts)
+	})
+}

@@ -20,7 +20,8 @@ type PublishOption struct {
 }
 
 // Except does not send the message to a connection, such as that of the user who has caused it, on
-// whatever node. Nil is no connection.
+// whatever node. Nil is no connection. When a client returns over another connection, it receives the message
+// with what it has missed.
 func Except(c *Conn) PublishOption { return PublishOption{except: c} }
 
 // Local sends the message to the subscribers on this node only. Publish then does not wait and

@@ -95,8 +95,12 @@ func (c *Conn) subscribeSince(ctx context.Context, name string, req topic.JoinRe
 		return topic.JoinResult{}, err
 	}
 	result, err := j.Join(ctx, req)
-	if err != nil && j.Added && !errors.Is(err, topic.ErrUnsubscribed) {
-		c.unsubscribeClient(name)
+	if err != nil && !errors.Is(err, topic.ErrUnsubscribed) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if j.EndLocked() {
+			c.unsubscribeLocked(name)
+		}
 	}
 	return result, err
 }

@@ -19,6 +19,9 @@ type follower struct {
 
 	// rest is what is still to be sent of the state, nil if there is nothing: see StateSender.
 	rest *sequencer.StateRest
+
+	// added is set while it waits for the store and nothing else has subscribed its connection.
+	added bool
 }
 
 // connNumber returns the number by which a connList sorts.
@@ -50,20 +53,29 @@ func (h *topicHistory) remove(c *Subscriber) {
 	}
 }
 
-// addJoining registers a subscriber as a follower to be, and returns the follower.
-func (t *Topic) addJoining(c *Subscriber, h *Holding) *follower {
+// addJoining registers a subscriber as a follower to be, and returns the follower. It replaces one that waits.
+func (t *Topic) addJoining(c *Subscriber, h *Holding, added bool) *follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := &follower{conn: c, holding: h, held: new(heldFrames)}
+	f := &follower{conn: c, holding: h, held: new(heldFrames), added: added}
+	if before := t.history.joining.find(c); before != nil {
+		f.added = added || before.added
+	}
 	t.history.joining.put(f)
 	return f
 }
 
-func (t *Topic) removeJoining(f *follower) {
+// subscribeJoining makes a connection that waits for the store receive what is published, and stay subscribed
+// whatever becomes of the waiting.
+func (t *Topic) subscribeJoining(c *Subscriber) {
+	if t.history == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.history.isJoining(f) {
-		t.history.joining.remove(f.conn)
+	if f := t.history.joining.find(c); f != nil && f.added {
+		f.added = false
+		t.members.put(c)
 	}
 }
 
@@ -96,7 +108,7 @@ func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result Jo
 // returns the frame that says so, which is sent first. It is called under the locks of the
 // sequencer and of the topic.
 func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
-	f := t.addJoining(c, h)
+	f := t.addJoining(c, h, false)
 	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
 }
 
@@ -142,16 +154,24 @@ func (ts *Topics) encodeMissed(t *Topic, f *follower, frames []*wsconn.Frame, mi
 	return ts.holdMissed(f, frames)
 }
 
-// missedFrame encodes a stored publication for one connection: as a position only, if the
-// publication lacks the connection's format, or as nothing, if its client does not expect that.
+// missedFrame encodes a stored publication for one connection: as a position only, if the publication excepts
+// the connection or lacks its format, or as nothing, if its client does not expect that.
 func (ts *Topics) missedFrame(t *Topic, c *Subscriber, p broker.Publication) *wsconn.Frame {
-	if frame := ts.storedFrame(t, c, p); frame != nil {
-		return frame
+	id, _ := CutExcept(p.Packet)
+	excepted := id != "" && ts.config.ByID(id) == c
+	if !excepted {
+		if frame := ts.storedFrame(t, c, p); frame != nil {
+			return frame
+		}
 	}
 	if !c.expectsPositions() {
 		return nil
 	}
-	return ts.positionFrame(t, c, protocol.Moved{Epoch: p.Position.Epoch, Offset: p.Position.Offset, Lost: &protocol.Lost{From: p.Position.Offset, To: p.Position.Offset}})
+	m := protocol.Moved{Epoch: p.Position.Epoch, Offset: p.Position.Offset}
+	if !excepted {
+		m.Lost = &protocol.Lost{From: m.Offset, To: m.Offset}
+	}
+	return ts.positionFrame(t, c, m)
 }
 
 // storedFrame encodes a stored publication for one connection. It returns nil if the publication lacks

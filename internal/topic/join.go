@@ -37,7 +37,6 @@ type Joining struct {
 	topics *Topics
 	topic  *Topic
 	f      *follower
-	Added  bool // it was not subscribed before
 }
 
 // BeginJoinLocked subscribes a connection, and registers it as a follower to be. A connection that is
@@ -48,11 +47,11 @@ func (ts *Topics) BeginJoinLocked(name string, c *Subscriber, h *Holding) (*Join
 	if err != nil {
 		return nil, err
 	}
-	return &Joining{ts, t, t.addJoining(c, h), !subscribed}, nil
+	return &Joining{ts, t, t.addJoining(c, h, !subscribed)}, nil
 }
 
 // Join waits for the store. What the client has missed is held until SendHeld is called. Unless the
-// error is ErrUnsubscribed, a connection that was not subscribed before must be unsubscribed.
+// error is nil or ErrUnsubscribed, EndLocked must be called.
 func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error) {
 	ts, t := j.topics, j.topic
 	if req.Missed == nil && req.Since.Epoch != "" {
@@ -72,10 +71,21 @@ func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error)
 		return result, nil
 	case err == nil, errors.Is(err, sequencer.ErrClosed):
 		return JoinResult{}, ErrUnsubscribed
-	case !j.Added:
-		t.removeJoining(j.f)
+	default:
+		return JoinResult{}, err
 	}
-	return JoinResult{}, err
+}
+
+// EndLocked ends a subscription whose Join has failed. It reports whether the connection must be unsubscribed,
+// because nothing else has subscribed it. It needs the lock of the connection.
+func (j *Joining) EndLocked() (unsubscribe bool) {
+	j.topic.mu.Lock()
+	defer j.topic.mu.Unlock()
+	if !j.topic.history.isJoining(j.f) {
+		return false
+	}
+	j.topic.history.joining.remove(j.f.conn)
+	return j.f.added
 }
 
 // MaxMissed returns how many publications of a topic a client may miss at most to receive them when

@@ -97,6 +97,9 @@ func (ts *Topics) shard(name string) uint8 {
 // the lock of the connection.
 func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Topic, error) {
 	if t := c.TopicLocked(name); t != nil {
+		if !silent {
+			t.subscribeJoining(c)
+		}
 		return t, nil
 	}
 	if err := topicname.Check(name); err != nil {
