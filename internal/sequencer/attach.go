@@ -21,21 +21,35 @@ func (s *Sequencer) attach(current broker.Position) {
 
 // An attachment is a call of WhenAttached that waits.
 type attachment struct {
-	after broker.Position // of the newest publication that precedes the call, as far as this node knows
-	f     func(broker.Position)
+	after  broker.Position // of the newest publication that precedes the call, as far as this node knows
+	wanted func() bool
+	f      func(broker.Position)
 }
+
+// minForgotten is how many attachments may be unwanted before they are forgotten; as many as are wanted may be, too.
+const minForgotten = 8
 
 // WhenAttached calls f once, with the Sequencer's lock held and the position after which publications
 // will be handed over: at once if the position is known and nothing that is older than the call has still
 // to be handed over, otherwise as soon as that is so. It does not call f if the Sequencer is closed first.
 func (s *Sequencer) WhenAttached(f func(broker.Position)) {
+	s.WhenAttachedIf(func() bool { return true }, f)
+}
+
+// WhenAttachedIf is WhenAttached for a function that is forgotten when wanted returns false, which is called with the
+// lock held: those who give up while the store is away do not stay in memory.
+func (s *Sequencer) WhenAttachedIf(wanted func() bool, f func(broker.Position)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := attachment{broker.Position{Epoch: s.last.Epoch, Offset: s.since}, f}
+	a := attachment{broker.Position{Epoch: s.last.Epoch, Offset: s.since}, wanted, f}
 	for _, p := range s.buffer {
 		if p.Position.Offset > a.after.Offset {
 			a.after = p.Position
 		}
+	}
+	if len(s.attaching) >= s.forgetAt {
+		s.attaching = slices.DeleteFunc(s.attaching, func(a attachment) bool { return !a.wanted() })
+		s.forgetAt = 2*len(s.attaching) + minForgotten
 	}
 	s.attaching = append(s.attaching, a)
 	s.callAttachingLocked()

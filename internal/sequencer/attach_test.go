@@ -102,3 +102,25 @@ func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
 		})
 	}
 }
+
+// TestSequencer_WhenAttachedIfForgetsWhatIsNotWanted while the position is not known.
+func TestSequencer_WhenAttachedIfForgetsWhatIsNotWanted(t *testing.T) {
+	node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+	defer func() { require.NoError(t, node.Close(t.Context())) }()
+	s := sequencer.New(sequencer.NewReader(node), "news", broker.Retention{Messages: 10}, sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}})
+	defer s.Close()
+	attached := make(chan int, 100)
+	for i := range 10_000 {
+		s.WhenAttachedIf(func() bool { return i%1000 == 0 }, func(broker.Position) { attached <- i })
+	}
+	assert.LessOrEqual(t, s.Attaching(), 40)
+	s.Following()
+	for i := range 10 {
+		for n := range attached {
+			if n%1000 == 0 {
+				assert.Equal(t, 1000*i, n)
+				break
+			}
+		}
+	}
+}

@@ -55,6 +55,7 @@ type Sequencer struct {
 	changed chan struct{} // closed when something has changed; nil if no subscriber waits for that
 
 	attaching []attachment // see WhenAttached
+	forgetAt  int          // the number of attachments at which those that are not wanted are forgotten
 
 	// The number of reads that have begun, and the last one that has reached the current position
 	// of the store.

@@ -109,7 +109,12 @@ func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result Jo
 // sequencer and of the topic.
 func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
 	f := t.addJoining(c, h, false)
-	t.history.sequencer.WhenAttached(func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
+	wanted := func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.history.isJoining(f)
+	}
+	t.history.sequencer.WhenAttachedIf(wanted, func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
 }
 
 func (ts *Topics) activateFromNow(t *Topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {

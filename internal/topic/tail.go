@@ -109,7 +109,7 @@ func (ts *Topics) await(ctx context.Context, c <-chan struct{}) error {
 // awaitAttached waits until what is published from now on causes a change.
 func (ts *Topics) awaitAttached(ctx context.Context, t *Topic) error {
 	attached := make(chan struct{})
-	t.history.sequencer.WhenAttached(func(broker.Position) { close(attached) })
+	t.history.sequencer.WhenAttachedIf(func() bool { return ctx.Err() == nil }, func(broker.Position) { close(attached) })
 	return ts.await(ctx, attached)
 }
 

@@ -1,0 +1,8 @@
+package sequencer
+
+// Attaching returns how many calls of WhenAttached and WhenAttachedIf wait.
+func (s *Sequencer) Attaching() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.attaching)
+}
