@@ -145,6 +145,21 @@ func TestStore_FullStoreAcceptsReplacements(t *testing.T) {
 	assert.Equal(t, before, after)
 }
 
+// TestStore_TooLargePacketIsNotKept, however many publications it displaces.
+func TestStore_TooLargePacketIsNotKept(t *testing.T) {
+	for _, stored := range []int{0, 1, maxRemoved, 2 * maxRemoved} {
+		var s Store
+		r := broker.Retention{Messages: 1000, Bytes: 10_000}
+		for range stored {
+			_, err := s.Append(broker.Append{Topic: "news", Retention: r, Packet: make([]byte, 1)}, discard)
+			require.NoError(t, err)
+		}
+		_, err := s.Append(broker.Append{Topic: "news", Retention: r, Packet: make([]byte, 10_001)}, discard)
+		require.NoError(t, err)
+		assert.Empty(t, s.Read(broker.Query{Topic: "news", Retention: r, Limit: 1000}).Publications, stored)
+	}
+}
+
 func TestStore_DefaultMaximum(t *testing.T) {
 	var s Store
 	r := broker.Retention{Messages: 10}

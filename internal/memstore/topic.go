@@ -98,7 +98,11 @@ func (t *topic) growth(a *broker.Append) (bytes int64, excess int) {
 // and minus the memory of those that are stored.
 func (t *topic) excess(a *broker.Append) (excess int, bytes int64) {
 	messages, packets := t.stored.len()+1, t.bytes+int64(len(a.Packet))
-	for excess < maxRemoved && (messages > max(a.Retention.Messages, 1) || a.Retention.Bytes > 0 && packets > a.Retention.Bytes) {
+	most := maxRemoved
+	if a.Retention.Bytes > 0 && int64(len(a.Packet)) > a.Retention.Bytes {
+		most = t.stored.len() + 1 // the publication itself is not kept, nor is any before it
+	}
+	for excess < most && (messages > max(a.Retention.Messages, 1) || a.Retention.Bytes > 0 && packets > a.Retention.Bytes) {
 		if excess == t.stored.len() {
 			return excess + 1, bytes
 		}
