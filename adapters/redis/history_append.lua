@@ -158,7 +158,7 @@ while a <= last do
       elseif counted then
         call('HDEL', meta, 'b')
       end
-      if tonumber(now) >= renewal then
+      if tonumber(now) >= renewal or call('PTTL', stream) < streamLife * 0.8 then -- the age may be longer than before
         call('HSET', meta, 'r', format('%d', tonumber(now) + streamLife / 10))
         call('PEXPIRE', meta, metaLife)
         call('PEXPIRE', stream, streamLife)

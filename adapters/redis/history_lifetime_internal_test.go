@@ -92,6 +92,21 @@ func TestHistory_MetadataOutlivesStream(t *testing.T) {
 	}
 }
 
+// TestHistory_LongerAgeAppliesAtOnce to all that is kept, before the lifetimes are due to be renewed.
+func TestHistory_LongerAgeAppliesAtOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	keys := n.keysOf("news")
+	for _, age := range []time.Duration{time.Hour, 2 * time.Hour, 30 * 24 * time.Hour} {
+		_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Age: age}, StateKey: "key"})
+		require.NoError(t, err)
+		for _, key := range []string{keys.stream, keys.state} {
+			assert.Greater(t, admin.PTTL(t.Context(), key).Val(), age, key)
+		}
+	}
+}
+
 // TestHistory_QuietTopicKeepsItsEpoch moves the clock of the server by three days, in which a node reads the
 // topic as often as an idle one is compared.
 func TestHistory_QuietTopicKeepsItsEpoch(t *testing.T) {
