@@ -34,7 +34,7 @@ func (r *Router) decodeReply(rt *Route, codec Codec, answer *wire.Envelope) (rep
 	if err != nil {
 		return nil, err
 	}
-	if err = envelope.CheckElements(codec, payload, r.opts.Limits.Elements); err != nil {
+	if err = rt.decoding.CheckElements(codec, payload, r.opts.Limits.Elements); err != nil {
 		return nil, invalidAnswer(err)
 	}
 	if reply, err = rt.decoding.Decode(codec, payload, nil); err != nil {

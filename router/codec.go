@@ -20,10 +20,10 @@ import (
 // registered and that has fields. If it returns an error, registration panics.
 //
 // A decoded payload may take much more memory than the payload. A Codec may have a method
-// Elements(payload []byte) int, which returns the number of array elements and map members in a payload:
-// one with more than Limits.Elements is then refused and not decoded. It is called only for payloads of
-// more bytes than that. A Codec without it must itself bound what Unmarshal allocates; that of package
-// codec/protobuf has none, since its messages depend on their types.
+// Elements(payload []byte, t reflect.Type) int, which returns the number of array elements and map members
+// in a payload of a registered type: one with more than Limits.Elements is then refused and not decoded. It
+// is called only for payloads of more bytes than that. A Codec without it must itself bound what Unmarshal
+// allocates.
 type Codec interface {
 	// Subprotocol returns the name of the subprotocol: an HTTP token (RFC 9110, section 5.6.2) that
 	// does not begin with "bearer.". It must always be the same.

@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/codec/protobuf"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/chatpb"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -106,4 +108,18 @@ func TestLimits_ElementsBoundMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestLimits_ElementsInProtocolBuffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{Codecs: []router.Codec{protobuf.Codec{}}}))
+		router.RPC(r, func(_ *router.Context, m *chatpb.Say) (*chatpb.Said, error) {
+			assert.Len(t, m.GetMentions(), 10_000)
+			return &chatpb.Said{}, nil
+		})
+		client := routertest.Dial(t, r, routertest.Codec(protobuf.Codec{}))
+		err := routertest.CallError(client, &chatpb.Say{Mentions: make([]int64, 10_001)})
+		assert.Equal(t, errors.InvalidArgument, err.Code)
+		routertest.Call[*chatpb.Said](client, &chatpb.Say{Mentions: make([]int64, 10_000)})
+	})
 }

@@ -1,6 +1,9 @@
 package cbor
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"reflect"
+)
 
 // Major types of data items (RFC 8949, section 3.1).
 const (
@@ -16,7 +19,7 @@ const indefinite = 31
 // Elements returns the number of array elements and map members in a payload, at all levels, for
 // router.Limits. If an array or a map has an indefinite length, it is the number of data items, of
 // which a member has two. For a payload that is not well-formed, it may be anything.
-func (*Codec) Elements(payload []byte) int {
+func (*Codec) Elements(payload []byte, _ reflect.Type) int {
 	items, elements, counted := 0, uint64(0), true
 	for rest := payload; len(rest) > 0; items++ {
 		major, info := rest[0]>>5, rest[0]&0x1f

@@ -1,10 +1,12 @@
 package envelope
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A Decoding decodes the payloads of messages of a type M. Messages are passed as a *M. The exported fields
@@ -37,9 +39,24 @@ func (d *Decoding) OfPointer() bool { return d.pointer }
 // OwnJSON reports whether M has the method DecodeJSON, which receives only valid JSON.
 func (d *Decoding) OwnJSON() bool { return d.ownJSON }
 
-// CheckElements is the function of this name for a payload of M.
+// CheckElements returns an error if a payload has more than limit elements. codec, which may panic, is
+// one of Formats, or nil for JSON.
 func (d *Decoding) CheckElements(codec Codec, payload []byte, limit int) error {
-	return CheckElements(d.codecOf(codec), payload, limit)
+	n := 0
+	if len(payload) <= limit { // an element takes a byte or more
+		return nil
+	}
+	if codec = d.codecOf(codec); codec == nil {
+		n = wire.Elements(payload)
+	} else if counter, ok := codec.(namedCodec).Codec.(interface {
+		Elements([]byte, reflect.Type) int
+	}); ok {
+		n = counter.Elements(payload, d.typ)
+	}
+	if n > limit {
+		return errors.InvalidField("payload", fmt.Sprintf("must have at most %d elements and members, not %d", limit, n))
+	}
+	return nil
 }
 
 // codecOf returns codec, or nil if payloads are JSON in every format.
