@@ -59,6 +59,37 @@ func TestSessions_OfAbsentClientsAreBounded(t *testing.T) {
 	}
 }
 
+// TestSessions_ThatWaitForAnotherConnectionAreBounded resumes a session again and again, and closes each
+// connection after the next one has got the session, which is never present.
+func TestSessions_ThatWaitForAnotherConnectionAreBounded(t *testing.T) {
+	for name, endLast := range map[string]func(*sessionClient){
+		"the last connection is lost":   (*sessionClient).Abort,
+		"the last connection is closed": func(c *sessionClient) { c.Close() },
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			const limit = 3
+			r := newSessionRouter(nil, func(o *router.Options) {
+				o.Limits.SessionsPerUser = limit
+				o.Resume.OnSessionEnd = func(router.SessionEnd) {}
+			})
+			wait := func(ctx *router.Context, _ router.TopicMatch) error { <-ctx.Done(); return ctx.Err() }
+			router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: wait})
+			for range 10 {
+				c := dialSession(t, r, "ann").hello()
+				next := dialSession(t, r, "ann")
+				next.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r","timeoutMs":1},"payload":{"token":%q,"topics":[{"topic":"slow/a"}]}}`, c.token))
+				require.Equal(t, "RPC_ERROR", next.Next().Type)
+				c.Abort()
+				synctest.Wait()
+				endLast(next)
+				synctest.Wait()
+			}
+			assert.LessOrEqual(t, r.AwaySessions(), limit)
+			assert.LessOrEqual(t, r.SessionOwners(), limit)
+		})
+	}
+}
+
 // TestSession_RecordIsBounded subscribes until the record is full.
 func TestSession_RecordIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

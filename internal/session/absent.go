@@ -86,13 +86,15 @@ func (n *Node) endOldest(id, connID string) {
 	defer cancel()
 	for range endAttempts {
 		rec, value, err := n.load(ctx, id)
-		if err != nil || value.Version == 0 {
+		if err != nil {
 			return
 		}
 		event := func(s *Session) []Action { return s.endLocked(Limited) }
-		if rec.ConnID == connID {
+		switch {
+		case value.Version == 0: // the connection waits although its client cannot come back
+		case rec.ConnID == connID:
 			_, err = n.config.Store.StoreValue(ctx, recordKey(id), nil, value.Version, 0)
-		} else { // the member waits until the other connection is present
+		default: // the member waits until the other connection is present
 			event = func(s *Session) []Action { return s.moveLocked(nil) }
 		}
 		if s := n.of(id, connID); err == nil && s != nil {

@@ -68,6 +68,7 @@
 //	time is up  superseded-away                     moved            LeaveTopics
 //	too many    detached                            ended            LeaveTopics ReportEnd deleted
 //	too many    superseded-away                     moved            LeaveTopics
+//	too many    ended-away                          ended            LeaveTopics ReportEnd
 //	access      detached ended-away                 ended            LeaveTopics ReportEnd
 //	access      superseded-away                     superseded       LeaveTopics
 //	stop        superseded-away                     superseded

@@ -114,6 +114,7 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 		s.node.Leave(s.record.user(), s.conn.Address, s.endOldest())
 		s.waitLocked(leaving)
 	case superseded: // the member stays until the other connection is present
+		s.node.Leave(s.record.user(), s.conn.Address, s.endOldest())
 		s.waitLocked(false)
 	case ended:
 		s.forgetLocked()
