@@ -215,7 +215,8 @@ func (k *Claim) nextWrite() (write, error) {
 }
 
 // Adopt makes the session that of its connection, unless another one has claimed it since. What before
-// and granted are, [Node.Begin] says; the session keeps its own grants besides.
+// and granted are, [Node.Begin] says; the session keeps its own grants, and takes others as far as there is
+// room.
 func (k *Claim) Adopt(id Identity, before *Session, granted map[string]Grant) error {
 	s := k.Session
 	var topics map[string]Grant
@@ -245,8 +246,7 @@ func (k *Claim) adoptLocked(id Identity, before, granted map[string]Grant) bool 
 	s.revocationsOf = k.record.user()
 	s.record.setIdentity(id)
 	sameIdentity := s.record.user() == k.record.user() && s.record.ExpiresAt == k.record.ExpiresAt
-	s.takeTopicsLocked(before, granted)
-	maps.Copy(s.record.Topics, k.Topics)
+	s.takeTopicsLocked(k.Topics, before, granted)
 	if len(s.record.Topics) > len(k.Topics) || !sameIdentity {
 		s.changedLocked()
 	} else {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -211,6 +212,36 @@ func TestClaim_MovesTheSession(t *testing.T) {
 		assert.True(t, own.IsOver())
 		k.Session.timer.Stop()
 	})
+}
+
+// TestAdopt_TakesOtherGrantsAsFarAsThereIsRoom claims a session with two topics, whose record has room for
+// nine, on a connection that has nine.
+func TestAdopt_TakesOtherGrantsAsFarAsThereIsRoom(t *testing.T) {
+	granted := map[string]Grant{"hall/a": {Joined: true}}
+	for n := range 8 {
+		granted[fmt.Sprint("own/", n)] = Grant{}
+	}
+	for name, hasSession := range map[string]bool{"of a session": true, "without a session": false} {
+		runClaimTest(t, name, func(t *testing.T, c *claimTest) {
+			var before *Session
+			others := granted
+			if hasSession {
+				before, others = c.node.Begin(&c.conn.Conn, ann, nil, granted), nil
+				require.True(t, before.StoreFirst(t.Context()))
+				require.Len(t, before.Topics(), 9)
+			}
+			k := c.claim()
+			require.NoError(t, k.Adopt(ann, before, others))
+			synctest.Wait()
+			topics := k.Session.Topics()
+			assert.Len(t, topics, 9)
+			assert.Equal(t, Grant{Joined: true}, topics["room/a"])
+			assert.Equal(t, Grant{}, topics["hall/a"], "the session keeps its own grant")
+			assert.Len(t, k.Topics, 2)
+			assert.Len(t, c.store.record(k.id).Topics, 9)
+			k.Session.timer.Stop()
+		})
+	}
 }
 
 // An endingStore ends the goroutine that stores a value, or loses its answer.

@@ -85,16 +85,22 @@ func (s *Session) Topics() map[string]Grant {
 	return maps.Clone(s.record.Topics)
 }
 
-// takeTopicsLocked copies the topics of the session that the connection had before or, if it had none,
-// what was granted without a session, as far as the record has room.
-func (s *Session) takeTopicsLocked(before, granted map[string]Grant) {
-	s.record.Topics = maps.Clone(before)
-	if s.record.Topics == nil {
-		s.record.Topics = map[string]Grant{}
+// takeTopicsLocked gives the session its own topics and, as far as the record has room, those of the
+// session that the connection had before or, if it had none, what was granted without a session.
+func (s *Session) takeTopicsLocked(own, before, granted map[string]Grant) {
+	s.record.Topics = map[string]Grant{}
+	maps.Copy(s.record.Topics, own)
+	free := s.node.config.MaxBytes
+	for topic, g := range own {
+		free -= grantBytes(topic, g)
 	}
-	for _, topic := range slices.Sorted(maps.Keys(granted)) {
-		if _, ok := s.admitsLocked(topic, granted[topic]); ok {
-			s.record.Topics[topic] = granted[topic]
+	for _, others := range []map[string]Grant{before, granted} {
+		for _, topic := range slices.Sorted(maps.Keys(others)) {
+			g := others[topic]
+			if _, has := s.record.Topics[topic]; !has && grantBytes(topic, g) <= free {
+				free -= grantBytes(topic, g)
+				s.record.Topics[topic] = g
+			}
 		}
 	}
 }

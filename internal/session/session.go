@@ -79,7 +79,7 @@ func (n *Node) Begin(c *Conn, id Identity, before *Session, granted map[string]G
 	s.token, s.record.Secret = newToken(s.id)
 	s.record.Generation, s.record.ConnID, s.since = s.generation, c.ID, id.Since
 	s.record.setIdentity(id)
-	s.takeTopicsLocked(before.replace(), granted) // no other goroutine knows s
+	s.takeTopicsLocked(nil, before.replace(), granted) // no other goroutine knows s
 	n.add(s)
 	return s
 }
