@@ -146,8 +146,8 @@ func (c *Conn) Close(code StatusCode, reason string) {
 //
 // The name of a topic has 1 to 256 bytes of UTF-8 without control characters; for any other
 // name, Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics or
-// TopicOptions.MaxPerConn it returns a [*LimitExceeded], and after the connection has been closed,
-// an error with the code UNAVAILABLE.
+// TopicOptions.MaxPerConn it returns a [*LimitExceeded], after the connection has been closed, an
+// error with the code UNAVAILABLE, and while another connection resumes the session, one with ABORTED.
 func (c *Conn) Subscribe(topic string, opts ...SubscribeOption) error {
 	return c.subscribe(c.ctx, topic, subscribeOptions(opts))
 }

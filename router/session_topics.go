@@ -35,21 +35,20 @@ func (s *connSession) subscribe(topic string, t session.Grant) error {
 	return nil
 }
 
-// admits returns an error if the record would be too large with another grant.
+// admits returns an error if another connection has the session, which would not learn of the grant, or if
+// the record would be too large with it. s may be nil; Conn.mu need not be held.
 func (s *connSession) admits(topic string, g session.Grant) error {
+	if s == nil {
+		return nil
+	}
 	bytes, ok := s.Admits(topic, g)
-	if ok {
+	switch {
+	case s.TakenOver():
+		return errSuperseded
+	case ok:
 		return nil
 	}
 	return &LimitExceeded{Kind: LimitSession, Observed: int64(bytes), Limit: int64(s.conn.router.opts.Limits.SessionBytes), RetryAfter: errors.Never}
-}
-
-// sessionAdmits returns an error if the connection's session cannot keep another topic.
-func (c *Conn) sessionAdmits(topic string) error {
-	if s := c.session(); s != nil {
-		return s.admits(topic, session.Grant{})
-	}
-	return nil
 }
 
 // drop removes a topic that the connection leaves.
@@ -165,7 +164,7 @@ func (c *Conn) addRecoveredTopic(topic string, recovery topic.JoinResult, state 
 	defer c.mu.Unlock()
 	c.unmarkOwn(topic)
 	s := c.session()
-	if s == nil || c.sub.TopicLocked(topic) == nil {
+	if s == nil || s.TakenOver() || c.sub.TopicLocked(topic) == nil {
 		return
 	}
 	s.Grant(topic, session.Grant{Epoch: recovery.Position.Epoch, Offset: recovery.Position.Offset, State: state})

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -57,7 +58,7 @@ func (c *Conn) subscribeWithHistory(ctx context.Context, name string, opts *Subs
 	if err := c.router.mustHaveHistory(name); err != nil {
 		return err
 	}
-	if err := c.sessionAdmits(name); err != nil {
+	if err := c.session().admits(name, session.Grant{}); err != nil {
 		return err
 	}
 	if _, ok := ctx.Deadline(); !ok {
@@ -68,6 +69,7 @@ func (c *Conn) subscribeWithHistory(ctx context.Context, name string, opts *Subs
 	result, err := c.subscribeSince(ctx, name, topic.JoinRequest{Since: opts.since, State: opts.state})
 	if err == nil {
 		c.addRecoveredTopic(name, result, opts.state)
+		err = c.session().admits(name, session.Grant{}) // another connection may have got it meanwhile
 		if opts.recovery != nil {
 			*opts.recovery = Recovery{result.Position, result.Recovered, result.Ended, result.State, result.More}
 		}
