@@ -111,7 +111,9 @@ func (k *Claim) load(ctx context.Context) error {
 	if err != nil {
 		return errUnavailable(err)
 	}
-	k.node.addUnstored(k.id, &rec)
+	if err := k.node.addUnstored(k.id, &rec); err != nil {
+		return err
+	}
 	k.read, k.value = rec, value
 	if string(rec.Secret) == string(k.secret) {
 		k.taken = true
@@ -132,17 +134,22 @@ func (k *Claim) load(ctx context.Context) error {
 }
 
 // addUnstored replaces the grants in a record by those of its owner, if that is on this node: it may
-// not have stored the latest ones yet.
-func (n *Node) addUnstored(id string, rec *record) {
+// not have stored the latest ones yet. It returns an error if the owner has not deleted the record yet.
+func (n *Node) addUnstored(id string, rec *record) error {
 	owner := n.of(id, rec.ConnID)
 	if owner == nil {
-		return
+		return nil
 	}
 	owner.mu.Lock()
 	defer owner.mu.Unlock()
-	if owner.generation == rec.Generation && (owner.state == open || owner.state == detached) {
+	switch {
+	case owner.generation != rec.Generation:
+	case owner.state == ended:
+		return errEnded
+	case owner.state == open, owner.state == detached:
 		rec.Topics, rec.Revocations = maps.Clone(owner.record.Topics), owner.record.Revocations
 	}
+	return nil
 }
 
 // narrow makes record what has been read, without the topics to which the user has lost access, or that

@@ -371,6 +371,52 @@ func TestClaim_HasGrantsThatAreNotStoredYet(t *testing.T) {
 	}
 }
 
+// TestClaim_RefusesSessionWhoseRecordIsNotDeletedYet claims a session that has ended while the store was away.
+func TestClaim_RefusesSessionWhoseRecordIsNotDeletedYet(t *testing.T) {
+	for name, end := range map[string]func(*Session){
+		"ended":  (*Session).Discard,
+		"closed": func(s *Session) { s.Disconnected(true, false) },
+		"closed after the end": func(s *Session) {
+			s.Discard()
+			s.Disconnected(true, false)
+		},
+	} {
+		runClaimTest(t, name, func(t *testing.T, c *claimTest) {
+			c.node = c.first.node
+			c.store.setAway(true)
+			end(c.first)
+			synctest.Wait()
+			c.store.setAway(false)
+			_, err := c.node.Claim(t.Context(), &c.req)
+			assert.Equal(t, errors.NotFound, errors.CodeOf(err), err)
+			time.Sleep(maxSaveBackoff)
+			synctest.Wait()
+			assert.Zero(t, c.store.record(c.first.id))
+			if name == "ended" {
+				c.first.Disconnected(true, false)
+			}
+			all, waiting := c.node.Len()
+			assert.Equal(t, [2]int{}, [2]int{all, waiting}, "the node forgets the session")
+		})
+	}
+	for name, kind := range map[string]Packet{"claimed by another node": PacketClaimed, "moved to another node": PacketMoved} {
+		runClaimTest(t, name, func(t *testing.T, c *claimTest) {
+			c.store.setAway(true)
+			c.first.Disconnected(true, false)
+			synctest.Wait()
+			c.store.setAway(false)
+			k := c.claim()
+			c.adopt(k)
+			c.first.node.Receive(kind, k.Session.packet())
+			all, _ := c.first.node.Len()
+			assert.Zero(t, all, "the node forgets the session")
+			time.Sleep(2 * maxSaveBackoff)
+			synctest.Wait()
+			assert.Equal(t, k.Session.generation, c.store.record(k.id).Generation, "it is not deleted")
+		})
+	}
+}
+
 // TestClaim_HasGrantsOfClosedConnection claims a session whose connection has been closed before its
 // last grants could be stored. Nothing else makes its node wait for the client.
 func TestClaim_HasGrantsOfClosedConnection(t *testing.T) {

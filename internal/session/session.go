@@ -117,7 +117,9 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 		s.node.Leave(s.record.user(), s.conn.Address, s.endOldest())
 		s.waitLocked(false)
 	case ended:
-		s.forgetLocked()
+		if s.settled { // until then, no connection of this node may claim it
+			s.forgetLocked()
+		}
 		return []Action{{Kind: ReportEnd, Reason: s.reason}}
 	default:
 		s.forgetLocked()
@@ -166,7 +168,7 @@ func (s *Session) moveLocked(lacking []string) []Action {
 	}
 	s.settleLocked(moved)
 	s.lacking = lacking
-	if s.waiting {
+	if !s.until.IsZero() {
 		return s.forgetLocked()
 	}
 	return []Action{{Kind: GiveUp}}
@@ -189,11 +191,15 @@ func (s *Session) abandonLocked() []Action {
 	return s.forgetLocked()
 }
 
-// settleLocked leaves the record as it is from now on.
+// settleLocked leaves the record as it is from now on. If the connection has been closed, and waits for
+// nothing else, the node forgets the session.
 func (s *Session) settleLocked(next state) {
 	s.state, s.settled = next, true
 	if s.timer != nil {
 		s.timer.Stop()
+	}
+	if !s.until.IsZero() && !s.waiting {
+		s.node.remove(s)
 	}
 }
 
