@@ -59,6 +59,27 @@ func TestSessions_OfAbsentClientsAreBounded(t *testing.T) {
 	}
 }
 
+// TestSessions_ThatAreResumedDoNotCount leaves a session behind while another client of the user loses its
+// connection again and again.
+func TestSessions_ThatAreResumedDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.SessionsPerUser = 2 })
+		laptop := dialSession(t, r, "ann").hello()
+		laptop.Abort()
+		phone := dialSession(t, r, "ann").hello()
+		for range 5 {
+			synctest.Wait()
+			phone.Abort()
+			synctest.Wait()
+			token := phone.token
+			phone = dialSession(t, r, "ann")
+			phone.resume(token, "")
+			phone.acknowledge()
+		}
+		dialSession(t, r, "ann").resume(laptop.token, "")
+	})
+}
+
 // TestSessions_ThatWaitForAnotherConnectionAreBounded resumes a session again and again, and closes each
 // connection after the next one has got the session, which is never present.
 func TestSessions_ThatWaitForAnotherConnectionAreBounded(t *testing.T) {

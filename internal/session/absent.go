@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -12,68 +14,104 @@ import (
 // time is up, and a client can leave one behind with every connection. A user who stays present
 // without a session counts, too.
 
-// absentees are the clients that are away, by user and by address, oldest first. Node.mu guards them.
-type absentees struct {
-	byUser    map[User][]absentee
-	byAddress map[netip.Prefix][]absentee
+// absentees are the clients that are away, by what bounds them or ends their absence, oldest first. Node.mu
+// guards them.
+type absentees map[absentKey][]*absentee
+
+// An absentKey has one of the fields.
+type absentKey struct {
+	user    User
+	address netip.Prefix
+	session string
 }
 
 type absentee struct {
-	end   func()
-	until time.Time
+	session    string // empty for a user without one
+	generation uint64
+	end        func()
+	until      time.Time
+	keys       []absentKey
 }
 
 // Leave adds a user who stays present without a session, and ends the oldest one of the user or of the
 // address if there are too many: end is then called on a goroutine of its own.
 func (n *Node) Leave(user User, address netip.Prefix, end func()) {
+	n.leave(user, address, &absentee{end: end})
+}
+
+func (n *Node) leave(user User, address netip.Prefix, a *absentee) {
 	now := time.Now()
-	added := absentee{end, now.Add(max(n.config.Within, n.config.LongestGrace()))}
+	a.until = now.Add(max(n.config.Within, n.config.LongestGrace()))
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var ended []absentee
+	n.absent.expireSome(now)
 	if user.UserID != "" {
-		ended = leave(&n.absent.byUser, user, added, n.config.PerUser, now)
+		n.addAbsentLocked(absentKey{user: user}, a, n.config.PerUser, now)
 	}
 	if address.IsValid() {
-		ended = append(ended, leave(&n.absent.byAddress, address, added, n.config.PerAddress, now)...)
+		n.addAbsentLocked(absentKey{address: address}, a, n.config.PerAddress, now)
 	}
-	for _, a := range ended {
-		n.saving.run(a.end)
+	if a.session != "" && len(a.keys) > 0 {
+		n.addAbsentLocked(absentKey{session: a.session}, a, math.MaxInt, now)
 	}
 }
 
-// leave adds an absentee to those of a key, and returns those that are too many.
-func leave[K comparable](absent *map[K][]absentee, key K, added absentee, limit int, now time.Time) (ended []absentee) {
-	if *absent == nil {
-		*absent = map[K][]absentee{}
+// addAbsentLocked adds an absentee to those of a key, and ends those that are too many.
+func (n *Node) addAbsentLocked(key absentKey, a *absentee, limit int, now time.Time) {
+	n.absent.expire(key, now)
+	n.absent[key] = append(n.absent[key], a)
+	a.keys = append(a.keys, key)
+	for all := n.absent[key]; len(all) > limit; all = n.absent[key] {
+		n.saving.run(all[0].end)
+		n.absent.remove(all[0])
 	}
-	looked := 0
-	for other, all := range *absent { // keys that are not used again do not accumulate
-		if !all[len(all)-1].until.After(now) {
-			delete(*absent, other)
+}
+
+// comeBack ends the absence of clients whose session a later connection has, which is in the topics.
+func (n *Node) comeBack(id string, generation uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range slices.Clone(n.absent[absentKey{session: id}]) {
+		if a.generation < generation {
+			n.absent.remove(a)
 		}
-		if looked++; looked == 4 {
+	}
+}
+
+// expireSome removes those whose time is up, of a few keys: what is not used again does not accumulate.
+func (l absentees) expireSome(now time.Time) {
+	looked := 0
+	for key := range l {
+		l.expire(key, now)
+		if looked++; looked == 8 {
 			break
 		}
 	}
-	all := append((*absent)[key], added)
-	for !all[0].until.After(now) {
-		all = all[1:]
-	}
-	if excess := len(all) - limit; excess > 0 {
-		ended, all = all[:excess:excess], all[excess:]
-	}
-	if len(all) > 0 {
-		(*absent)[key] = all
-	}
-	return ended
 }
 
-// endOldest returns the function that ends the session because it is one of too many. It keeps only what
-// it needs of the session.
-func (s *Session) endOldest() func() {
+func (l absentees) expire(key absentKey, now time.Time) {
+	for all := l[key]; len(all) > 0 && !all[0].until.After(now); all = l[key] {
+		l.remove(all[0])
+	}
+}
+
+// remove removes an absentee from those of all its keys.
+func (l absentees) remove(a *absentee) {
+	for _, key := range a.keys {
+		if rest := slices.DeleteFunc(l[key], func(other *absentee) bool { return other == a }); len(rest) > 0 {
+			l[key] = rest
+		} else {
+			delete(l, key)
+		}
+	}
+}
+
+// leaveBehind counts the session as one whose client is away. What is counted keeps only what it needs of
+// the session.
+func (s *Session) leaveBehind() {
 	n, id, connID := s.node, s.id, s.conn.ID
-	return func() { n.endOldest(id, connID) }
+	end := func() { n.endOldest(id, connID) }
+	n.leave(s.record.user(), s.conn.Address, &absentee{session: id, generation: s.generation, end: end})
 }
 
 // endAttempts bounds how often a record is deleted that its connection has stored meanwhile.

@@ -347,6 +347,49 @@ func TestAbsent_OldestOfAnAddressEnds(t *testing.T) {
 	})
 }
 
+// TestAbsent_ResumedSessionsDoNotCount leaves a session behind, which another connection resumes on the same
+// node or on another one, and then another session of the user, of whom one session may be away.
+func TestAbsent_ResumedSessionsDoNotCount(t *testing.T) {
+	for name, sameNode := range map[string]bool{"same node": true, "another node": false} {
+		runClaimTest(t, name, func(t *testing.T, c *claimTest) {
+			n := c.first.node
+			if sameNode {
+				c.node = n
+			}
+			c.node.config.Publish = n.Receive
+			other := newTestConn("other")
+			later := n.Begin(&other.Conn, ann, nil, nil)
+			require.True(t, later.StoreFirst(t.Context()))
+			c.first.Disconnected(false, false)
+			k := c.claim()
+			k.Announce()
+			c.adopt(k)
+			k.AnnounceMoved(nil)
+			assert.Empty(t, n.absent)
+			later.Disconnected(false, false)
+			n.Leave(ann.User, netip.Prefix{}, func() {})
+			synctest.Wait()
+			assert.Equal(t, []EndReason{Limited}, other.reasons)
+			n.Leave(ann.User, netip.Prefix{}, func() {})
+			assert.Len(t, n.absent, 1)
+		})
+	}
+}
+
+// TestAbsent_WhoDoesNotComeBackIsForgotten leaves sessions behind, of many users and addresses.
+func TestAbsent_WhoDoesNotComeBackIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTestNode(newTestStore())
+		for i := range 1000 {
+			id := fmt.Sprint(i)
+			address := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i / 256), byte(i)}), 32)
+			n.leave(User{"t", id}, address, &absentee{session: id, end: func() {}})
+			time.Sleep(within / 10)
+			assert.LessOrEqual(t, len(n.absent), 3*20)
+		}
+	})
+}
+
 // TestClaim_HasGrantsThatAreNotStoredYet claims a session whose last grants could not be stored.
 func TestClaim_HasGrantsThatAreNotStoredYet(t *testing.T) {
 	for name, sameNode := range map[string]bool{"same node": true, "another node": false} {

@@ -46,7 +46,7 @@ type Node struct {
 
 // New returns a node without sessions.
 func New(config Config) *Node {
-	return &Node{config: config, byID: map[string][]*Session{}, waiting: map[*Session]struct{}{}}
+	return &Node{config: config, byID: map[string][]*Session{}, waiting: map[*Session]struct{}{}, absent: absentees{}}
 }
 
 // UseStore sets Config.Store. It must be called before the first session begins.

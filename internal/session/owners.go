@@ -47,6 +47,7 @@ func (n *Node) move(id string, generation uint64, lacking []string) {
 	for _, s := range n.before(id, generation) {
 		s.handle(func() []Action { return s.moveLocked(lacking) })
 	}
+	n.comeBack(id, generation) // last: once they have moved, none of them is counted again
 }
 
 func (s *Session) packet() []byte {

@@ -111,10 +111,10 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 	switch s.state {
 	case open:
 		s.state = detached
-		s.node.Leave(s.record.user(), s.conn.Address, s.endOldest())
+		s.leaveBehind()
 		s.waitLocked(leaving)
 	case superseded: // the member stays until the other connection is present
-		s.node.Leave(s.record.user(), s.conn.Address, s.endOldest())
+		s.leaveBehind()
 		s.waitLocked(false)
 	case ended:
 		if s.settled { // until then, no connection of this node may claim it
