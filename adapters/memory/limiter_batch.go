@@ -204,7 +204,7 @@ func decideBatch(calls []batchCall, buckets []heldBucket) (decisions []limit.Dec
 		}
 		decisions[i] = t.decision(t.units.Full()-missing, &c.request)
 		switch {
-		case units > t.units.Full()-missing+ahead:
+		case units > 0 && units > t.units.Full()-missing+ahead:
 			allowed = false
 		case units > 0:
 			b.value = now + missing + units

@@ -248,6 +248,7 @@ func abilityFaults() []fault {
 		}},
 		{name: "every lease is valid", breaks: "invalid leases", lenient: true},
 		{name: "settlements are lost", breaks: "joint leases", settle: func(*limittest.Model, time.Duration, int, int64) {}},
+		{name: "the first limiter decides for all", breaks: "joint cost of 0", batch: true},
 		{name: "one limiter decides for all", breaks: "concurrent joint requests", batch: true},
 		{name: "one decision stands for all", breaks: "decisions of a batch", batch: true},
 		{name: "a change fills buckets", breaks: "a change creates nothing", setPolicy: func(m *limittest.Model, _ time.Duration, p limit.Policy) {

@@ -61,6 +61,27 @@ func jointRequests(h Harness) error {
 	)
 }
 
+func jointCostOfNothing(h Harness) error {
+	users, rooms, ok := refundablePair(h, limit.PerMinute(3).Named("joint-zero-user"), limit.PerMinute(6).Burst(2).Named("joint-zero-room"))
+	if !ok || !can(users.Limiter, limit.Take{Mode: limit.Charging}) {
+		return nil
+	}
+	ctx := context.Background()
+	if err := limit.Charge(ctx, users, key("ann"), 5); err != nil { // leaves a deficit
+		return fmt.Errorf("a charge: %w", err)
+	}
+	for n, want := range []bool{true, true, false} {
+		d, err := limit.ConsumeAll(ctx,
+			limit.Request{Limiter: users.Limiter, Key: key("ann"), Cost: 0},
+			limit.Request{Limiter: rooms.Limiter, Key: limit.Key{"room", "go"}, Cost: 1},
+		)
+		if err != nil || d.Allowed != want {
+			return fmt.Errorf("joint call %d of 0 and 1 is %+v with error %v, want Allowed to be %v", n+1, d, err, want)
+		}
+	}
+	return rooms.want(limit.Key{"room", "go"}, 0, limit.Decision{Allowed: true, Limit: 2, ResetAfter: 20 * time.Second})
+}
+
 // jointCallsConcurrently sends joint calls with their requests in opposite orders, most of which
 // are denied, and single calls in between.
 func jointCallsConcurrently(h Harness) error {

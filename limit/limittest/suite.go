@@ -101,6 +101,7 @@ func Cases() []Case {
 		{"invalid leases", "A Lease needs whole milliseconds, the mode Whole and Receipt; a settlement needs the receipt of one.", invalidLeases},
 		{"joint leases", "Joint limiters have a lease each or none, and are settled together.", jointLeases},
 		{"joint requests", "Requests with different keys are charged all or none; a denial has the longest RetryAfter.", jointRequests},
+		{"joint cost of 0", "In a joint call, a cost of 0 is allowed whatever its bucket lacks, and the others are charged.", jointCostOfNothing},
 		{"concurrent joint requests", "Joint requests in opposite orders wait for no other forever, and take exactly what they are granted.", jointCallsConcurrently},
 		{"decisions of a batch", "A batch returns for each request the Decision that its limiter would make alone.", batchDecisions},
 		{"a change creates nothing", "After a change of the policy, a bucket is missing as many tokens as before.", changeCreatesNothing},
