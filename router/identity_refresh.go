@@ -22,9 +22,11 @@ func (r *Router) refreshIdentity(ctx *Context, m protocol.Auth) (protocol.Authen
 	if m.Token == "" {
 		return protocol.Authenticated{}, errors.InvalidField("token", "must not be empty")
 	}
-	if err := ctx.conn.chargeAuth(); err != nil {
+	if err := ctx.conn.beginAuth(); err != nil {
 		return protocol.Authenticated{}, err
 	}
+	failed := true // unless it returns: a panic counts
+	defer func() { ctx.conn.endAuth(failed) }()
 	since := r.authentication()
 	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
 	if err == nil {
@@ -34,14 +36,12 @@ func (r *Router) refreshIdentity(ctx *Context, m protocol.Auth) (protocol.Authen
 		err = ctx.conn.changeIdentity(id, since, id.mayReplace)
 	}
 	if err != nil {
-		if isRetryable(err) { // it says nothing about the token
-			ctx.conn.refundAuth()
-		} else {
+		if failed = !isRetryable(err); failed { // otherwise it says nothing about the token
 			_ = sleep.For(ctx, failedAuthDelay)
 		}
 		return protocol.Authenticated{}, err
 	}
-	ctx.conn.refundAuth()
+	failed = false
 	if id.ExpiresAt.IsZero() {
 		return protocol.Authenticated{}, nil
 	}

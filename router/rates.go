@@ -82,22 +82,22 @@ func (c *Conn) chargeWork(messages int) {
 // connection.
 const failedAuthDelay = time.Second
 
-// chargeAuth charges an attempt to authenticate as if it had failed, or returns an error if too many from
-// the address have.
-func (c *Conn) chargeAuth() error {
+// beginAuth begins an attempt to authenticate, which must end with endAuth, or returns an error if too many
+// from the address have failed, or would if those that run fail.
+func (c *Conn) beginAuth() error {
 	if c.address == nil {
 		return nil
 	}
-	now := c.router.sinceStart(time.Now())
-	if refusal := takeToken(&c.address.FailedAuths, c.router.opts.Limits.FailedAuthsPerIP, now, "FailedAuthsPerIP"); refusal != nil {
-		return refusal
+	limit, now := c.router.opts.Limits.FailedAuthsPerIP, c.router.sinceStart(time.Now())
+	if wait := c.address.Auths.Begin(registry.Rate(limit), now); wait > 0 {
+		return rateExceeded(limit, wait, "FailedAuthsPerIP")
 	}
 	return nil
 }
 
-// refundAuth is called if an attempt has not failed.
-func (c *Conn) refundAuth() {
+// endAuth ends an attempt that has failed or not.
+func (c *Conn) endAuth(failed bool) {
 	if c.address != nil {
-		c.address.FailedAuths.GiveBack(registry.Rate(c.router.opts.Limits.FailedAuthsPerIP), 1)
+		c.address.Auths.End(registry.Rate(c.router.opts.Limits.FailedAuthsPerIP), c.router.sinceStart(time.Now()), failed)
 	}
 }

@@ -17,6 +17,14 @@ func (r Rate) cost(tokens int) int64 {
 	return int64(float64(tokens) / float64(r.PerSecond) * float64(time.Second))
 }
 
+// wait returns how long a bucket that will be full after a time still owes, at least a millisecond unless it is 0.
+func (r Rate) wait(full int64) time.Duration {
+	if wait := full - r.cost(r.Burst); wait > 0 {
+		return max(time.Duration(wait), time.Millisecond)
+	}
+	return 0
+}
+
 // A Bucket is a token bucket: the time at which it will be full. The zero Bucket is full. It is safe for
 // concurrent use.
 type Bucket struct{ fullAt atomic.Int64 }
@@ -27,17 +35,25 @@ func (b *Bucket) Take(r Rate, now time.Duration, tokens int) (wait time.Duration
 	if r.PerSecond == Unlimited {
 		return 0
 	}
-	cost, size := r.cost(tokens), r.cost(r.Burst)
+	cost := r.cost(tokens)
 	for {
 		fullAt := b.fullAt.Load()
 		next := max(fullAt, int64(now)) + cost
-		if wait := next - int64(now) - size; wait > 0 {
-			return max(time.Duration(wait), time.Millisecond)
+		if wait := r.wait(next - int64(now)); wait > 0 {
+			return wait
 		}
 		if b.fullAt.CompareAndSwap(fullAt, next) {
 			return 0
 		}
 	}
+}
+
+// lacks returns what Take would, and takes nothing.
+func (b *Bucket) lacks(r Rate, now time.Duration, tokens int) (wait time.Duration) {
+	if r.PerSecond == Unlimited {
+		return 0
+	}
+	return r.wait(max(b.fullAt.Load()-int64(now), 0) + r.cost(tokens))
 }
 
 // Left returns how many tokens there are, not below 0.
@@ -63,7 +79,7 @@ func (b *Bucket) Owe(r Rate, now time.Duration, tokens int) {
 	}
 }
 
-// GiveBack returns tokens that Take has taken.
+// GiveBack returns tokens that Take has taken at this moment: later, some may have returned with time.
 func (b *Bucket) GiveBack(r Rate, tokens int) {
 	if r.PerSecond != Unlimited {
 		b.fullAt.Add(-r.cost(tokens))

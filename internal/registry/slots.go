@@ -12,14 +12,15 @@ type Address struct {
 	network netip.Prefix
 	conns   int // slots in use; guarded by Conns.mu
 
-	handshakes            Bucket
-	Messages, FailedAuths Bucket
+	handshakes Bucket
+	Messages   Bucket
+	Auths      Attempts
 }
 
 // isIdleLocked reports whether nothing is known of the address that an unknown one has not. It needs
 // Conns.mu.
 func (a *Address) isIdleLocked(now time.Duration) bool {
-	return a.conns == 0 && a.handshakes.isFull(now) && a.Messages.isFull(now) && a.FailedAuths.isFull(now)
+	return a.conns == 0 && a.handshakes.isFull(now) && a.Messages.isFull(now) && a.Auths.isIdle(now)
 }
 
 // A Refusal says why a connection has no slot.
