@@ -108,7 +108,8 @@ type PolicySetter[P any] interface {
 	//     sliding window, these are the largest Max and the largest Max/Window; a quota
 	//     grants at most the largest Max, and as many again at each start of a period of one
 	//     of the policies.
-	//   - A [Receipt] from before the change returns nothing.
+	//   - A [Receipt] from before the change returns nothing. The numbers that the limiter has are no
+	//     change, except for a quota with Start.
 	//   - An error means that the policy is not valid or has another name; the limiter then
 	//     keeps its policy.
 	//

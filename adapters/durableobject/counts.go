@@ -37,7 +37,7 @@ func newCounts(client *Client, kind, policyName string, policy *countPolicy, che
 
 // newCountPolicy returns a policy whose parts begin with the same numbers for all keys.
 func newCountPolicy(description limit.Description, numbers ...int64) *countPolicy {
-	return &countPolicy{batch.NewRecordPolicy(description, nil), func(*limit.Key) []int64 { return numbers }}
+	return &countPolicy{batch.NewRecordPolicy(description), func(*limit.Key) []int64 { return numbers }}
 }
 
 // setPolicy replaces the policy by a valid one. Denials by the old one are forgotten.
@@ -48,7 +48,7 @@ func (c *counts) setPolicy(policy *countPolicy) error {
 	if err := batch.CheckName(old.Description.Name, policy.Description.Name); err != nil {
 		return fmt.Errorf("durableobject: %w", err)
 	}
-	policy.RecordPolicy = batch.NewRecordPolicy(policy.Description, old.RecordPolicy)
+	policy.RecordPolicy = policy.Following(old.RecordPolicy)
 	c.policy.Store(policy)
 	return nil
 }

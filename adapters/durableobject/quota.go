@@ -54,7 +54,7 @@ func NewQuota(client *Client, policy limit.QuotaPolicy) *Quota {
 
 func (q *Quota) countPolicy(policy limit.QuotaPolicy) *countPolicy {
 	calendar := batch.NewCalendar(policy)
-	return &countPolicy{batch.NewRecordPolicy(policy.Description(), nil), func(key *limit.Key) []int64 {
+	return &countPolicy{batch.NewQuotaPolicy(policy), func(key *limit.Key) []int64 {
 		b := calendar.Periods(key, q.clock()).Bounds
 		return []int64{policy.Max, b[0], b[1], b[2], b[3], b[4]}
 	}}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -114,6 +115,9 @@ func (q *Quota) SetPolicy(policy limit.QuotaPolicy) error {
 	old := q.rules.Load()
 	if err := checkPolicy(policy.Validate(), policy.Name, old.policy.Name); err != nil {
 		return err
+	}
+	if keyname.SameQuota(policy, old.policy) {
+		return nil
 	}
 	q.rules.Store(&quotaRules{numbers: numbers{policy.Max, old.version + 1}, policy: policy})
 	return nil

@@ -105,7 +105,9 @@ func (c *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
 	if err := checkPolicy(policy.Validate(), policy.Name, old.policy.Name); err != nil {
 		return err
 	}
-	c.rules.Store(newCounterRules(policy, old.version+1))
+	if policy != old.policy {
+		c.rules.Store(newCounterRules(policy, old.version+1))
+	}
 	return nil
 }
 

@@ -105,6 +105,9 @@ func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 		return err
 	}
 	old := l.rules.Load()
+	if policy.Max == old.max && policy.Window == micros(old.window) {
+		return nil
+	}
 	rules := newLogRules(numbers{policy.Max, old.version + 1}, policy.Window, 0)
 	rules.follow(old, l.records.clock())
 	l.rules.Store(rules)

@@ -58,7 +58,7 @@ func (l *Limits) NewQuota(policy limit.QuotaPolicy) *Quota {
 func (q *Quota) recordPolicy(policy limit.QuotaPolicy) *limitRecordPolicy {
 	calendar := batch.NewCalendar(policy)
 	return &limitRecordPolicy{
-		RecordPolicy: batch.NewRecordPolicy(policy.Description(), nil),
+		RecordPolicy: batch.NewQuotaPolicy(policy),
 		numbers:      func(key *limit.Key) [5]int64 { return calendar.Periods(key, q.clock()).Bounds },
 	}
 }

@@ -47,7 +47,7 @@ func (r *limitRecords) setPolicy(policy *limitRecordPolicy) error {
 	if err := batch.CheckName(old.Description.Name, policy.Description.Name); err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
-	policy.RecordPolicy = batch.NewRecordPolicy(policy.Description, old.RecordPolicy)
+	policy.RecordPolicy = policy.Following(old.RecordPolicy)
 	r.policy.Store(policy)
 	return nil
 }

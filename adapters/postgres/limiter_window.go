@@ -93,7 +93,7 @@ func counterPolicy(p limit.WindowPolicy) *limitRecordPolicy {
 // fixedPolicy returns a policy with the same numbers for all keys.
 func fixedPolicy(description limit.Description, window, penalty int64) *limitRecordPolicy {
 	return &limitRecordPolicy{
-		RecordPolicy: batch.NewRecordPolicy(description, nil),
+		RecordPolicy: batch.NewRecordPolicy(description),
 		numbers:      func(*limit.Key) [5]int64 { return [5]int64{window, penalty} },
 	}
 }

@@ -54,7 +54,7 @@ func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, on
 	args := []any{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()}
 	return &Cooldown{
 		records: newRecords(client, "cooldown", keyname.OfCooldown(policy), kindLog,
-			&recordPolicy{RecordPolicy: batch.NewRecordPolicy(policy.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}, (*limit.Take).ValidateCooldown),
+			&recordPolicy{RecordPolicy: batch.NewRecordPolicy(policy.Description()), args: func(*limit.Key) ([]any, any) { return args, nil }}, (*limit.Take).ValidateCooldown),
 		policy:    policy,
 		onPenalty: onPenalty,
 	}

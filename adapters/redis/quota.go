@@ -66,7 +66,7 @@ func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
 func (q *Quota) recordPolicy(policy limit.QuotaPolicy) *recordPolicy {
 	calendar := batch.NewCalendar(policy)
 	return &recordPolicy{
-		RecordPolicy: batch.NewRecordPolicy(policy.Description(), nil),
+		RecordPolicy: batch.NewQuotaPolicy(policy),
 		args: func(key *limit.Key) ([]any, any) {
 			bounds := calendar.Periods(key, q.clock()).Bounds
 			return []any{policy.Max, bounds[0], bounds[1], bounds[2], bounds[3]}, bounds[4]

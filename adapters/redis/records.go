@@ -98,7 +98,7 @@ func (r *records) setPolicy(policy *recordPolicy) error {
 	if err := batch.CheckName(old.Description.Name, policy.Description.Name); err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
-	policy.RecordPolicy = batch.NewRecordPolicy(policy.Description, old.RecordPolicy)
+	policy.RecordPolicy = policy.Following(old.RecordPolicy)
 	r.policy.Store(policy)
 	return nil
 }

@@ -59,7 +59,7 @@ func NewSlidingCounter(client goredis.UniversalClient, policy limit.WindowPolicy
 
 func counterPolicy(p limit.WindowPolicy) *recordPolicy {
 	args := []any{p.Max, p.Window.Milliseconds()}
-	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}
+	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description()), args: func(*limit.Key) ([]any, any) { return args, nil }}
 }
 
 // SetPolicy replaces the numbers of the counter's policy in this process. The policy must have the

@@ -57,7 +57,7 @@ func NewSlidingLog(client goredis.UniversalClient, policy limit.WindowPolicy) *S
 
 func logPolicy(p limit.WindowPolicy) *recordPolicy {
 	args := []any{p.Max, p.Window.Microseconds(), 0}
-	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description(), nil), args: func(*limit.Key) ([]any, any) { return args, nil }}
+	return &recordPolicy{RecordPolicy: batch.NewRecordPolicy(p.Description()), args: func(*limit.Key) ([]any, any) { return args, nil }}
 }
 
 // SetPolicy replaces the numbers of the log's policy in this process. The policy must have the

@@ -94,8 +94,8 @@ func TestNewLease_IdentifiersAreDifferent(t *testing.T) {
 
 func TestPolicy_Settles(t *testing.T) {
 	first := NewPolicy(limit.PerSecond(1).Burst(10).Named("p"), nil)
-	second := NewPolicy(limit.PerSecond(1).Burst(10).Named("p"), first)
-	token, lowest := first.PerToken(), first.Full()-limit.MaxDeficit
+	second := NewPolicy(limit.PerSecond(1).Burst(11).Named("p"), first)
+	token := first.PerToken()
 	receipt := limit.Receipt{Tokens: 3, Stamp: 7, Lease: 42}
 	for _, tt := range []struct {
 		name    string
@@ -111,7 +111,7 @@ func TestPolicy_Settles(t *testing.T) {
 		{"of a take of nothing", first, 2, limit.Receipt{}, Take{Units: 2 * token}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.Lowest, tt.want.Divisor = lowest, 1
+			tt.want.Lowest, tt.want.Divisor = tt.policy.Full()-limit.MaxDeficit, 1
 			tt.policy.Learn(1, State{}, 1, 0, 0)
 			var got Take
 			d, err := tt.policy.Take(1, &limit.Take{Cost: tt.used, Mode: limit.Settling, Undo: &tt.receipt}, func() time.Duration { return 1 }, func(what Take) (Reply, error) {

@@ -21,8 +21,11 @@ type Policy struct {
 // limiter.
 func NewPolicy(policy limit.Policy, previous *Policy) *Policy {
 	p := &Policy{Units: policy.Units()}
-	if previous != nil {
-		p.version = previous.version + 1
+	if previous == nil {
+		return p
+	}
+	if p.version = previous.version; p.Units != previous.Units {
+		p.version++
 	}
 	return p
 }

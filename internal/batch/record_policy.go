@@ -3,6 +3,7 @@ package batch
 import (
 	"time"
 
+	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -11,24 +12,34 @@ import (
 type RecordPolicy struct {
 	Description limit.Description
 
+	quota   limit.QuotaPolicy     // zero unless it is that of a quota
 	version int64                 // how often the limiter's policy has changed
 	denials Cache[[]recordDenial] // of a key, newest first
 }
 
-// NewRecordPolicy returns a policy that a limiter describes. It follows previous, which is nil for
-// that of a new limiter.
-func NewRecordPolicy(description limit.Description, previous *RecordPolicy) *RecordPolicy {
-	p := &RecordPolicy{Description: description}
-	if previous != nil {
-		p.version = previous.version + 1
+// NewRecordPolicy returns the policy of a window or a cooldown, by its description.
+func NewRecordPolicy(description limit.Description) *RecordPolicy {
+	return &RecordPolicy{Description: description}
+}
+
+// NewQuotaPolicy returns the policy of a quota.
+func NewQuotaPolicy(policy limit.QuotaPolicy) *RecordPolicy {
+	return &RecordPolicy{Description: policy.Description(), quota: policy}
+}
+
+// Following returns a new policy with the numbers of p, which replaces the previous one of a limiter.
+func (p *RecordPolicy) Following(previous *RecordPolicy) *RecordPolicy {
+	next := &RecordPolicy{Description: p.Description, quota: p.quota, version: previous.version}
+	if p.Description != previous.Description || !keyname.SameQuota(p.quota, previous.quota) {
+		next.version++
 	}
-	return p
+	return next
 }
 
 // WithoutMemory returns the policy without remembered denials, such as for a call in a transaction, whose
 // outcome may be undone.
 func (p *RecordPolicy) WithoutMemory() *RecordPolicy {
-	return &RecordPolicy{Description: p.Description, version: p.version}
+	return &RecordPolicy{Description: p.Description, quota: p.quota, version: p.version}
 }
 
 // A recordDenial is a Decision about all costs from least to most of calls that may wait for a

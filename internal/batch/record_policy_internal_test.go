@@ -31,7 +31,7 @@ func (s *recordStore) take(t *testing.T, p *RecordPolicy, take limit.Take) limit
 }
 
 func ofTen() *RecordPolicy {
-	return NewRecordPolicy(limit.Description{Name: "p", Limit: 10, Window: time.Minute}, nil)
+	return NewRecordPolicy(limit.Description{Name: "p", Limit: 10, Window: time.Minute})
 }
 
 // denied is a reply about a key that lacks all tokens from 4 on for 300 ms, and 9 and 10 for 500 ms.
@@ -92,12 +92,26 @@ func TestRecordPolicy_ReceiptsOfAnEarlierPolicyReturnNothing(t *testing.T) {
 	first, s := ofTen(), &recordStore{reply: RecordReply{Used: 2, Taken: 2, Stamp: 7}}
 	receipt := s.take(t, first, limit.Take{Cost: 2, Receipt: true}).Receipt
 	assert.Equal(t, limit.Receipt{Tokens: 2, Stamp: 7}, receipt)
-	second := NewRecordPolicy(first.Description, first)
+	second := NewRecordPolicy(limit.Description{Name: "p", Limit: 11, Window: time.Minute}).Following(first)
 	s.takes = nil
 	s.take(t, second, limit.Take{Mode: limit.Undoing, Undo: &receipt})
 	assert.Empty(t, s.takes)
 	s.take(t, first, limit.Take{Mode: limit.Undoing, Undo: &receipt})
-	assert.Equal(t, []RecordTake{{What: Undo, Cost: 2, Stamp: 7}}, s.takes)
+	s.take(t, ofTen().Following(first), limit.Take{Mode: limit.Undoing, Undo: &receipt})
+	undo := RecordTake{What: Undo, Cost: 2, Stamp: 7}
+	assert.Equal(t, []RecordTake{undo, undo}, s.takes, "the same numbers are no change")
+}
+
+func TestRecordPolicy_QuotaChangesWithItsCalendar(t *testing.T) {
+	policy := limit.QuotaPolicy{Name: "p", Max: 10, Period: limit.Month, Location: time.FixedZone("A", 3600)}
+	elsewhere, starts := policy, policy
+	elsewhere.Location = time.FixedZone("B", 7200)
+	starts.Start = func(limit.Key) time.Time { return time.Time{} }
+	first := NewQuotaPolicy(policy)
+	assert.Equal(t, first.version, NewQuotaPolicy(policy).Following(first).version)
+	assert.NotEqual(t, first.version, NewQuotaPolicy(elsewhere).Following(first).version)
+	first = NewQuotaPolicy(starts)
+	assert.NotEqual(t, first.version, NewQuotaPolicy(starts).Following(first).version, "two functions cannot be compared")
 }
 
 // TestRecordPart_LearnsWhatAllDecide has a limiter that would allow a take which another one denies.
@@ -126,7 +140,7 @@ func TestRecordPart_LearnsWhatAllDecide(t *testing.T) {
 
 func TestPolicies_WithoutMemoryAskTheStore(t *testing.T) {
 	s := &recordStore{reply: denied(time.Second)}
-	p := NewRecordPolicy(limit.Description{Name: "p", Limit: 10, Window: time.Minute}, ofTen())
+	p := NewRecordPolicy(limit.Description{Name: "p", Limit: 10, Window: time.Minute}).Following(NewRecordPolicy(limit.Description{}))
 	for range 2 {
 		s.take(t, p.WithoutMemory(), limit.Take{Cost: 8})
 	}

@@ -317,3 +317,20 @@ func TestReload_CreatesNoTokens(t *testing.T) {
 		assert.LessOrEqual(t, granted, 20)
 	})
 }
+
+// TestReload_KeepsReceiptsOfUnchangedLimits changes another line between an estimate and its settlement.
+func TestReload_KeepsReceiptsOfUnchangedLimits(t *testing.T) {
+	s := newSetup(t, valid)
+	file, err := s.load()
+	require.NoError(t, err)
+	meter, key := limit.NewMeter(10*time.Minute, s.export), limit.Key{"user", "", "ann"}
+	d, err := meter.Reserve(t.Context(), 80, key)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	s.write(t, strings.Replace(valid, "chat: 10/s", "chat: 9/s", 1))
+	require.NoError(t, file.Reload())
+	require.NoError(t, meter.Settle(t.Context(), d.Receipt, 5, key))
+	left, err := limit.Inspect(t.Context(), s.export, key)
+	require.NoError(t, err)
+	assert.EqualValues(t, 95, left.Remaining)
+}

@@ -140,8 +140,10 @@ func (r *reference) SetPolicy(p limit.Policy) error {
 		}
 		return fmt.Errorf("an invalid change: %w", err)
 	}
+	if p.Units() != r.policy.Units() {
+		r.changes++
+	}
 	r.policy = p
-	r.changes++
 	for _, m := range r.store.models {
 		if r.fault.setPolicy != nil {
 			r.fault.setPolicy(m, time.Since(r.start), p)

@@ -67,7 +67,7 @@ func Cases() []Case {
 		{"refund of 0 or less", "A refund of 0 does nothing, and a negative one is an error.", refundOfNothing},
 		{"undo returns what was taken", "Undo returns what a Take took, but no token that has returned meanwhile, whatever was taken since.", undoReturnsWhatWasTaken},
 		{"undo of a reservation", "Undo of a reservation returns its tokens until the bucket would have held them.", undoOfReservation},
-		{"undo after a change", "A receipt from before a change of the policy returns nothing.", undoAfterChange},
+		{"undo after a change", "A receipt from before a change of the policy returns nothing; the same numbers are no change.", undoAfterChange},
 		{"undo of a part", "Undo of a partial Take returns the part.", undoOfPart},
 		{"no receipt of nothing", "A denied Take, one of a cost of 0, and one that only looks have no receipt.", noReceiptOfNothing},
 		{"a look takes nothing", "A look decides as Consume, ConsumeKeeping and Reserve do, and takes nothing.", lookTakesNothing},

@@ -135,7 +135,8 @@ func windowChangeIsRejected[P any](t *testing.T, h WindowHarness[P], policy func
 	assert.False(t, d.Allowed)
 }
 
-// windowUndoAfterChange undoes a call from before a change, and one from after it.
+// windowUndoAfterChange undoes a call from before the same policy is set again, one from before a change,
+// and one from after it.
 func windowUndoAfterChange[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ok := h.New(policy("undo-change", 5)).(limit.PolicySetter[P])
 	if !ok {
@@ -146,6 +147,10 @@ func windowUndoAfterChange[P any](t *testing.T, h WindowHarness[P], policy func(
 		require.NoError(t, err)
 		return d.Receipt
 	}
+	unchanged := take()
+	require.NoError(t, l.SetPolicy(policy("undo-change", 5)))
+	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), unchanged))
+	assert.EqualValues(t, 5, consume(t, l, key("ann"), 0).Remaining, "no change")
 	before := take()
 	require.NoError(t, l.SetPolicy(policy("undo-change", 9)))
 	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), before))
