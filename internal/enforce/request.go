@@ -45,6 +45,8 @@ func sum(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
 	switch {
+	case q.Joint == nil && q.ChargeOnly:
+		return q.chargeTo(ctx, l)
 	case q.Joint == nil:
 		return l.Take(ctx, q.Key, q.Take)
 	case q.Take.Receipt:
@@ -52,6 +54,20 @@ func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision
 	default:
 		return limit.ConsumeAll(ctx, q.Joint...)
 	}
+}
+
+// chargeTo takes what the bucket holds of the cost, in one call: a flood must not cost the store two for
+// each request. The Decision is Allowed if that is all of it. A limiter that cannot take a part takes all
+// or nothing.
+func (q *Request) chargeTo(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
+	part := q.Take
+	part.Mode = limit.Partial
+	if limit.Check(l, part) != nil {
+		return l.Take(ctx, q.Key, q.Take)
+	}
+	d, err := l.Take(ctx, q.Key, part)
+	d.Allowed = d.Granted == part.Cost
+	return d, err
 }
 
 // costOf returns the cost that d decided about: of several takes, the largest one that has

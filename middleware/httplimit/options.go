@@ -33,7 +33,9 @@ type Options struct {
 	Cost func(*http.Request) int64
 
 	// ChargeOnly reports whether a request is charged but never rejected, even if the limiter cannot
-	// decide. Any shortfall of its bucket is forgiven. If nil, there are no such requests.
+	// decide. It takes what its bucket holds of the cost; any shortfall is forgiven. A limiter that
+	// cannot take a part ([limit.Partial]), such as [limit.AllOf], is charged nothing for a request that
+	// it denies. If nil, there are no such requests.
 	ChargeOnly func(*http.Request) bool
 
 	// Keep returns how many tokens a request must leave in its bucket, so that more important

@@ -27,8 +27,9 @@ type Options struct {
 	Cost func(router.IngressContext) int64
 
 	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
-	// a topic or acknowledges, even if the limiter cannot decide. Any shortfall of its bucket
-	// is forgiven. If nil, there are no such messages.
+	// a topic or acknowledges, even if the limiter cannot decide. It takes what its bucket holds of the
+	// cost; any shortfall is forgiven. A limiter that cannot take a part ([limit.Partial]), such as
+	// [limit.AllOf], is charged nothing for a message that it denies. If nil, there are no such messages.
 	ChargeOnly func(router.IngressContext) bool
 
 	// Keep returns how many tokens a message must leave in its bucket, so that more important
