@@ -3,6 +3,7 @@ package wsconn
 import (
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -65,13 +66,19 @@ func (c *Conn) fillSocket(idle bool) error {
 
 // fillPolled waits on the event loop.
 func (c *Conn) fillPolled() error {
+	by := c.sock.messageBy
 	for {
 		filled, err := c.tryFill()
-		if filled || err != nil {
+		switch {
+		case err != nil:
 			return err
+		case filled && by > 0 && c.sinceStart(c.sock.chunk.At) >= by: // the peer may send without a pause
+			return os.ErrDeadlineExceeded
+		case filled:
+			return nil
 		}
 		var deadline time.Time
-		if by := c.sock.messageBy; by > 0 {
+		if by > 0 {
 			deadline = c.opts.Engine.start.Add(by)
 		}
 		if err := c.awaitReadable(deadline); err != nil {

@@ -3,6 +3,7 @@ package wsconn_test
 import (
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -27,6 +28,42 @@ func TestConn_MessageTimeoutAppliesOnlyInsideMessages(t *testing.T) {
 	c.next()
 	c.send(frame(text, "one"))
 	c.closed(1008)
+}
+
+// TestConn_MessageTimeoutAppliesWhileDataArrives has parts of a message that are there whenever the server reads, the last
+// one too late.
+func TestConn_MessageTimeoutAppliesWhileDataArrives(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(net.Conn) net.Conn{
+		"event loop": func(c net.Conn) net.Conn { return c },
+		"goroutine":  func(c net.Conn) net.Conn { return hidden{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options()
+			opts.MessageTimeout = 50 * time.Millisecond
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			addr, conns := serve(t, wrappingListener{listener, wrap}, opts)
+			client, c := dialRaw(t, addr, nil), <-conns
+			client.send(frame(text, strings.Repeat("x", 600)))
+			ended := make(chan error)
+			go func() {
+				defer c.Release()
+				_, err := c.Read(func(prefix []byte) int64 {
+					if len(prefix) < 1000 { // the message takes longer than its first part: its time begins
+						client.send(frame(continuation, strings.Repeat("y", 5000)))
+						return 5000
+					}
+					client.send(frame(fin|continuation, "z"))
+					time.Sleep(2 * opts.MessageTimeout)
+					return 10_000
+				})
+				ended <- err
+			}()
+			client.closed(1008)
+			require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+		})
+	}
 }
 
 // TestConn_PartOfMessageIsSignOfLife sends a message more slowly than a silent peer is
