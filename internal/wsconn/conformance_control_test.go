@@ -68,6 +68,11 @@ func TestConformance_FloodOfControlFrames(t *testing.T) {
 	t.Parallel()
 	runWireCases(t, 1, []wireCase{
 		{name: "90 pongs", frames: [][]byte{bytes.Repeat(clientFrame(fin|pong, ""), 90)}},
+		{
+			name:   "90 pings",
+			frames: [][]byte{bytes.Repeat(clientFrame(fin|ping, "x"), 90)},
+			want:   slices.Repeat([]serverFrame{{fin | pong, "x"}}, 90),
+		},
 		{name: "400 pongs", frames: [][]byte{bytes.Repeat(clientFrame(fin|pong, ""), 400)}, code: 1008},
 		{
 			name:   "400 pongs inside a message",

@@ -83,12 +83,21 @@ func (c *Conn) readControls() error {
 	}
 }
 
+// maxPongs may wait in the queue: as many as a peer may cause at once, so that one that reads gets all of them.
+const maxPongs = controlBurst
+
+// queuePong answers a ping. The limits of the queue do not count pongs, so one too many replaces the one before: only
+// the most recent ping must be answered (RFC 6455, section 5.5.3).
 func (c *Conn) queuePong(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closing.Load() { // no frame may follow a close frame
-		c.enqueueControlLocked(controlFrame(finPong, string(payload)))
+	if c.closing.Load() {
+		return // no frame may follow a close frame
 	}
+	if q := c.queue; q != nil && q.pongs >= maxPongs {
+		q.dropPong()
+	}
+	c.enqueueControlLocked(controlFrame(finPong, string(payload)))
 }
 
 // A closedError is a close frame of the peer.

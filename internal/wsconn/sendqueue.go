@@ -13,6 +13,7 @@ type sendQueue struct {
 	head     int                // frames before it have been taken
 	holes    int                // nil entries from head on
 	messages int
+	pongs    int
 	bytes    int       // of messages
 	begun    time.Time // when they were handed to the writer
 
@@ -99,8 +100,11 @@ func (q *sendQueue) put(f *Frame, place int) {
 // count adds a frame at index i to the counters.
 func (q *sendQueue) count(f *Frame, i int) {
 	size := f.size()
-	if size == 0 {
-		return // a control frame
+	if size == 0 { // a control frame
+		if f.pong() {
+			q.pongs++
+		}
+		return
 	}
 	q.messages++
 	q.bytes += size
@@ -121,6 +125,9 @@ func (q *sendQueue) count(f *Frame, i int) {
 func (q *sendQueue) uncount(f *Frame) {
 	size := f.size()
 	if size == 0 {
+		if f.pong() {
+			q.pongs--
+		}
 		return
 	}
 	q.messages--
@@ -177,6 +184,16 @@ func (q *sendQueue) drop(i int) {
 	q.holes++
 	q.uncount(f)
 	f.Release()
+}
+
+// dropPong drops the newest pong.
+func (q *sendQueue) dropPong() {
+	for i := len(q.frames) - 1; i >= q.head; i-- {
+		if f := q.frames[i]; f != nil && f.pong() {
+			q.drop(i)
+			return
+		}
+	}
 }
 
 // shed drops sheddable frames, oldest first, while full returns true.

@@ -296,6 +296,37 @@ func TestSendQueue_HolesTakeBoundedMemory(t *testing.T) {
 	}
 }
 
+// TestSendQueue_PongsAreBounded has a client that sends pings and reads no pong. Of the pings that are too many, the most
+// recent one is answered, in its place among the messages.
+func TestSendQueue_PongsAreBounded(t *testing.T) {
+	opts := options()
+	opts.BufferBytes = 1 // a frame per write
+	c, _ := queueOnly(t, opts)
+	write := func(n int) (texts []string) {
+		for range n {
+			b := c.nextBatch()
+			texts = append(texts, string(b.frames[0].Text()))
+			c.finishBatch(b, true)
+		}
+		return texts
+	}
+	var first []string
+	for n := range maxPongs - 1 {
+		first = append(first, fmt.Sprint(n))
+		c.queuePong([]byte(first[n]))
+	}
+	c.queuePong([]byte("too many"))
+	require.NoError(t, c.Queue(frameOf(modelFrame{text: "message"}, Disconnect)))
+	for n := range 100_000 {
+		c.queuePong(fmt.Append(nil, n))
+	}
+	assert.LessOrEqual(t, cap(c.queue.frames), 4*maxPongs)
+	assert.Equal(t, first[:50], write(50))
+	c.queuePong([]byte("not too many"))
+	assert.Equal(t, append(first[50:], "message", "99999", "not too many"), write(maxPongs-50+2))
+	assert.Nil(t, c.queue)
+}
+
 func TestConn_QueueStats(t *testing.T) {
 	opts := options()
 	opts.QueueMessages, opts.BufferBytes = 4, 6

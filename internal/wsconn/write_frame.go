@@ -151,6 +151,8 @@ func (f *Frame) size() int {
 // control reports whether a sealed frame is a control frame (RFC 6455, section 5.5).
 func (f *Frame) control() bool { return f.buf[f.start]&opClose != 0 }
 
+func (f *Frame) pong() bool { return f.buf[f.start] == finPong }
+
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 
 // maxControlBytes is the longest payload of a control frame (RFC 6455, section 5.5).
