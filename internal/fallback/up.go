@@ -77,7 +77,9 @@ func (c *conn) up(up upRequest, rest func() (messages []byte, status int)) int {
 	if up.Close != nil {
 		frames = wsframe.AppendClose(frames, wsframe.Client, up.Close.Code, up.Close.Reason)
 	}
-	_, _ = c.pipe.Write(frames) // a connection that is closed drops them, as a WebSocket does: its event close says so
+	if len(frames) > 0 { // for the router, an empty write is a failure
+		_, _ = c.pipe.Write(frames) // a connection that is closed drops them, as a WebSocket does: its event close says so
+	}
 	c.lastSeq = up.Seq
 	return http.StatusNoContent
 }

@@ -50,6 +50,20 @@ func TestUp_RepeatedBatchIsHandledOnce(t *testing.T) {
 	})
 }
 
+// TestUp_WithoutMessages has a batch that is empty, and one of empty lines.
+func TestUp_WithoutMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, handled := recordingRouter(&router.Options{})
+		client := newClient(t, r.HTTPFallback(nil))
+		defer client.open("stream").close()
+		client.up()
+		client.up("", "")
+		client.up(event(1))
+		synctest.Wait()
+		assert.Equal(t, []int{1}, handled.all())
+	})
+}
+
 // TestUp_WaitsWhileTheConnectionIsNotRead has a handler that blocks. Meanwhile one more request with messages waits, a
 // third one does not, and acknowledgments and a close are handled.
 func TestUp_WaitsWhileTheConnectionIsNotRead(t *testing.T) {
