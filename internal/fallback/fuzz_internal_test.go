@@ -3,6 +3,7 @@ package fallback
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
@@ -68,12 +70,36 @@ func FuzzDown(f *testing.F) {
 	})
 }
 
+// A framesWriter keeps frames, and checks that each write has whole ones, and no more than a piece.
+type framesWriter struct {
+	bytes.Buffer
+
+	t *testing.T
+}
+
+func (w *framesWriter) Write(p []byte) (int, error) {
+	r := wsframe.NewReader(bytes.NewReader(p), math.MaxInt32, nil)
+	longest := 0
+	for message, _, err := r.Append(nil); ; message, _, err = r.Append(nil) {
+		if err != nil {
+			_, closed := errors.AsType[*wsframe.CloseError](err)
+			require.True(w.t, closed || errors.Is(err, io.EOF), err)
+			break
+		}
+		longest = max(longest, len(message))
+	}
+	require.NotEmpty(w.t, p)
+	require.Less(w.t, len(p), max(longest, pieceBytes)+200)
+	return w.Buffer.Write(p)
+}
+
 // FuzzUp reads the frames of a body with a reader of frames: there is a message for each line that is not empty, and
-// nothing else.
+// nothing else. They are never all in memory.
 func FuzzUp(f *testing.F) {
 	for _, body := range []string{
 		`{"secret":"x","seq":1,"ack":2}` + "\n{}\n\n[]", `{"secret":"x","seq":1,"close":{"code":1000,"reason":"é"}}`, `{"secret":"x","close":{}}` + "\n\xff", "\n\n",
 		`{"secret":"x","close":{"code":65536}}`, `{"secret":"x","seq":1}` + "\n" + strings.Repeat("a", 70_000) + "\r\n",
+		`{"secret":"x","seq":1,"close":{}}` + strings.Repeat("\na\n", 10_000),
 	} {
 		f.Add([]byte(body))
 	}
@@ -83,11 +109,9 @@ func FuzzUp(f *testing.F) {
 		if err != nil {
 			return
 		}
-		frames := appendFrames(nil, messages)
-		if up.Close != nil {
-			frames = wsframe.AppendClose(frames, wsframe.Client, up.Close.Code, up.Close.Reason)
-		}
-		r := wsframe.NewReader(bytes.NewReader(frames), math.MaxInt32, func([]byte) error { panic("a ping") })
+		frames := &framesWriter{t: t}
+		require.NoError(t, writeFrames(frames, messages, up.Close))
+		r := wsframe.NewReader(frames, math.MaxInt32, func([]byte) error { panic("a ping") })
 		for want := range bytes.SplitSeq(messages, []byte("\n")) {
 			if len(want) == 0 {
 				continue

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"time"
 
@@ -73,13 +74,8 @@ func (c *conn) up(up upRequest, rest func() (messages []byte, status int)) int {
 	if status != 0 {
 		return status
 	}
-	frames := appendFrames(nil, messages)
-	if up.Close != nil {
-		frames = wsframe.AppendClose(frames, wsframe.Client, up.Close.Code, up.Close.Reason)
-	}
-	if len(frames) > 0 { // for the router, an empty write is a failure
-		_, _ = c.pipe.Write(frames) // a connection that is closed drops them, as a WebSocket does: its event close says so
-	}
+	// A connection that is closed drops them, as a WebSocket does: its event close says so.
+	_ = writeFrames(c.pipe, messages, up.Close)
 	c.lastSeq = up.Seq
 	return http.StatusNoContent
 }
@@ -106,14 +102,35 @@ func (c *conn) acquireTurn() bool {
 	}
 }
 
-// appendFrames appends the messages of a body, one per line, as frames.
-func appendFrames(frames, messages []byte) []byte {
+// pieceBytes of frames are in memory at once, or one longer frame: Config.MaxBodyBytes counts bodies, and
+// the frames of short messages are several times as long.
+const pieceBytes = 16 << 10
+
+// writeFrames writes the messages of a body, one per line, and a close frame unless closed is nil. Each
+// write has whole frames, because a pong may come between two writes. None is empty: for the router, that
+// would be a failure.
+func writeFrames(w io.Writer, messages []byte, closed *closeData) error {
+	var frames []byte
 	for line := range bytes.SplitSeq(messages, []byte("\n")) {
-		if len(line) > 0 {
-			frames = wsframe.AppendFrame(frames, wsframe.Client, wsframe.Text, line)
+		if len(line) == 0 {
+			continue
 		}
+		if len(frames) > 0 && len(frames)+len(line) > pieceBytes {
+			if _, err := w.Write(frames); err != nil {
+				return err
+			}
+			frames = frames[:0]
+		}
+		frames = wsframe.AppendFrame(frames, wsframe.Client, wsframe.Text, line)
 	}
-	return frames
+	if closed != nil {
+		frames = wsframe.AppendClose(frames, wsframe.Client, closed.Code, closed.Reason)
+	}
+	if len(frames) == 0 {
+		return nil
+	}
+	_, err := w.Write(frames)
+	return err
 }
 
 // close closes the connection, beside an up with messages that may be in progress.
