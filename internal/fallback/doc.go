@@ -11,6 +11,6 @@
 //
 // # Locks
 //
-// Server.mu, conn.mu and permits.mu are never held together, and nothing is called, written or waited for under
-// them. conn.turn is acquired before conn.mu.
+// Server.mu, responses.mu, conn.mu and permits.mu are never held together, and nothing is called, written or
+// waited for under them. sender.turn and conn.turn are acquired before them.
 package fallback

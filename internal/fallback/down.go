@@ -38,14 +38,20 @@ func (s *Server) down(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	c.heard()
-	out, err := s.newOutput(w, req, down.Mode, down.wait())
+	ctx, end := s.responses.begin(req.Context(), down.secret)
+	if end == nil {
+		answer(w, http.StatusServiceUnavailable)
+		return
+	}
+	defer end()
+	out, err := s.newOutput(w, req.WithContext(ctx), down.Mode, down.wait())
 	if err != nil {
 		return
 	}
 	r := c.attach(rand.Uint64(), true)
 	defer c.detach(r)
-	if out.begin() == nil {
-		c.respond(req.Context(), out, r, down.Ack)
+	if out.begin(ctx) == nil {
+		c.respond(ctx, out, r, down.Ack)
 	}
 }
 
@@ -76,7 +82,7 @@ func (s *Server) newOutput(w http.ResponseWriter, req *http.Request, mode Mode, 
 	if mode == Poll {
 		return out, nil
 	}
-	err := out.flush()
+	err := out.timed(req.Context(), out.control.Flush)
 	if errors.Is(err, http.ErrNotSupported) { // nothing has been written
 		h.Del("Content-Type")
 		answer(w, http.StatusNotImplemented)
@@ -86,11 +92,11 @@ func (s *Server) newOutput(w http.ResponseWriter, req *http.Request, mode Mode, 
 }
 
 // begin shows the client of a stream that it passes proxies without delay, even if there are no events.
-func (out *output) begin() error {
+func (out *output) begin(ctx context.Context) error {
 	if out.mode == Poll {
 		return nil
 	}
-	return out.write(comment)
+	return out.write(ctx, comment)
 }
 
 // send sends events until a source has no more, the mode or ctx ends the response, or the client does not read.
@@ -109,14 +115,14 @@ func (out *output) send(ctx context.Context, after uint64, next source) {
 		case !ok:
 			return
 		case len(b.text) > 0:
-			if out.write(b.text) != nil || b.end || out.mode == Poll {
+			if out.write(ctx, b.text) != nil || b.end || out.mode == Poll {
 				return
 			}
 			after, idle = b.last, now
 		case b.end, out.mode == Poll && now.Sub(started) >= out.wait:
 			return
 		case now.Sub(idle) >= commentInterval:
-			if out.write(comment) != nil {
+			if out.write(ctx, comment) != nil {
 				return
 			}
 			idle = now
@@ -125,14 +131,19 @@ func (out *output) send(ctx context.Context, after uint64, next source) {
 }
 
 // write writes text and flushes it. A poll is also flushed by its end, so it does not need a writer that can flush.
-func (out *output) write(text []byte) error {
+func (out *output) write(ctx context.Context, text []byte) error {
 	for len(text) > 0 {
 		n := min(len(text), chunkBytes)
-		_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout)) // if it cannot be set, that of the server applies
-		if _, err := out.w.Write(text[:n]); err != nil {
-			return err
-		}
-		if err := out.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		err := out.timed(ctx, func() error {
+			if _, err := out.w.Write(text[:n]); err != nil {
+				return err
+			}
+			if err := out.control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+				return err
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 		if text = text[n:]; n > len(comment) {
@@ -142,8 +153,19 @@ func (out *output) write(text []byte) error {
 	return nil
 }
 
-// flush sends the header.
-func (out *output) flush() error {
-	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
-	return out.control.Flush()
+// timed calls a function that writes. It fails after the timeout of a write, or when ctx is done, unless the
+// ResponseWriter has no deadlines.
+func (out *output) timed(ctx context.Context, write func() error) error {
+	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout)) // if it cannot be set, that of the server applies
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = out.control.SetWriteDeadline(time.Unix(1, 0))
+	})
+	err := write()
+	if !stop() {
+		<-interrupted // before the handler returns: net/http then panics if a deadline is set
+		return ctx.Err()
+	}
+	return err
 }

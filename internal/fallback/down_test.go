@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,69 @@ func TestDown_NewerOneEndsTheOlder(t *testing.T) {
 		assert.Equal(t, e, again)
 		require.NoError(t, onlyConn(t, r).Send(Echo{N: 2}))
 		assert.Contains(t, client.receive(second).data, `{"n":2}`)
+	})
+}
+
+// counted returns a handler, and the number of its calls that have not ended.
+func counted(h http.Handler) (http.Handler, *atomic.Int32) {
+	var open atomic.Int32
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		open.Add(1)
+		defer open.Add(-1)
+		h.ServeHTTP(w, req)
+	}), &open
+}
+
+// TestDown_NewerOneEndsTheOlderWhileItIsWritten has a client that asks for the same event again and again, and reads no
+// response: only one of them has a copy of the event.
+func TestDown_NewerOneEndsTheOlderWhileItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		h, open := counted(r.HTTPFallback(nil))
+		client := newClient(t, h)
+		client.open("poll").close()
+		large := strings.Repeat("x", 1000<<10)
+		require.NoError(t, onlyConn(t, r).Send(text{large}))
+		for range 100 {
+			defer client.events("stream").close()
+			synctest.Wait()
+			assert.EqualValues(t, 1, open.Load())
+		}
+		last := client.events("poll")
+		defer last.close()
+		assert.Contains(t, client.receive(last).data, large)
+	})
+}
+
+// TestDown_WaitsForAnOlderOneThatCannotBeEnded has a response without deadlines, which a client does not read. Of those
+// that wait for it, all but the newest one are refused.
+func TestDown_WaitsForAnOlderOneThatCannotBeEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		h, open := counted(r.HTTPFallback(nil))
+		client := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h.ServeHTTP(plainWriter{w}, req) }))
+		client.open("poll").close()
+		large := strings.Repeat("x", 1000<<10)
+		require.NoError(t, onlyConn(t, r).Send(text{large}))
+		first := client.events("poll")
+		defer first.close()
+		const others = 10
+		responses := make(chan *http.Response)
+		for range others {
+			go func() { responses <- client.down("poll") }()
+			synctest.Wait()
+			assert.EqualValues(t, 2, open.Load())
+		}
+		for range others - 1 {
+			resp := <-responses
+			assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			require.NoError(t, resp.Body.Close())
+		}
+		_, err := first.next()
+		require.Equal(t, io.EOF, err, "it ends when the client reads a part of it")
+		newest := readEvents(<-responses)
+		defer newest.close()
+		assert.Contains(t, client.receive(newest).data, large)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,29 @@ func TestNetwork_Versions(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNetwork_NewerDownEndsTheOlderStream has a stream of HTTP/2 that the client does not read. The server must not set its
+// deadline after the end of its handler.
+func TestNetwork_NewerDownEndsTheOlderStream(t *testing.T) {
+	r := router.New(nil)
+	client, _ := newSocketClient(t, r.HTTPFallback(nil), func(s *httptest.Server) {
+		s.StartTLS()
+		s.Client().Transport.(*http.Transport).HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}
+	})
+	client.open("poll").close()
+	large := strings.Repeat("x", 1000<<10)
+	require.NoError(t, onlyConn(t, r).Send(text{large}))
+	older := client.events("stream")
+	for range 20 {
+		newer := client.events("stream")
+		_, err := older.next()
+		require.Error(t, err)
+		older.close()
+		older = newer
+	}
+	defer older.close()
+	assert.Contains(t, client.receive(older).data, large)
 }
 
 // TestNetwork_TimeoutsOfTheServerDoNotEndStreams has timeouts that bound ordinary requests, and a connection that is used

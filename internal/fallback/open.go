@@ -27,21 +27,27 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 	h := &handshake{server: s, header: http.Header{}, opened: make(chan string, 1), holdsSlot: true}
 	defer h.release()
 	out, err := s.newOutput(w, req, open.Mode, 0)
-	if err != nil || out.begin() != nil { // before the handshake, which may take long
+	ctx := req.Context()
+	if err != nil || out.begin(ctx) != nil { // before the handshake, which may take long
 		return
 	}
 	s.config.Serve(h, handshakeRequest(req, open), open.Mode)
 	protocol, accepted := h.accepted()
 	if !accepted {
 		h.release() // before the client knows
-		_ = out.write(closeEvent(h.refusal).append(nil, 1))
+		_ = out.write(ctx, closeEvent(h.refusal).append(nil, 1))
 		return
 	}
 	c, r := h.conn, h.response
 	defer c.detach(r)
+	ctx, end := s.responses.begin(ctx, c.secret) // before the client can send a down
+	if end == nil {
+		return
+	}
+	defer end()
 	first := jsonEvent("open", openData{c.secret.String(), protocol})
-	if err := out.write(first.append(nil, 0)); err == nil && open.Mode == Stream {
-		c.respond(req.Context(), out, r, 0)
+	if err := out.write(ctx, first.append(nil, 0)); err == nil && open.Mode == Stream {
+		c.respond(ctx, out, r, 0)
 	}
 }
 

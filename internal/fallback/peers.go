@@ -94,6 +94,7 @@ func (s *Server) answerDown(text []byte) peerAnswer {
 			return peerAnswer{status: http.StatusConflict}
 		}
 		c.heard()
+		s.responses.end(key)
 	}
 	r := c.attach(poll.Response, poll.Begins)
 	if r == nil {
@@ -202,15 +203,26 @@ func (s *Server) forwardDown(w http.ResponseWriter, req *http.Request, down down
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	if status = s.passOn(w, req.WithContext(ctx), node, down); status != http.StatusOK {
+		answer(w, status)
+	}
+}
+
+// passOn sends the events of a connection of another node, or returns the status with which the request is refused.
+func (s *Server) passOn(w http.ResponseWriter, req *http.Request, node string, down downRequest) (status int) {
+	ctx, end := s.responses.begin(req.Context(), down.secret)
+	if end == nil {
+		return http.StatusServiceUnavailable
+	}
+	defer end()
 	poll := peerPoll{Secret: down.Secret, Response: rand.Uint64(), Begins: true}
 	first := s.poll(ctx, node, poll, down.Ack, 0)
-	if status = first.status; status != http.StatusOK {
-		answer(w, status)
-		return
+	if first.status != http.StatusOK {
+		return first.status
 	}
-	out, err := s.newOutput(w, req, down.Mode, down.wait())
-	if err != nil || out.begin() != nil {
-		return
+	out, err := s.newOutput(w, req.WithContext(ctx), down.Mode, down.wait())
+	if err != nil || out.begin(ctx) != nil {
+		return http.StatusOK
 	}
 	poll.Begins = false
 	out.send(ctx, down.Ack, func(ctx context.Context, after uint64, wait time.Duration) (batch, bool) {
@@ -220,6 +232,7 @@ func (s *Server) forwardDown(w http.ResponseWriter, req *http.Request, down down
 		}
 		return next.batch, next.status == http.StatusOK
 	})
+	return http.StatusOK
 }
 
 // poll asks for the events behind an ID.

@@ -3,6 +3,7 @@ package fallback_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -121,6 +122,31 @@ func TestPeers_NewerDownEndsTheOlder(t *testing.T) {
 		require.NoError(t, onlyConn(t, c.routers[0]).Send(Echo{N: 1}))
 		assert.Contains(t, client.receive(second).data, `{"n":1}`)
 	})
+}
+
+// TestPeers_NewerDownEndsTheOlderWhileItIsWritten has responses that are too large to be written at once, on the node of
+// the connection and on another one.
+func TestPeers_NewerDownEndsTheOlderWhileItIsWritten(t *testing.T) {
+	for name, order := range map[string][2]int{"own": {0, 0}, "other": {1, 1}, "own, then other": {0, 1}} {
+		runSynctest(t, name, func(t *testing.T) {
+			c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
+			client := c.client(t)
+			c.choose = func() int { return 0 }
+			client.open("poll").close()
+			large := strings.Repeat("x", 300<<10)
+			require.NoError(t, onlyConn(t, c.routers[0]).Send(text{large}))
+			c.choose = func() int { return order[0] }
+			first := client.events("stream")
+			defer first.close()
+			synctest.Wait()
+			c.choose = func() int { return order[1] }
+			second := client.events("stream")
+			defer second.close()
+			assert.Contains(t, client.receive(second).data, large)
+			_, err := first.next()
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		})
+	}
 }
 
 // TestPeers_OwnerThatHasGone checks what the requests of a client are answered after its node has failed, has been

@@ -58,6 +58,8 @@ type Server struct {
 	probing permits // of probes
 	bodies  executor.ByteBudget
 
+	responses responses
+
 	// ctx is done when the node shuts down. Connections of this node are served until they are closed.
 	ctx  context.Context //nolint:containedctx // of the node, and not of a call
 	stop context.CancelFunc
@@ -72,6 +74,7 @@ func New(config Config) *Server {
 	s := &Server{config: config, node: hashNode(config.Peers.Name), conns: map[digest]*conn{}}
 	s.asking.init(2 * config.MaxConns)
 	s.probing.init(maxProbes)
+	s.responses.senders = map[digest]*sender{}
 	s.config.MaxMessageBytes = min(config.MaxMessageBytes, maxMessageBytes)
 	s.bodies.MaxBytes = config.MaxBodyBytes
 	s.ctx, s.stop = context.WithCancel(context.Background())
