@@ -13,7 +13,7 @@ import (
 // stayPresent lets the member of a closed connection stay in a topic until the client comes back.
 // It reports false if it leaves now.
 func (r *Router) stayPresent(c *Conn, t *topic.Topic) bool {
-	return r.topics.SetAway(t, &c.sub, c.id, c.goesOn(t.Name)) && (c.staysInSession(t) || c.stayInGrace(t))
+	return r.topics.SetAway(t, &c.sub, c.id, c.goesOn(t.Name)) && (c.session().inner().StayPresent(t.Name) || c.stayInGrace(t))
 }
 
 // stayInGrace waits for a user to come back, if the way in which the connection was closed and the
@@ -33,18 +33,25 @@ func (c *Conn) stayInGrace(t *topic.Topic) bool {
 }
 
 // endAbsence ends the presence of a user in topics whose clients are away, wherever they were
-// connected.
+// connected, and of clients whose connections are lost and have handlers that run.
 func (r *Router) endAbsence(user registry.User, matches func(topic string) bool) {
+	for _, c := range r.conns.Leaving(user) {
+		c.endPresence(func(t *topic.Topic) bool { return matches(t.Name) })
+	}
 	r.topics.EndAbsence(topic.User(user), matches)
 }
 
 // leaveForGood ends the presence of a connection that is about to be closed, where its user would
 // otherwise stay for the time of PresenceGrace.
 func (c *Conn) leaveForGood() {
+	c.endPresence(func(t *topic.Topic) bool { return t.Pattern.PresenceGrace > 0 })
+}
+
+func (c *Conn) endPresence(matches func(*topic.Topic) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.sub.TopicsLocked() {
-		if t.Pattern.PresenceGrace > 0 {
+		if matches(t) {
 			c.router.topics.EndPresence(t, &c.sub)
 		}
 	}

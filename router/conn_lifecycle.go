@@ -194,18 +194,14 @@ func (c *Conn) unregister() {
 // them.
 func (c *Conn) leaveTopics() {
 	c.mu.Lock()
-	topics := c.sub.TakeTopicsLocked()
+	defer c.mu.Unlock() // after the last topic, so that endAbsence finds the connection in it or its user away
 	c.left = true
-	c.mu.Unlock()
-	r := c.router
-	for _, t := range topics {
-		if !r.stayPresent(c, t) {
-			r.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
+	for _, t := range c.sub.TakeTopicsLocked() {
+		if !c.router.stayPresent(c, t) {
+			c.router.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
 		}
 	}
-	if s := c.session(); s != nil {
-		s.ForgetIfUnused()
-	}
+	c.session().inner().ForgetIfUnused()
 }
 
 // callOnClose calls Options.OnClose, unless OnOpen refused the connection.
@@ -240,6 +236,7 @@ func (c *Conn) release() {
 		c.calls.Stop()
 		defer c.releaseSlot()
 		defer c.callOnClose()
+		defer c.router.conns.Forget(c)
 		c.leaveTopics()
 	}
 }

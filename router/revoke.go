@@ -62,8 +62,8 @@ func (r *Router) revokeLocal(user registry.User, change session.Change, topics t
 // revokeElsewhere ends the access of what a user has on this node besides connections. before is nil,
 // or reports which authentications it concerns.
 func (r *Router) revokeElsewhere(user registry.User, before func(uint32) bool, topics topicname.Matcher) {
+	r.endAbsence(user, topics.Matches) // first: a connection that leaves meanwhile is then a session that waits
 	r.sessions.EndPresence(session.User(user), topics)
-	r.endAbsence(user, topics.Matches)
 	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Topics: topics.Matches})
 }
 

@@ -332,6 +332,58 @@ func TestDisconnectUser_EndsSessionsOfAbsentClients(t *testing.T) {
 	})
 }
 
+// TestRevoke_WhileHandlerOfLostConnectionRuns ends the access of a user whose connection is lost, but has not
+// left its topics yet, because a handler runs. The user does not stay present afterwards.
+func TestRevoke_WhileHandlerOfLostConnectionRuns(t *testing.T) {
+	ends := map[string]func(*testing.T, *router.Router){
+		"revoke": func(t *testing.T, r *router.Router) {
+			require.NoError(t, r.Revoke(t.Context(), "t", "ann", "members/{name}"))
+		},
+		"disconnect": func(t *testing.T, r *router.Router) {
+			_, err := r.DisconnectUser("t", "ann", router.StatusPermissionDenied, "banned")
+			require.NoError(t, err)
+		},
+	}
+	for name, tt := range map[string]struct {
+		grace, within time.Duration
+		history       router.History // of users
+	}{
+		"grace":               {grace: time.Hour},
+		"session":             {within: time.Hour},
+		"grace, with a log":   {grace: time.Hour, history: router.History{Messages: 10}},
+		"session, with a log": {within: time.Hour, history: router.History{Messages: 10}},
+	} {
+		for how, end := range ends {
+			runSynctest(t, name+", "+how, func(t *testing.T) {
+				b, release := memory.NewBroker(), make(chan struct{})
+				newNode := func() *router.Router {
+					r := newSessionRouter(b, func(o *router.Options) { o.Resume.Within, o.UserHistory = tt.within, tt.history })
+					router.Topic(r, "members/{name}", &router.TopicOptions{Presence: true, PresenceGrace: tt.grace})
+					router.On(r, func(*router.Context, Nothing) error { <-release; return nil })
+					return r
+				}
+				one, two := newNode(), newNode()
+				bob, ann := dialSession(t, one, "bob"), dialSession(t, one, "ann")
+				if tt.within > 0 {
+					require.Equal(t, "$ws:welcome", ann.call("$ws:hello", `{"session":true}`).Type)
+				}
+				require.NoError(t, bob.conn.Subscribe("members/a"))
+				require.NoError(t, ann.conn.Subscribe("members/a"))
+				ann.Send(Nothing{})
+				synctest.Wait()
+				ann.Abort()
+				synctest.Wait()
+				assert.Len(t, one.Presence("members/a"), 2)
+				end(t, two)
+				synctest.Wait()
+				close(release)
+				synctest.Wait()
+				assert.Len(t, one.Presence("members/a"), 1, "bob alone")
+			})
+		}
+	}
+}
+
 func TestResumedSession_Drop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()

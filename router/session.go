@@ -9,7 +9,6 @@ import (
 	"github.com/penstock-go/penstock/internal/ipprefix"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
-	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/userpacket"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -190,13 +189,6 @@ func (c *Conn) endSession() {
 func (c *Conn) disconnectSession(s *connSession) {
 	code, _ := c.sub.WS.Status()
 	s.Disconnected(endsSession(StatusCode(code)), StatusCode(code) == StatusGoingAway)
-}
-
-// staysInSession lets a closed connection stay present in a topic until its session ends, or another
-// connection has it.
-func (c *Conn) staysInSession(t *topic.Topic) bool {
-	s := c.session()
-	return s != nil && s.StayPresent(t.Name)
 }
 
 // goesOn reports whether another connection is present in a topic in place of this one.

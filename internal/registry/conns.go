@@ -23,12 +23,13 @@ type Conns[C comparable] struct {
 	config     Config[C]
 	lastNumber atomic.Uint64 // of a connection
 
-	mu     sync.RWMutex
-	byID   map[string]C
-	byUser map[User][]C
-	total  int // slots in use: open connections and pending requests
-	perIP  map[netip.Prefix]*Address
-	users  map[User]int // slots in use by user
+	mu      sync.RWMutex
+	byID    map[string]C
+	byUser  map[User][]C
+	leaving map[User][]C // those that have been removed and not forgotten
+	total   int          // slots in use: open connections and pending requests
+	perIP   map[netip.Prefix]*Address
+	users   map[User]int // slots in use by user
 
 	draining bool          // no slot can be acquired
 	drained  chan struct{} // closed once draining is set and total is 0
@@ -55,6 +56,7 @@ func (g *Conns[C]) Init(config Config[C]) {
 	g.config = config
 	g.byID = map[string]C{}
 	g.byUser = map[User][]C{}
+	g.leaving = map[User][]C{}
 	g.perIP = map[netip.Prefix]*Address{}
 	g.users = map[User]int{}
 	g.drained = make(chan struct{})
@@ -84,7 +86,7 @@ func (g *Conns[C]) Add(id string, c C) (draining bool) {
 }
 
 // Remove unregisters a connection, whose user does not change any more. Its slots stay in use until they
-// are released.
+// are released, and Leaving returns it until it is forgotten.
 func (g *Conns[C]) Remove(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +95,18 @@ func (g *Conns[C]) Remove(id string) {
 		return
 	}
 	delete(g.byID, id)
-	g.removeOfUserLocked(g.config.UserOf(c), c)
+	user := g.config.UserOf(c)
+	removeOfUser(g.byUser, user, c)
+	if user.UserID != "" {
+		g.leaving[user] = append(g.leaving[user], c)
+	}
+}
+
+// Forget ends what Remove has begun.
+func (g *Conns[C]) Forget(c C) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	removeOfUser(g.leaving, g.config.UserOf(c), c)
 }
 
 // ChangeUser moves the slot and the entry of a connection to another user, or the same one, and calls
@@ -115,18 +128,18 @@ func (g *Conns[C]) ChangeUser(id string, to User, store func()) (registered bool
 			g.byUser[to] = append(g.byUser[to], c)
 		}
 		g.releaseUserLocked(from)
-		g.removeOfUserLocked(from, c)
+		removeOfUser(g.byUser, from, c)
 	}
 	store()
 	return true, nil
 }
 
-// removeOfUserLocked removes a connection from those of a user.
-func (g *Conns[C]) removeOfUserLocked(user User, c C) {
-	if rest := slices.DeleteFunc(g.byUser[user], func(other C) bool { return other == c }); len(rest) > 0 {
-		g.byUser[user] = rest
+// removeOfUser removes a connection from those of a user.
+func removeOfUser[C comparable](of map[User][]C, user User, c C) {
+	if rest := slices.DeleteFunc(of[user], func(other C) bool { return other == c }); len(rest) > 0 {
+		of[user] = rest
 	} else {
-		delete(g.byUser, user)
+		delete(of, user)
 	}
 }
 
@@ -142,6 +155,13 @@ func (g *Conns[C]) OfUser(user User) []C {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return slices.Clone(g.byUser[user])
+}
+
+// Leaving returns the connections of a user that have been removed and not forgotten.
+func (g *Conns[C]) Leaving(user User) []C {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Clone(g.leaving[user])
 }
 
 // All iterates over a snapshot, which it takes when the iteration begins, so that the loop body may block

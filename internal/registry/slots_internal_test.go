@@ -68,3 +68,26 @@ func TestChargeHandshake_WaitsForTheRateOfItsNetwork(t *testing.T) {
 		assert.Equal(t, tt.ip.IsValid(), a != nil)
 	}
 }
+
+// TestConns_LeavingUntilTheyAreForgotten removes two of three connections of a user, and forgets one.
+func TestConns_LeavingUntilTheyAreForgotten(t *testing.T) {
+	var g Conns[*conn]
+	g.Init(Config[*conn]{UserOf: func(c *conn) User { return c.user }})
+	ann, bob := User{"t", "ann"}, User{"t", "bob"}
+	conns := []*conn{{id: "a", user: ann}, {id: "b", user: ann}, {id: "c", user: ann}, {id: "d", user: bob}, {id: "e"}}
+	for _, c := range conns {
+		g.Add(c.id, c)
+		if c.id != "a" {
+			g.Remove(c.id)
+		}
+	}
+	assert.Equal(t, conns[:1], g.OfUser(ann))
+	assert.Equal(t, conns[1:3], g.Leaving(ann))
+	g.Forget(conns[1])
+	assert.Equal(t, conns[2:3], g.Leaving(ann))
+	g.Forget(conns[2])
+	g.Forget(conns[3])
+	g.Forget(conns[4])
+	assert.Empty(t, g.leaving)
+	assert.Empty(t, g.Leaving(User{}))
+}

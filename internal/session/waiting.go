@@ -51,8 +51,11 @@ func (s *Session) endLocked(reason EndReason) []Action {
 }
 
 // StayPresent lets a closed connection stay present in a topic until the session ends or another
-// connection has it. It reports false if the connection leaves now.
+// connection has it. It reports false if the connection leaves now. s may be nil.
 func (s *Session) StayPresent(topic string) bool {
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.waiting || s.leaves {
@@ -63,8 +66,11 @@ func (s *Session) StayPresent(topic string) bool {
 }
 
 // ForgetIfUnused ends the waiting for the end of a session that is not reported, after the last
-// StayPresent.
+// StayPresent. s may be nil.
 func (s *Session) ForgetIfUnused() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unused = len(s.present) == 0 && !s.node.config.WatchesEnds
