@@ -55,6 +55,14 @@ func TestOnSessionEnd_IsCalledOnceForTheLastConnection(t *testing.T) {
 			},
 			want: []router.SessionEndReason{router.SessionClosed},
 		},
+		"the server closes the lost connection": {
+			end: func(_ *testing.T, _ *sessionCluster, c *sessionClient) {
+				c.Abort()
+				synctest.Wait()
+				c.conn.Close(4000, "")
+			},
+			want: []router.SessionEndReason{router.SessionClosed}, resumable: true,
+		},
 		"the client does not come back": {
 			end:   func(_ *testing.T, _ *sessionCluster, c *sessionClient) { c.Abort() },
 			after: resumeWithin + 2*time.Second, want: []router.SessionEndReason{router.SessionExpired}, resumable: true,

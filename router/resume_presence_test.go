@@ -147,6 +147,11 @@ func TestResume_MemberLeavesOnceWithItsSession(t *testing.T) {
 		"client closes":             {lose: func(c *sessionClient) { c.CloseWith(1000, "") }},
 		"page is left":              {lose: func(c *sessionClient) { c.CloseWith(1001, "") }},
 		"server closes":             {lose: func(c *sessionClient) { c.conn.Close(4000, "") }},
+		"server closes the lost connection": {lose: func(c *sessionClient) {
+			c.Abort()
+			synctest.Wait()
+			c.conn.Close(4000, "")
+		}},
 		"user is disconnected": {lose: abort, stays: true, end: func(t *testing.T, p *presenceCluster) {
 			_, err := p.nodes[1].DisconnectUser("t", "ann", 4000, "")
 			require.NoError(t, err)

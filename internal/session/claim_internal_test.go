@@ -419,6 +419,10 @@ func TestClaim_RefusesSessionWhoseRecordIsNotDeletedYet(t *testing.T) {
 	for name, end := range map[string]func(*Session){
 		"ended":  (*Session).Discard,
 		"closed": func(s *Session) { s.Disconnected(true, false) },
+		"ended after the loss": func(s *Session) {
+			s.Disconnected(false, false)
+			s.Discard()
+		},
 		"closed after the end": func(s *Session) {
 			s.Discard()
 			s.Disconnected(true, false)

@@ -47,7 +47,8 @@
 //	closed      superseded                          superseded-away
 //	closed      ended                               ended            ReportEnd
 //	discard     open                                ended            deleted
-//	discard     detached                            ended-away       deleted
+//	discard     detached                            ended            LeaveTopics ReportEnd deleted
+//	discard     ended-away                          ended            LeaveTopics ReportEnd
 //	replace     claiming superseded moved ended     abandoned
 //	replace     open                                abandoned        deleted
 //	replace     detached                            abandoned        LeaveTopics deleted

@@ -113,7 +113,6 @@ func (n *Node) add(s *Session) {
 func (n *Node) remove(s *Session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.waiting, s)
 	of := slices.DeleteFunc(n.byID[s.id], func(other *Session) bool { return other == s })
 	if len(of) > 0 {
 		n.byID[s.id] = of
@@ -154,6 +153,12 @@ func (n *Node) wait(s *Session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.waiting[s] = struct{}{}
+}
+
+func (n *Node) stopWaiting(s *Session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.waiting, s)
 }
 
 func (n *Node) allWaiting() []*Session {

@@ -117,9 +117,7 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 		s.leaveBehind()
 		s.waitLocked(false)
 	case ended:
-		if s.settled { // until then, no connection of this node may claim it
-			s.forgetLocked()
-		}
+		s.forgetLocked()
 		return []Action{{Kind: ReportEnd, Reason: s.reason}}
 	default:
 		s.forgetLocked()
@@ -129,7 +127,13 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 
 // Discard ends the session: the client cannot resume it.
 func (s *Session) Discard() {
-	s.handle(func() []Action { s.discardLocked(); return nil })
+	s.handle(func() []Action {
+		s.discardLocked()
+		if s.state != ended {
+			return nil
+		}
+		return s.endLocked(Closed)
+	})
 }
 
 func (s *Session) discardLocked() {

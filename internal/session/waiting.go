@@ -24,13 +24,17 @@ func (s *Session) waitLocked(leaves bool) {
 	s.node.wait(s)
 }
 
-// forgetLocked ends the waiting, and makes the node forget the session.
+// forgetLocked ends the waiting, and makes the node forget the session: one that has ended, when its record
+// has been deleted, because until then, no connection of the node may claim it.
 func (s *Session) forgetLocked() []Action {
 	if s.waiting {
 		s.waiting = false
 		s.waitTimer.Stop()
+		s.node.stopWaiting(s)
 	}
-	s.node.remove(s)
+	if s.state != ended || s.settled {
+		s.node.remove(s)
+	}
 	return s.leaveLocked(func(string) bool { return true })
 }
 
