@@ -31,6 +31,9 @@ type jointPart interface {
 
 func (r *records) clientOf() *Client { return r.client }
 
+// BucketPrefix returns how the names of all records begin in the store: limiters with an equal one share them.
+func (r *records) BucketPrefix() string { return r.kind + ":" + r.name }
+
 // BatchesWith reports whether other is a limiter of this package with the same client.
 func (r *records) BatchesWith(other limit.Limiter) bool {
 	o, ok := other.(jointLimiter)

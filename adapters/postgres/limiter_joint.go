@@ -107,6 +107,9 @@ func decideJointly(parts []jointPart, replies []limitReply) (decisions []limit.D
 
 func (b *Limiter) store() *Limits { return b.limits }
 
+// BucketPrefix returns how the names of all buckets begin in the store: limiters with an equal one share them.
+func (b *Limiter) BucketPrefix() string { return b.keys.prefix }
+
 // BatchesWith reports whether other is a limiter of this package with the same pool and schema.
 func (b *Limiter) BatchesWith(other limit.Limiter) bool { return batchesWith(b, other) }
 
@@ -163,6 +166,9 @@ func (r *limitRecords) store() *Limits { return r.limits }
 func (r *limitRecords) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	return takeJointly(ctx, r.limits, requests, take)
 }
+
+// BucketPrefix returns how the names of all records begin in the store: limiters with an equal one share them.
+func (r *limitRecords) BucketPrefix() string { return r.keys.prefix }
 
 func (r *limitRecords) part(key *limit.Key, take limit.Take) (jointPart, error) {
 	return r.partBy(key, take, r.policy.Load())

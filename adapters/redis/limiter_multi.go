@@ -22,6 +22,9 @@ var (
 // returns false, because the keys may be on different nodes.
 func (l *Limiter) BatchesWith(other limit.Limiter) bool { return batchesWith(l, other) }
 
+// BucketPrefix returns how the names of all buckets begin in the store: limiters with an equal one share them.
+func (l *Limiter) BucketPrefix() string { return l.prefix }
+
 func (l *Limiter) server() (goredis.UniversalClient, bool) { return l.client, l.oneNode }
 
 func (l *Limiter) part(key *limit.Key, take limit.Take) (jointPart, error) {

@@ -178,6 +178,9 @@ func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what batch.RecordT
 	return append(args, leaseArgs(what.Lease)...)
 }
 
+// BucketPrefix returns how the names of all records begin in the store: limiters with an equal one share them.
+func (r *records) BucketPrefix() string { return r.prefix }
+
 func (r *records) server() (goredis.UniversalClient, bool) { return r.client, r.oneNode }
 
 func (r *records) part(key *limit.Key, take limit.Take) (jointPart, error) {

@@ -44,19 +44,18 @@ func (o *Options) mustSuitRules(l limit.Limiter, i int, earlier []limit.Limiter)
 	}
 }
 
+// A sharer is a limiter in a store, where other limiters may have the same buckets.
+type sharer interface {
+	limit.Batcher
+
+	// BucketPrefix returns how the names of its buckets begin in the store.
+	BucketPrefix() string
+}
+
 // shareBuckets reports whether different limiters in one store have buckets of the same names. They
-// cannot charge one of them twice in one step. Limiters in this process have buckets of their own.
+// cannot charge one of them twice in one step.
 func shareBuckets(a, b limit.Limiter) bool {
-	_, inProcess := a.(limit.InProcess)
-	batcher, ok := a.(limit.Batcher)
-	if a == b || inProcess || !ok || !batcher.BatchesWith(b) || reflect.TypeOf(a) != reflect.TypeOf(b) {
-		return false
-	}
-	one, ok := a.(limit.Describer)
-	two, both := b.(limit.Describer)
-	if !ok || !both {
-		return false
-	}
-	x, y := one.Describe()[0], two.Describe()[0]
-	return x == y || x.Name != "" && x.Name == y.Name
+	one, ok := a.(sharer)
+	other, both := b.(sharer)
+	return ok && both && a != b && one.BatchesWith(b) && one.BucketPrefix() == other.BucketPrefix()
 }

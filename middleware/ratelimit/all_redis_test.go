@@ -56,6 +56,9 @@ func TestNewAll_PanicsIfLimitersOnRedisShareBuckets(t *testing.T) {
 	client, other := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
 	share := "ratelimit: the limiters of rules 0 and 1 share buckets; pass one limiter for both, or give their policies different names"
 	one, named := redis.NewLimiter(client, limit.PerSecond(5)), redis.NewLimiter(client, limit.PerSecond(5).Named("chat"))
+	quota := limit.QuotaPolicy{Max: 10, Period: limit.Day}
+	tokyo := quota
+	tokyo.Location = time.FixedZone("Asia/Tokyo", 9*3600)
 	for _, tt := range []struct {
 		name string
 		a, b limit.Limiter
@@ -63,7 +66,11 @@ func TestNewAll_PanicsIfLimitersOnRedisShareBuckets(t *testing.T) {
 	}{
 		{"no name and the same numbers", one, redis.NewLimiter(client, limit.PerSecond(5)), share},
 		{"the same name", named, redis.NewLimiter(client, limit.PerSecond(6).Named("chat")), share},
+		{"quotas of the same numbers", redis.NewQuota(client, quota), redis.NewQuota(client, quota), share},
 		{"one limiter", one, one, nil},
+		{"no name and different time zones", redis.NewQuota(client, quota), redis.NewQuota(client, tokyo), nil},
+		{"no name and the same rate in other numbers", redis.NewLimiter(client, limit.PerSecond(1).Burst(60)), redis.NewLimiter(client, limit.PerMinute(60)), nil},
+		{"different namespaces", named, redis.NewLimiter(redis.WithNamespace(client, "shop"), limit.PerSecond(5).Named("chat")), nil},
 		{"different kinds", named, redis.NewQuota(client, limit.QuotaPolicy{Name: "chat", Max: 5}), nil},
 		{"no name and different numbers", one, redis.NewLimiter(client, limit.PerSecond(6)), nil},
 		{"different names", named, redis.NewLimiter(client, limit.PerSecond(5).Named("user")), nil},
