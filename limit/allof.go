@@ -12,9 +12,9 @@ import (
 
 // AllOf returns a limiter that admits a call if every limiter does, and otherwise takes
 // tokens from none of them: for example, a limit per second and a limit per day. A denial is
-// the one with the longest RetryAfter, so waiting for it is enough. An admission is the one
-// with the fewest tokens left. [ConsumeAll] does the same with a key for each limiter, and describes
-// which limiters decide in one atomic step.
+// the one with the longest RetryAfter, so waiting for it is enough if all limiters were asked. An
+// admission is the one with the fewest tokens left. [ConsumeAll] does the same with a key for each
+// limiter, and describes which limiters decide in one atomic step, and when no store is asked.
 //
 // The limiter is a [Resetter] and a [Describer], and a [Blocker] if all limiters are: it blocks a
 // key by each of them. A [Take] with Keep and the mode Partial are errors. MaxWait and the mode

@@ -22,8 +22,11 @@ type Request struct {
 // on different nodes, and with other limiters, they are decided in the given order. If one of them
 // denies, those after it only look, and what those before it took is undone; until then, other
 // calls see those tokens missing, and they stay missing if the process dies in between. Neither
-// case grants more than any limit allows. A denial that a limiter on a remote store remembers, or
-// that a limiter in this process makes, reaches no store at all.
+// case grants more than any limit allows.
+//
+// A flood of denied calls hardly reaches a store. If a limiter on a store remembers that it denies, or a
+// limiter in this process denies beside limiters on a store, no store is asked, and the RetryAfter is the
+// longest of these denials: after it, another limiter may deny for longer.
 //
 // An error means that nothing was decided; it is unknown whether tokens were taken. It is an
 // error if there is no request, or if two requests have the same limiter and key.
