@@ -33,6 +33,10 @@ type absentee struct {
 	keys       []absentKey
 }
 
+// unlimited is how many may be away where nothing bounds them. There is no list of them, since to remove one
+// takes the longer, the longer its list is.
+const unlimited = math.MaxInt
+
 // Leave adds a user who stays present without a session, and ends the oldest one of the user or of the
 // address if there are too many: end is then called on a goroutine of its own.
 func (n *Node) Leave(user User, address netip.Prefix, end func()) {
@@ -45,14 +49,14 @@ func (n *Node) leave(user User, address netip.Prefix, a *absentee) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.absent.expireSome(now)
-	if user.UserID != "" {
+	if user.UserID != "" && n.config.PerUser < unlimited {
 		n.addAbsentLocked(absentKey{user: user}, a, n.config.PerUser, now)
 	}
-	if address.IsValid() {
+	if address.IsValid() && n.config.PerAddress < unlimited {
 		n.addAbsentLocked(absentKey{address: address}, a, n.config.PerAddress, now)
 	}
 	if a.session != "" && len(a.keys) > 0 {
-		n.addAbsentLocked(absentKey{session: a.session}, a, math.MaxInt, now)
+		n.addAbsentLocked(absentKey{session: a.session}, a, unlimited, now)
 	}
 }
 
