@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -116,11 +115,18 @@ func (q *Quota) SetPolicy(policy limit.QuotaPolicy) error {
 	if err := checkPolicy(policy.Validate(), policy.Name, old.policy.Name); err != nil {
 		return err
 	}
-	if keyname.SameQuota(policy, old.policy) {
-		return nil
+	version := old.version
+	if !isSameQuota(policy, old.policy) {
+		version++
 	}
-	q.rules.Store(&quotaRules{numbers: numbers{policy.Max, old.version + 1}, policy: policy})
+	q.rules.Store(&quotaRules{numbers: numbers{policy.Max, version}, policy: policy})
 	return nil
+}
+
+// isSameQuota compares two policies, whose zones are those of their names. Functions cannot be compared.
+func isSameQuota(a, b limit.QuotaPolicy) bool {
+	return a.Start == nil && b.Start == nil &&
+		a.Max == b.Max && a.Period == b.Period && a.Location.String() == b.Location.String()
 }
 
 // Describe returns the quota's Max and the length of its period: an hour, 24 hours, 7 or 31 days.

@@ -3,7 +3,6 @@ package batch
 import (
 	"time"
 
-	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -30,10 +29,15 @@ func NewQuotaPolicy(policy limit.QuotaPolicy) *RecordPolicy {
 // Following returns a new policy with the numbers of p, which replaces the previous one of a limiter.
 func (p *RecordPolicy) Following(previous *RecordPolicy) *RecordPolicy {
 	next := &RecordPolicy{Description: p.Description, quota: p.quota, version: previous.version}
-	if p.Description != previous.Description || !keyname.SameQuota(p.quota, previous.quota) {
+	if p.Description != previous.Description || !sameCalendar(p.quota, previous.quota) {
 		next.version++
 	}
 	return next
+}
+
+// sameCalendar reports whether two quotas have one, by the name of its zone. Functions cannot be compared.
+func sameCalendar(a, b limit.QuotaPolicy) bool {
+	return a.Start == nil && b.Start == nil && a.Location.String() == b.Location.String()
 }
 
 // WithoutMemory returns the policy without remembered denials, such as for a call in a transaction, whose

@@ -35,12 +35,6 @@ func OfCooldown(p limit.CooldownPolicy) string {
 	return fmt.Sprintf("%d-in-%s-penalty-%s", p.Max, p.Window, p.Penalty)
 }
 
-// SameQuota reports whether two policies have the same numbers. Those with Start, a function, have not.
-func SameQuota(a, b limit.QuotaPolicy) bool {
-	a.Name, b.Name = "", ""
-	return a.Start == nil && b.Start == nil && OfQuota(a) == OfQuota(b)
-}
-
 // OfQuota is [OfPolicy] for quotas.
 func OfQuota(p limit.QuotaPolicy) string {
 	if p.Name != "" {

@@ -75,8 +75,11 @@ func jointCostOfNothing(h Harness) error {
 			limit.Request{Limiter: users.Limiter, Key: key("ann"), Cost: 0},
 			limit.Request{Limiter: rooms.Limiter, Key: limit.Key{"room", "go"}, Cost: 1},
 		)
-		if err != nil || d.Allowed != want {
-			return fmt.Errorf("joint call %d of 0 and 1 is %+v with error %v, want Allowed to be %v", n+1, d, err, want)
+		if err != nil {
+			return fmt.Errorf("a joint call: %w", err)
+		}
+		if d.Allowed != want {
+			return fmt.Errorf("joint call %d of 0 and 1 is %+v, want Allowed to be %v", n+1, d, want)
 		}
 	}
 	return rooms.want(limit.Key{"room", "go"}, 0, limit.Decision{Allowed: true, Limit: 2, ResetAfter: 20 * time.Second})

@@ -135,11 +135,8 @@ func undoAfterChange(h Harness) error {
 		if err != nil {
 			return err
 		}
-		if err := l.SetPolicy(limit.PerHour(10).Named("undo-change")); err != nil {
+		if err := errors.Join(l.SetPolicy(limit.PerHour(10).Named("undo-change")), b.undo(four, 10, 0)); err != nil {
 			return fmt.Errorf("no change: %w", err)
-		}
-		if err := b.undo(four, 10, 0); err != nil {
-			return fmt.Errorf("after no change: %w", err)
 		}
 		if four, err = b.take(limit.Take{Cost: 4}); err != nil {
 			return err
