@@ -43,23 +43,23 @@ export function createTopics(env: Env, outbox: Outbox) {
     const wants = (key: keyof Sub) => each(key).some((f) => f);
     const notify = (key: keyof Sub, value?: unknown) => env.emit(each(key), value);
 
-    /** A state that is not complete has no position. */
-    const known = () => (stateLeft ? undefined : position);
+    /** A state that is not complete, or is asked for anew, has no position. */
+    const known = () => ((anew && wants("onState")) || stateLeft ? undefined : position);
 
     /** The request that subscribes. */
-    const request = () => ({ topic, positions: true, ...(anew ? {} : known()), state: wants("onState"), presence: wants("onPresence") });
+    const request = () => ({ topic, positions: true, ...known(), state: wants("onState"), presence: wants("onPresence") });
 
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
-      const wanted = subs.size > 0;
+      const wanted = subs.size;
       if (!wanted && !subscribed && !busy) topics.delete(topic);
       if (!open || busy || requests >= MAX_REQUESTS || env.now() < waitUntil) return;
       if (wanted ? subscribed && !stale : !subscribed || byServer) return;
       const mine = connections;
-      const presented = anew ? undefined : position;
+      const presented = known();
       const payload = wanted ? request() : { topic };
       busy = true;
-      stale = anew = false;
+      stale = false;
       requests++;
       outbox.submit({
         type: wanted ? "$ws:subscribe" : "$ws:unsubscribe",
@@ -80,6 +80,7 @@ export function createTopics(env: Env, outbox: Outbox) {
 
     const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined}: Subscribed, presented?: Position) => {
       subscribed = true;
+      anew &&= stale; // asked for after the request
       // Messages that have arrived between the request and the answer come again.
       position = recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined);
       stateLeft = more ? Infinity : state || 0;
@@ -156,7 +157,7 @@ export function createTopics(env: Env, outbox: Outbox) {
 
       /** A connection is open. result: how it continues. */
       opened(result: Subscribed | undefined) {
-        subscribed = busy = stale = anew = false;
+        subscribed = busy = false;
         if (result) accepted(result, position);
         else byServer = false;
       },

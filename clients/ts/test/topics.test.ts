@@ -302,6 +302,74 @@ test("a later subscriber receives the state, too", async () => {
   assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
 });
 
+/** A client that is subscribed without the state, on its first connection. */
+async function withoutState(...args: Parameters<typeof connected>) {
+  const f = await connected(...args);
+  f.client.subscribe(topic);
+  accept(f.first);
+  return f;
+}
+
+const askForState = { topic, positions: true, state: true, presence: false };
+
+test("a later subscriber receives the state if the connection was lost before, or before the answer", async () => {
+  for (const connectionFirst of [true, false]) {
+    const f = await withoutState();
+    if (connectionFirst) f.first.end(1006);
+    f.client.subscribe(topic, { onState: () => {} });
+    f.first.end(1006);
+    await f.clock.advance(1_000);
+    await f.greet();
+    assert.deepEqual(f.socket.last("$ws:subscribe").payload, askForState);
+  }
+});
+
+test("a later subscriber that asks for the state and leaves takes no publication from others", async () => {
+  const f = await withoutState();
+  f.first.end(1006);
+  f.client.subscribe(topic, { onState: () => {} }).unsubscribe();
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { ...askForState, state: false, epoch: "K7", offset: 17 });
+});
+
+test("a later subscriber receives the state if its request was rejected for now", async () => {
+  const f = await withoutState();
+  f.client.subscribe(topic, { onState: () => {} });
+  f.first.reject(f.first.last("$ws:subscribe"), "UNAVAILABLE", { retryable: true });
+  await f.clock.advance(3_000);
+  assert.equal(f.first.all("$ws:subscribe").length, 3);
+  assert.deepEqual(f.first.last("$ws:subscribe").payload, askForState);
+});
+
+test("a subscriber that comes while the session is resumed receives the state", async () => {
+  const session = { token: "id.one", resumeWithinMs: 60_000 };
+  const f = await withoutState({ resume: true }, { session });
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  f.client.subscribe(topic, { onState: () => {} });
+  const result = { topic, epoch: "K7", offset: 17, recovered: true };
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { session, memberId: "c1", topics: [result] });
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, askForState);
+});
+
+test("a state that a loss asks for is asked for on the next connection, if this one ends before the answer", async () => {
+  const f = await connected();
+  f.client.subscribe(topic, { onState: () => {} });
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 0 });
+  f.first.receive("$ws:position", { topic, epoch: "K7", offset: 30, lost: { from: 18, to: 30 } });
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, askForState);
+  accept(f.socket, { epoch: "K7", offset: 30, recovered: false, state: 0 });
+  f.socket.end(1006);
+  await f.clock.advance(2_000);
+  await f.greet();
+  assert.deepEqual(f.socket.last("$ws:subscribe").payload, { ...askForState, epoch: "K7", offset: 30 }, "once");
+});
+
 test("presence has the members after each change", async () => {
   const f = await connected();
   const lists: string[] = [];
