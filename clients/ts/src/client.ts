@@ -35,9 +35,13 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   }
 
   function submit(item: Item) {
-    connection.start();
-    const error = closed();
+    const error = start();
     return error ? item.done!(error) : outbox.submit(item);
+  }
+
+  function start() {
+    connection.start();
+    return closed();
   }
 
   const closed = () => (connection.state === "closed" ? new PenstockError("UNAVAILABLE", "closed") : undefined);
@@ -92,8 +96,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     on,
     handle: served.handle,
     subscribe(topic, topicOptions) {
-      connection.start();
-      return topics.subscribe(topic, topicOptions, closed());
+      return topics.subscribe(topic, topicOptions, start());
     },
     nextAllowedAt: (type) => pacer?.nextAt(type),
     authenticate,

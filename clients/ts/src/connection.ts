@@ -23,9 +23,9 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   let current: Link | undefined; // carries messages
   let opening: Link | undefined; // until it is open
   let attempts = 0;
-  let openedAt = Infinity;
-  let dialedAt = -Infinity;
-  let lostAt = 0;
+  let openedAt: number;
+  let dialedAt: number;
+  let lostAt: number;
   let heardAt = 0; // 0: nothing since the last heartbeat
   let retryFrom = 0; // no attempt before, as the server demands
   let failedWith = 0; // the close code after which the client stops at the second time
@@ -111,7 +111,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   }
 
   function open(socket: Link["socket"]): void {
-    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, concurrency: Infinity, about: {} as Connection });
+    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, permitted: Infinity, about: {} as Connection });
     links.add(link);
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows
@@ -144,7 +144,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       if (link !== opening) return;
       if (!error) {
         pacer?.announce(welcome!.limits);
-        link.concurrency = welcome!.concurrency || Infinity;
+        link.permitted = welcome!.concurrency || Infinity;
         silenceMs = welcome!.pingIntervalMs;
         pongMs = welcome!.pongTimeoutMs;
         link.about = { id: welcome!.connId, memberId: welcome!.connId, contractHash: welcome!.contractHash } as Connection;
@@ -269,7 +269,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   function wake(offline?: boolean): void {
     if (current) probe(WAKE_PROBE_MS);
     else if (offline) stopAttempt?.("offline");
-    else if (state === "waiting" || state === "paused") retry(Math.max(retryFrom, dialedAt + WAKE_INTERVAL_MS) - now());
+    else if (!stopAttempt) retry(Math.max(retryFrom, dialedAt + WAKE_INTERVAL_MS) - now());
   }
 
   /** The page is left, or enters the cache of the browser. */

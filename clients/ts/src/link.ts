@@ -8,7 +8,7 @@ export interface Link {
   serving: Map<string, AbortController>;
   /** Calls without an answer, and how many the server permits. */
   openCalls: number;
-  concurrency: number;
+  permitted: number;
   /** The server permits no other call before one is answered. */
   crowded?: boolean;
   /** The link has been replaced: only answers to its calls count. */

@@ -57,14 +57,14 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
   const queue = createQueue<Entry>();
   let count = 0;
   let link: Link | undefined; // that messages are sent on
-  let flushing = false;
+  let flushing: boolean;
   let stopWaiting = noop;
 
   /** Milliseconds until a message may be sent; Infinity: never. What it waits for may also be an answer, which flushes. */
-  function waitFor({ type, first, oneWay, notBefore }: Entry, { socket, openCalls, concurrency, crowded }: Link): number {
+  function waitFor({ type, first, oneWay, notBefore }: Entry, { socket, openCalls, permitted, crowded }: Link): number {
     if (socket.bufferedAmount > MAX_BUFFERED_BYTES) return BUFFER_CHECK_MS;
     if (first) return 0;
-    if (!oneWay && (crowded || openCalls >= concurrency)) return FOR_ANSWER;
+    if (!oneWay && (crowded || openCalls >= permitted)) return FOR_ANSWER;
     return Math.max(notBefore - now(), pacer ? pacer.wait(type, notBefore) : 0);
   }
 
@@ -96,17 +96,16 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
   function submit({ type, payload, meta, signal, within = Infinity, oneWay, idempotent, first, onProgress, done }: Item, on?: Link): Entry {
     const body = format.stringify(payload, type);
     const due = now() + within;
-    const ack = (!first && (!!pacer || oneWay)) || undefined;
+    const ack = first ? undefined : !!pacer || oneWay;
     let id: string | undefined;
-    let admitted = false;
+    let admitted: boolean;
     let stopTimer = noop;
 
     const remove = () => {
-      const { link: on } = entry;
       queue.remove(entry);
-      if (on && pending.delete(id!) && !oneWay) {
-        on.openCalls--;
-        on.crowded = false;
+      if (pending.delete(id!) && !oneWay) {
+        entry.link!.openCalls--;
+        entry.link!.crowded = false;
       }
       pacer?.forget(type, id);
     };
@@ -161,7 +160,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
           const from = entry.link!;
           const inFlight = !oneWay && details.kind === "in_flight";
           pacer?.rejected(type, error, timestamp);
-          if (retryable && (inFlight ? pacer || details.limit === from.concurrency : pacer && retryAfterMs)) {
+          if (retryable && (inFlight ? pacer || details.limit === from.permitted : pacer && retryAfterMs)) {
             // What a limit has rejected is sent again, in order.
             wait();
             from.crowded = inFlight && from.openCalls > 0;

@@ -49,10 +49,10 @@ export function createServed(env: Env, outbox: Outbox) {
       };
     },
 
-    /** Handles a call of the server. Returns false if the message is none. */
-    receive(link: Link, frame: Frame): boolean {
+    /** Handles a call of the server. Returns something truthy if the message is one. */
+    receive(link: Link, frame: Frame): unknown {
       const id = frame.meta.correlationId!;
-      if (!/^\$ws:/.test(id)) return false;
+      if (!/^\$ws:/.test(id)) return;
       if (frame.type === "$ws:abort") link.serving.get(id)?.abort();
       else void answer(link, frame, id);
       return true;

@@ -36,9 +36,10 @@ export function createStream({ credit = DEFAULT_CREDIT, meta, onReply }: StreamO
           }
         }
       }
-      if (ended[0]) throw ended[0];
-      onReply?.(ended[1]);
-      return ended[1];
+      const [error, reply] = ended;
+      if (error) throw error;
+      onReply?.(reply);
+      return reply;
     } finally {
       sent?.cancel();
     }

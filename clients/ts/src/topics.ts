@@ -16,9 +16,9 @@ type Sub = TopicOptions<any, any>;
 export function createTopics(env: Env, outbox: Outbox) {
   const topics = new Map<string, Topic>();
   let connections = 0;
-  let open = false;
-  let requests = 0;
-  let waitUntil = 0;
+  let open: boolean;
+  let requests: number;
+  let waitUntil: number;
 
   const syncAll = () => topics.forEach((t) => t.sync());
 
@@ -31,12 +31,12 @@ export function createTopics(env: Env, outbox: Outbox) {
   function createTopic(topic: string) {
     const subs = new Set<Sub>();
     let position: Position | undefined; // up to where publications were handled
-    let subscribed = false; // as far as the server has answered
-    let stale = false; // the subscription must be made again, for its state or its presence
-    let anew = false; // without the position, so that the server sends the state
-    let busy = false; // a request has no answer
-    let byServer = false; // a handler of the server has subscribed
-    let stateLeft = 0; // publications of the state that follow, Infinity until $ws:state
+    let subscribed: boolean; // as far as the server has answered
+    let stale: boolean; // the subscription must be made again, for its state or its presence
+    let anew: boolean; // without the position, so that the server sends the state
+    let busy: boolean; // a request has no answer
+    let byServer: boolean; // a handler of the server has subscribed
+    let stateLeft: number | undefined; // publications of the state that follow, Infinity until $ws:state
     let members: Map<string, Member>;
 
     const each = (key: keyof Sub) => [...subs].map((s) => s[key] as any);
@@ -52,18 +52,17 @@ export function createTopics(env: Env, outbox: Outbox) {
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
       const wanted = subs.size;
-      if (!wanted && !subscribed && !busy) topics.delete(topic);
+      if (!(wanted || subscribed || busy)) topics.delete(topic);
       if (!open || busy || requests >= MAX_REQUESTS || env.now() < waitUntil) return;
       if (wanted ? subscribed && !stale : !subscribed || byServer) return;
       const mine = connections;
       const presented = known();
-      const payload = wanted ? request() : { topic };
       busy = true;
       stale = false;
       requests++;
       outbox.submit({
         type: wanted ? "$ws:subscribe" : "$ws:unsubscribe",
-        payload,
+        payload: wanted ? request() : { topic },
         first: true,
         done(error, answer) {
           if (mine !== connections) return; // asked again on the next connection
@@ -83,7 +82,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       anew &&= stale; // asked for after the request
       // Messages that have arrived between the request and the answer come again.
       position = recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined);
-      stateLeft = more ? Infinity : state || 0;
+      stateLeft = more ? Infinity : state;
       if (state !== undefined) notify("onState", state);
       else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered ? ended : undefined });
       if (joined) {
@@ -229,14 +228,14 @@ export function createTopics(env: Env, outbox: Outbox) {
       syncAll();
     },
 
-    /** Handles a message of the server about a topic. Returns false if it is none. */
-    receive(frame: Frame): boolean {
+    /** Handles a message of the server about a topic. Returns something truthy if it is one. */
+    receive(frame: Frame): unknown {
       const { type, meta, payload } = frame;
       const name = meta.topic ?? (/^\$ws:/.test(type) && payload?.topic);
+      const known = topics.get(name);
       if (type === "$ws:subscribed") find(name).subscribedByServer(payload);
-      else if (!topics.has(name)) return false;
-      else find(name).receive(frame);
-      return true;
+      else known?.receive(frame);
+      return known || type === "$ws:subscribed";
     },
   };
 }
