@@ -187,6 +187,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     openedAt = now();
     watch(silenceMs);
     topics.opened(results);
+    if (link !== current) return; // a function of the application has closed the client
     outbox.use(link);
     if (old) {
       old.retired = true;
@@ -202,6 +203,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
 
   /** The connection or an attempt has ended. */
   function ended(closeCode: number, error: PenstockError): void {
+    if (state === "closed") return; // by a function of the application
     if (stopAttempt) return setState("connecting"); // the attempt to move to another server goes on
     const kind = closeCode === UNAUTHENTICATED ? closeCode : +VIOLATION.includes(closeCode);
     const final = error.retryAfterMs === null && closeCode >= 4000; // the server accepts no later connection either
@@ -275,7 +277,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   /** The page is left, or enters the cache of the browser. */
   function pause(): void {
     disconnect();
-    setState("paused");
+    if (state !== "closed") setState("paused");
   }
 
   return {

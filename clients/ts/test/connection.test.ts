@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { connected, createFixture, outcome, settled, welcome } from "./fixture.ts";
+import { connected, createFixture, outcome, settled, welcome, type Fixture } from "./fixture.ts";
 
 test("rule 6: creating a client opens nothing", async () => {
   const f = createFixture();
@@ -536,6 +536,47 @@ test("rules 52 and 53: pagehide closes the socket, pageshow and visibilitychange
   await f.clock.advance(0);
   await f.greet();
   assert.equal(f.client.state, "open");
+});
+
+test("rule 49: close in onError, after a token request that failed, is for good", async () => {
+  let asked = 0;
+  const token = () => {
+    asked++;
+    throw new Error("signed out");
+  };
+  const f = createFixture({ token });
+  f.client.onError(() => f.client.close());
+  void f.client.connect();
+  await f.clock.advance(60_000);
+  assert.equal(asked, 1);
+  assert.equal(f.client.state, "closed");
+});
+
+test("rule 49: close in onState is for good", async () => {
+  for (const at of ["connecting", "open", "waiting", "paused"]) {
+    const f = createFixture();
+    f.client.onState((state) => state === at && f.client.close());
+    void f.client.connect();
+    await settled();
+    if (at !== "connecting") await f.greet();
+    if (at === "waiting") f.socket.end(1006);
+    if (at === "paused") f.page.fire("pagehide");
+    await f.clock.advance(60_000);
+    assert.deepEqual(f.states.slice(-2), [at, "closed"], at);
+    assert.equal(f.clock.timers, 0);
+  }
+});
+
+test("rule 49: close when the signal of a served call is aborted is for good", async () => {
+  for (const lose of [(f: Fixture) => f.socket.end(1006), (f: Fixture) => f.page.fire("pagehide")]) {
+    const f = await connected();
+    f.client.handle("QUESTION", "ANSWER", (_, { signal }) => new Promise(() => (signal.onabort = () => f.client.close())));
+    f.first.receive("QUESTION", {}, { correlationId: "$ws:1" });
+    lose(f);
+    await f.clock.advance(60_000);
+    assert.equal(f.client.state, "closed");
+    assert.equal(f.sockets.length, 1);
+  }
 });
 
 test("rule 49: close leaves no timer and no listener, and works twice", async () => {

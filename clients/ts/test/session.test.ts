@@ -241,6 +241,21 @@ test("close ends the session", async () => {
   assert.deepEqual(f.socket.sent.map((s) => [s.type, s.payload]), [["$ws:hello", { session: true }]]);
 });
 
+test("close in onLoss of a resumed topic is for good", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  const lost: unknown[] = [];
+  f.client.subscribe("room/go", { onLoss: (loss) => lost.push(loss) });
+  f.client.onLoss(() => f.client.close());
+  f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 17, recovered: true });
+  f.first.end(1006);
+  await reopen(f);
+  const result = { topic: "room/go", epoch: "K7", offset: 30, recovered: false };
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: [result] });
+  assert.equal(lost.length, 1);
+  assert.deepEqual(f.states.slice(-2), ["connecting", "closed"]);
+  assert.ok(f.socket.closedWith);
+});
+
 test("rule 52: a hidden page keeps its session", async () => {
   const f = await connected({ resume: true }, session("one"));
   f.page.fire("pagehide");
