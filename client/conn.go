@@ -30,6 +30,7 @@ type conn struct {
 	cancel context.CancelFunc
 	opened time.Time
 	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
+	usable time.Time    // when the server had answered the greeting
 
 	wake    chan struct{}      // the writer looks for messages again
 	goaway  chan time.Duration // the server asks for another connection

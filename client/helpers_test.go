@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
@@ -138,6 +140,55 @@ func (s *testServer) connect(opts *client.Options) *client.Client {
 		require.NoError(s.t, c.Close(ctx))
 	})
 	return c
+}
+
+type object = map[string]any
+
+// A peer is the server's end of a connection, whose messages a test writes itself.
+type peer struct {
+	*websocket.Conn
+
+	number int // 1 for the first connection
+}
+
+// A received is a message of the client.
+type received struct {
+	Type string
+	Meta struct{ CorrelationID string }
+}
+
+// send sends a message: the answer to m, unless that is nil.
+func (p peer) send(typ string, m *received, payload object) {
+	meta := object{"timestamp": 1}
+	if m != nil {
+		meta["correlationId"] = m.Meta.CorrelationID
+	}
+	_ = wsjson.Write(context.Background(), p.Conn, object{"type": typ, "meta": meta, "payload": payload})
+}
+
+// serveScript passes every message of clients to a function, which answers it.
+func serveScript(handle func(peer, *received)) (httpClient *http.Client, closeAll func()) {
+	var connections atomic.Int64
+	n := newDelayedNetwork(constant(time.Millisecond))
+	httpClient, closeServer := n.serveHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ws, err := websocket.Accept(w, req, nil)
+		if err != nil {
+			return
+		}
+		defer ws.CloseNow()
+		p := peer{ws, int(connections.Add(1))}
+		for {
+			var m received
+			if wsjson.Read(context.Background(), ws, &m) != nil {
+				return
+			}
+			handle(p, &m)
+		}
+	}))
+	return httpClient, func() {
+		n.cut()
+		closeServer()
+	}
 }
 
 func testContext(t *testing.T) context.Context {

@@ -105,13 +105,21 @@ func (n *delayedNetwork) copy(to, from net.Conn) {
 
 // serve starts a server on the network. The functions end when close is called.
 func (n *delayedNetwork) serve(r *router.Router) (httpClient *http.Client, closeAll func()) {
-	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	httpClient, closeServer := n.serveHandler(r)
+	return httpClient, func() {
+		httpClient.CloseIdleConnections()
+		_ = r.Shutdown(context.Background())
+		closeServer()
+	}
+}
+
+func (n *delayedNetwork) serveHandler(h http.Handler) (httpClient *http.Client, closeAll func()) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(n) }()
 	transport := &http.Transport{DialContext: n.dial}
 	return &http.Client{Transport: transport}, func() {
 		transport.CloseIdleConnections()
-		_ = r.Shutdown(context.Background())
 		_ = server.Close()
 		_ = n.Close()
 		<-served

@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,35 @@ func TestConnect_AsksForAnotherTokenOnce(t *testing.T) {
 		<-c.Done()
 		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(c.Err()))
 	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestClient_SlowHandshakeIsNoHealthyConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Second) // until what is on its way has arrived
+		attempts := 0
+		httpClient, closeAll := serveScript(func(p peer, m *received) {
+			p.send("$ws:welcome", m, object{"concurrency": 64})
+			_ = p.Close(4401, "")
+		})
+		defer closeAll()
+		slow := roundTripper(func(req *http.Request) (*http.Response, error) {
+			attempts++
+			time.Sleep(6 * time.Second)
+			return httpClient.Transport.RoundTrip(req)
+		})
+		c := client.New("ws://example.com/", &client.Options{HTTPClient: &http.Client{Transport: slow}, Logger: slog.New(slog.DiscardHandler)})
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		_ = c.Connect(t.Context())
+		time.Sleep(time.Minute)
+		assert.Equal(t, client.Closed, c.State(), "the server has rejected the token twice in a row")
+		assert.Equal(t, 2, attempts)
+	})
 }
 
 func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {

@@ -28,7 +28,7 @@ type retries struct {
 func (r *retries) opened() { r.expired = false }
 
 func (r *retries) closed(cn *conn) {
-	if time.Since(cn.opened) >= closecodes.HealthyAfter {
+	if time.Since(cn.usable) >= closecodes.HealthyAfter {
 		r.attempt, r.reaction = 0, closecodes.Reconnect
 	}
 }

@@ -77,6 +77,7 @@ func (c *Client) connect(expired bool) (*conn, *protocol.Welcome, error) {
 		cn.close(websocket.StatusGoingAway)
 		return nil, nil, err
 	}
+	cn.usable = time.Now()
 	return cn, w, nil
 }
 

@@ -293,7 +293,6 @@ func TestSubscribe_MarkedPublicationsWithoutPosition(t *testing.T) {
 			return
 		}
 		defer ws.CloseNow()
-		type object = map[string]any
 		for {
 			var m struct {
 				Type string
