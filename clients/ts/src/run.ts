@@ -55,6 +55,7 @@ export interface Run<Item> extends AsyncIterable<RunPart<Item>> {
 const CREDIT = 32; // enough for 100 items a second and 300 ms to the server and back
 const MIN_BACKOFF_MS = 500; // the upper bound of the first one
 const MAX_BACKOFF_MS = 20_000;
+const MAX_TIMER_MS = 2 ** 31 - 1; // longer ones overflow, and fire at once
 
 /**
  * Reads a run of a topic, whose items have the type `name`. After a lost connection, a restart of the server, or an error that does not last, it
@@ -144,7 +145,7 @@ async function beforeAttempt(error: any, failures: number, signal: AbortSignal |
         signal?.removeEventListener("abort", cancel);
         resolve();
       },
-      (error.retryAfterMs ?? 0) + Math.random() * Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** failures),
+      Math.min(MAX_TIMER_MS, (error.retryAfterMs ?? 0) + Math.random() * Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** failures)),
     );
     signal?.addEventListener("abort", cancel);
   });

@@ -129,6 +129,18 @@ test("a server that restarts is asked again after a delay, and other errors end 
   assert.equal((await outcome())?.error.code, "NOT_FOUND");
 });
 
+test("no timer is longer than the longest one that does not fire at once", async (t) => {
+  const waits: unknown[] = [];
+  t.mock.method(globalThis, "setTimeout", (_: () => void, ms: number) => waits.push(ms));
+  const f = await connected();
+  reading(attach(f.client, "token", "answer/1"));
+  void outcome(stop(f.client, "token", "answer/1", "R"));
+  for (const type of ["token.attach", "token.stop"])
+    f.first.reject(f.first.last(type), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 30 * 24 * 3_600_000 });
+  await settled();
+  assert.deepEqual(waits, [2 ** 31 - 1, 2 ** 31 - 1]);
+});
+
 test("a part with another number ends the loop", async () => {
   const f = await connected();
   for (const n of [0, 2]) {
