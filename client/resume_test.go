@@ -3,8 +3,11 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -52,6 +55,49 @@ func TestResume_RestoresSubscriptionsOfHandlers(t *testing.T) {
 	for i := 1; i <= 50; i++ {
 		await(i)
 	}
+}
+
+func TestResume_UnsubscribeMeanwhileReachesTheServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Second) // until what is on its way has arrived
+		session := object{"token": "secret", "resumeWithinMs": 60_000}
+		lobby := object{"topic": "lobby", "epoch": "K7", "offset": 1, "recovered": true}
+		cut, resuming, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		requests := make(chan string, 10)
+		httpClient, closeAll := serveScript(func(p peer, m *received) {
+			switch m.Type {
+			case "$ws:hello":
+				welcome := object{"concurrency": 64}
+				if p.number == 1 {
+					welcome["session"] = session
+				}
+				p.send("$ws:welcome", m, welcome)
+			case "$ws:subscribe":
+				p.send("$ws:subscribed", m, lobby)
+				<-cut
+				_ = p.CloseNow()
+			case "$ws:resume":
+				close(resuming)
+				<-goOn
+				p.send("$ws:resumed", m, object{"session": session, "memberId": "c", "topics": []object{lobby}})
+			default:
+				requests <- m.Type
+			}
+		})
+		defer closeAll()
+		c := client.New("ws://example.com/", &client.Options{HTTPClient: httpClient, Resume: true, Logger: slog.New(slog.DiscardHandler)})
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		sub, err := c.Subscribe(t.Context(), "lobby", nil)
+		require.NoError(t, err)
+		close(cut)
+		<-resuming
+		sub.Unsubscribe()
+		close(goOn)
+		time.Sleep(time.Second)
+		require.Len(t, requests, 2)
+		assert.Equal(t, []string{"$ws:ack", "$ws:unsubscribe"}, []string{<-requests, <-requests})
+	})
 }
 
 func TestConnection_SaysWhatTheServerHasAnnounced(t *testing.T) {

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -77,6 +78,7 @@ func (c *Client) resubscribe(cn *conn) error {
 // It returns an error only if the connection is of no use.
 func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 	cl := newCall(protocol.TypeResume, protocol.TypeResumed)
+	request := protocol.Resume{Token: token}
 	id, joined := "", make(chan error, 1)
 	cl.onAnswer = func(a answer) { // on the reading goroutine: publications follow the answer
 		var m protocol.Resumed
@@ -84,12 +86,11 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 			a.err = a.decode(&m)
 		}
 		if a.err == nil {
-			c.continueSession(cn, id, &m)
+			c.continueSession(cn, id, &m, request.Topics)
 		}
 		joined <- a.err
 	}
 	c.mu.Lock()
-	request := protocol.Resume{Token: token}
 	for _, f := range c.topics {
 		f.asking = cl
 		f.pauseLocked()
@@ -135,8 +136,8 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 	return err
 }
 
-// continueSession handles the answer to resume.
-func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed) {
+// continueSession handles the answer to resume, with which the client has presented topics.
+func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed, presented []protocol.Subscribe) {
 	c.mu.Lock()
 	c.session.token = "" // unless the session goes on
 	if m.Session != nil {
@@ -147,19 +148,14 @@ func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed) {
 	c.mu.Unlock()
 	for i := range m.Topics {
 		topic := &m.Topics[i]
-		c.mu.Lock()
-		f := c.topics[topic.Topic]
-		if f != nil {
-			f.asking = nil
-		}
-		c.mu.Unlock()
-		switch {
+		wasPresented := slices.ContainsFunc(presented, func(s protocol.Subscribe) bool { return s.Topic == topic.Topic })
+		switch f := c.resumedFeed(cn, topic, wasPresented); {
 		case topic.Error != nil && f != nil:
 			c.subscriptionFailed(f, errorOf(topic.Error))
 		case topic.Error != nil:
 		case f != nil:
 			c.join(f, &topic.Subscribed)
-		default:
+		case !wasPresented:
 			c.receiveSubscribed(&topic.Subscribed)
 		}
 	}
@@ -170,6 +166,20 @@ func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed) {
 			f.asking = nil
 		}
 	}
+}
+
+// resumedFeed returns the feed of a resumed topic, or nil if there is none. Then Unsubscribe was called if the client has
+// presented the topic, and the server must learn it, before a later Subscribe asks for the topic again.
+func (c *Client) resumedFeed(cn *conn, topic *protocol.ResumedTopic, wasPresented bool) *feed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.topics[topic.Topic]
+	if f != nil {
+		f.asking = nil
+	} else if wasPresented && topic.Error == nil && c.topicConn == cn {
+		c.leaveLocked(topic.Topic)
+	}
+	return f
 }
 
 // refreshIdentity sends a new token before the identity expires.

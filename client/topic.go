@@ -154,10 +154,15 @@ func (s *Subscription) Unsubscribe() {
 	}
 	f.removeLocked()
 	if c.subscribing {
-		cl := newCall(protocol.TypeUnsubscribe, protocol.TypeUnsubscribed)
-		cl.onAnswer = func(answer) {}
-		c.topicConn.startLocked(cl, encodeProtocol(protocol.Unsubscribe{Topic: f.topic}))
+		c.leaveLocked(f.topic)
 	}
+}
+
+// leaveLocked ends the subscription of the connection to a topic.
+func (c *Client) leaveLocked(topic string) {
+	cl := newCall(protocol.TypeUnsubscribe, protocol.TypeUnsubscribed)
+	cl.onAnswer = func(answer) {}
+	c.topicConn.startLocked(cl, encodeProtocol(protocol.Unsubscribe{Topic: topic}))
 }
 
 // ErrUnsubscribed is the error of a subscription that Unsubscribe has ended.
