@@ -115,8 +115,10 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
       id = entry.link = undefined;
       queue.insert(entry);
       stopTimer();
-      stopTimer = after(due - now(), () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true })));
+      stopTimer = after(due - now(), expire);
     };
+
+    const expire = () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }));
 
     const entry: Entry = {
       type,
@@ -127,6 +129,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
       weight: body?.length || 0,
 
       send(to) {
+        if (now() >= due + 1) return expire(); // the timer is late; a message that may not wait at all is not
         if (oneWay) stopTimer(); // only waiting is bounded
         if (ack || !oneWay) {
           id = prefix + ++count + (oneWay ? "e" : ""); // only those of calls end with a digit

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { createFixture, connected, outcome } from "./fixture.ts";
+import { createFixture, connected, outcome, settled } from "./fixture.ts";
 
 test("messages wait for a connection, and are sent in order", async () => {
   const f = createFixture();
@@ -48,6 +48,18 @@ test("rule 44: queued events expire", async () => {
   assert.equal((await outcome(brief))?.error.code, "DEADLINE_EXCEEDED");
   await f.clock.advance(29_900);
   assert.equal((await outcome(stale))?.error.code, "DEADLINE_EXCEEDED");
+});
+
+test("rule 44: what has expired is not sent, even if its timer is late", async () => {
+  const f = createFixture();
+  const late = [f.client.send("SAY", {}, { maxWaitMs: 5_000 }), f.client.call("ASK", {}, { timeoutMs: 5_000 })];
+  await settled();
+  f.clock.sleep(6_000);
+  await f.greet();
+  for (const promise of late) assert.equal((await outcome(promise))?.error.code, "DEADLINE_EXCEEDED");
+  assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]);
+  void f.client.send("SAY", {}, { maxWaitMs: 0 });
+  assert.ok(f.socket.last("SAY"), "which need not wait");
 });
 
 test("an event that was sent does not expire", async () => {
