@@ -61,7 +61,7 @@ func (q *sendQueue) add(m *outgoing) (dropped []*outgoing) {
 	q.last++
 	m.number = q.last
 	for q.full(m) {
-		if q.limits.Overflow == DropNewest || len(q.messages) == 0 {
+		if q.limits.Overflow == DropNewest || m.bytes() > q.limits.MaxBytes {
 			return append(dropped, m)
 		}
 		dropped = append(dropped, q.messages[0])

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -170,6 +171,28 @@ func TestQueue_OverflowFailsOneMessage(t *testing.T) {
 		}
 		require.NoError(t, c.Close(ctx))
 	}
+}
+
+func TestQueue_MessageThatNeverFitsDropsNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unreachable := roundTripper(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		})
+		c := client.New("ws://example.com/", &client.Options{
+			HTTPClient: &http.Client{Transport: unreachable}, Queue: client.Queue{MaxBytes: 2000, Overflow: client.DropOldest}, Logger: slog.New(slog.DiscardHandler),
+		})
+		small := make(chan error, 1)
+		go func() { small <- client.Send(t.Context(), c, say{"small"}) }()
+		synctest.Wait()
+		err := client.Send(t.Context(), c, say{strings.Repeat("x", 4000)})
+		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
+		synctest.Wait()
+		assert.Empty(t, small, "it waits")
+		require.NoError(t, c.Close(context.Background()))
+		require.ErrorIs(t, <-small, client.ErrClosed)
+	})
 }
 
 func TestNew_InvalidOptionsPanic(t *testing.T) {
