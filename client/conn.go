@@ -154,9 +154,9 @@ func handshakeError(resp *http.Response, cause error) error {
 	if failed.err == nil || errors.CodeOf(failed.err) == errors.Internal {
 		failed.err = &errors.Error{Code: errors.Unavailable, Message: "the server has rejected the connection with " + resp.Status, Err: cause}
 	}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+	if seconds, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 64); err == nil {
 		if e, ok := errors.AsType[*errors.Error](failed.err); ok && e.RetryAfter == 0 {
-			e.RetryAfter = time.Duration(seconds) * time.Second
+			e.RetryAfter = demanded(seconds, time.Second)
 		}
 	}
 	return failed

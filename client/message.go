@@ -84,10 +84,18 @@ func errorOf(p *protocol.ErrorPayload) error {
 	switch ms, err := strconv.ParseInt(string(p.RetryAfterMs), 10, 64); {
 	case string(p.RetryAfterMs) == "null":
 		result.RetryAfter = errors.Never
-	case err == nil && ms < int64(errors.Never/time.Millisecond):
-		result.RetryAfter = time.Duration(ms) * time.Millisecond
+	case err == nil:
+		result.RetryAfter = demanded(ms, time.Millisecond)
 	}
 	return result
+}
+
+// longestDemand is so short that what clients add to it does not overflow.
+const longestDemand = errors.Never / 2
+
+// demanded returns a delay that the server demands: not a negative one, after which the client would not wait at all.
+func demanded(n int64, unit time.Duration) time.Duration {
+	return time.Duration(min(max(n, 0), int64(longestDemand/unit))) * unit
 }
 
 // head is what precedes the payload of a message to the server.

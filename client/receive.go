@@ -60,7 +60,7 @@ func (c *Client) receiveGoAway(cn *conn, e *envelope) {
 		m.ReconnectAfterMs = 0
 	}
 	select {
-	case cn.goaway <- time.Duration(m.ReconnectAfterMs) * time.Millisecond:
+	case cn.goaway <- demanded(m.ReconnectAfterMs, time.Millisecond):
 	default:
 	}
 }

@@ -5,6 +5,7 @@ package client_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -78,6 +79,36 @@ func TestClient_SlowHandshakeIsNoHealthyConnection(t *testing.T) {
 		assert.Equal(t, client.Closed, c.State(), "the server has rejected the token twice in a row")
 		assert.Equal(t, 2, attempts)
 	})
+}
+
+func TestClient_DelayThatIsNoneKeepsBackoff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ body, retryAfter string }{
+		"negative":         {body: `{"code":"UNAVAILABLE","retryable":true,"retryAfterMs":-3600000}`},
+		"sum too large":    {body: `{"code":"UNAVAILABLE","retryable":true,"retryAfterMs":9223372036853}`},
+		"negative seconds": {retryAfter: "-3600"},
+		"too many seconds": {retryAfter: "10000000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				attempts := 0
+				rejects := roundTripper(func(req *http.Request) (*http.Response, error) {
+					if attempts++; attempts > 100 {
+						<-req.Context().Done()
+					}
+					header, body := http.Header{"Retry-After": {test.retryAfter}}, io.NopCloser(strings.NewReader(test.body))
+					return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: header, Body: body}, nil
+				})
+				c := client.New("ws://example.com/", &client.Options{HTTPClient: &http.Client{Transport: rejects}, Logger: slog.New(slog.DiscardHandler)})
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				defer cancel()
+				require.Error(t, c.Connect(ctx))
+				assert.LessOrEqual(t, attempts, 10)
+				require.NoError(t, c.Close(context.Background()))
+			})
+		})
+	}
 }
 
 func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
