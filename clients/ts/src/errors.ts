@@ -27,4 +27,7 @@ export class PenstockError extends Error {
 }
 
 /** The error in the payload of ERROR or RPC_ERROR, or in the reason of a close frame. */
-export const decodeError = ({ code = "INTERNAL", message, ...more }: any = {}): PenstockError => new PenstockError(code, message, more);
+export const decodeError = ({ code = "INTERNAL", message, ...more }: any = {}): PenstockError => {
+  if (more.retryAfterMs < 0) more.retryAfterMs = 0; // or the client would not wait at all
+  return new PenstockError(code, message, more);
+};

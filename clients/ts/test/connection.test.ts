@@ -222,6 +222,19 @@ for (const [code, stops] of [
   });
 }
 
+test("a negative retryAfterMs does not shorten the backoff", async () => {
+  const f = createFixture();
+  void f.client.connect();
+  for (let attempts = 1; attempts <= 5; attempts++) {
+    await settled();
+    assert.equal(f.sockets.length, attempts);
+    f.socket.end(1013, { code: "UNAVAILABLE", retryable: true, retryAfterMs: -3_600_000 });
+    await f.clock.advance(100);
+    assert.equal(f.sockets.length, attempts);
+    while (f.sockets.length === attempts) await f.clock.advance(1_000);
+  }
+});
+
 test("a page that wakes up obeys the delay that the server demands", async () => {
   const f = await connected();
   f.first.end(4503, { code: "UNAVAILABLE", retryAfterMs: 5_000 });
