@@ -22,7 +22,8 @@ export class PenstockError extends Error {
 
   constructor(code: string, message?: string, more?: ErrorDetails) {
     super(message || code);
-    Object.assign(this, { code, retryable: false, details: {} }, more);
+    Object.assign(this, { code, retryable: false }, more);
+    this.details ??= {};
   }
 }
 

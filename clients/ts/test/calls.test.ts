@@ -34,6 +34,13 @@ test("rule 38: an error has the code, details and waiting time of the server", a
   assert.deepEqual([error.code, error.retryable, error.retryAfterMs, error.details.kind, error.mayHaveExecuted], ["RESOURCE_EXHAUSTED", true, 1250, "rate", undefined]);
 });
 
+test("an error whose details are null has none", async () => {
+  const f = await connected();
+  const result = outcome(f.client.call("ASK"));
+  f.first.reject(f.first.last("ASK"), "NOT_FOUND", { details: null });
+  assert.deepEqual((await result)?.error.details, {});
+});
+
 test("rule 17: the deadline starts with the call, and the server learns what remains", async () => {
   const f = createFixture();
   const call = f.client.call("ASK", {}, { timeoutMs: 5_000 });
