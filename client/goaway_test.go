@@ -30,6 +30,26 @@ func TestGoAway_OpenStreamDelaysNothing(t *testing.T) {
 	}
 }
 
+func TestGoAway_OnEveryConnectionIsFollowedWithBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until what is on its way has arrived
+		connected := make(chan time.Time, 1000)
+		httpClient, closeAll := serveScript(func(p peer, m *received) {
+			connected <- time.Now()
+			p.send("$ws:welcome", m, object{"concurrency": 64})
+			p.send("$ws:goaway", nil, object{"reconnectAfterMs": 0})
+		})
+		defer closeAll()
+		c := client.New("ws://example.com/", &client.Options{HTTPClient: httpClient})
+		require.NoError(t, c.Connect(t.Context()))
+		time.Sleep(10 * time.Second)
+		assert.Less(t, len(connected), 50)
+		assert.Less(t, -(<-connected).Sub(<-connected), 100*time.Millisecond, "the first move has no backoff")
+		require.NoError(t, c.Close(context.Background()))
+	})
+}
+
 func moveWithOpenStream(t *testing.T, session bool) {
 	defer time.Sleep(time.Second) // until what is on its way has arrived
 	networks, received := [2]*delayedNetwork{}, make(chan string, 10)

@@ -33,6 +33,17 @@ func (r *retries) closed(cn *conn) {
 	}
 }
 
+// move returns what is added to the delay of a server that asks for another connection. A move counts as an attempt: a
+// server that asks for it on every connection would be followed without a pause.
+func (r *retries) move(cn *conn, opts *Options) (delay time.Duration) {
+	r.closed(cn)
+	if r.attempt > 0 {
+		delay = closecodes.Rule{}.Delay(0, r.attempt, opts.Backoff.Min, opts.Backoff.Max, rand.Float64)
+	}
+	r.attempt++
+	return delay
+}
+
 // next returns the delay before the next attempt. again is false if connecting again does not help.
 func (r *retries) next(err error, opts *Options) (delay time.Duration, again bool) {
 	code := closeCode(err)

@@ -21,8 +21,7 @@ func (c *Client) run() {
 		cn, w, err := c.connect(r.expired)
 		if err == nil {
 			r.opened()
-			err = c.serve(cn, w)
-			r.closed(cn)
+			err = c.serve(cn, w, &r)
 		}
 		if c.ctx.Err() != nil {
 			err = context.Cause(c.ctx)
@@ -82,7 +81,8 @@ func (c *Client) connect(expired bool) (*conn, *protocol.Welcome, error) {
 }
 
 // serve uses a connection until it has ended. If the server asks for another one, that replaces it.
-func (c *Client) serve(cn *conn, w *protocol.Welcome) error {
+func (c *Client) serve(cn *conn, w *protocol.Welcome, r *retries) error {
+	defer func() { r.closed(cn) }() // the last one
 	c.useForTopics(cn)
 	c.use(cn, w)
 	if err := c.resubscribe(cn); err != nil {
@@ -98,7 +98,7 @@ func (c *Client) serve(cn *conn, w *protocol.Welcome) error {
 			c.lost(cn, cn.err)
 			return cn.err
 		case delay := <-cn.goaway:
-			if next := c.replace(cn, delay); next != nil {
+			if next := c.replace(cn, delay+r.move(cn, &c.opts)); next != nil {
 				cn = next
 			}
 		case <-c.ctx.Done():
