@@ -44,14 +44,14 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     return closed();
   }
 
-  const closed = () => (connection.state === "closed" ? new PenstockError("UNAVAILABLE", "closed") : undefined);
+  const closed = () => (connection.state === "closed" && new PenstockError("UNAVAILABLE", "closed"));
 
   async function refresh(): Promise<void> {
     const controller = new AbortController();
     const { signal } = controller;
     const end = () => controller.abort();
     const ends = [on("$state", () => closed() && end()), env.after(defaultMs, end)];
-    const late = new Promise<never>((_, reject) => (signal.onabort = () => reject(closed() ?? new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }))));
+    const late = new Promise<never>((_, reject) => (signal.onabort = () => reject(closed() || new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }))));
     try {
       const token = await Promise.race([late, connection.fetchToken(signal)]);
       await request({ type: "$ws:auth", payload: { token }, first: true, within: defaultMs });

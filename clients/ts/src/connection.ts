@@ -26,7 +26,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   let openedAt: number;
   let dialedAt: number;
   let lostAt: number;
-  let heardAt = 0; // 0: nothing since the last heartbeat
+  let heardAt: number; // 0: nothing since the last heartbeat
   let retryFrom = 0; // no attempt before, as the server demands
   let failedWith = 0; // the close code after which the client stops at the second time
   let session: SessionGrant | undefined;
@@ -55,12 +55,17 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       current = undefined;
       stopWatch();
       lostAt = now();
-      if (lostAt - openedAt >= HEALTHY_AFTER_MS) attempts = failedWith = 0;
+      endBackoff();
       use();
     }
     outbox.unansweredOn(link).forEach((entry) => entry.drop());
     link.serving.forEach((controller) => controller.abort());
     socket.close(code);
+  };
+
+  /** A connection that was open for a while ends the backoff. */
+  const endBackoff = () => {
+    if (now() - openedAt >= HEALTHY_AFTER_MS) attempts = failedWith = 0;
   };
 
   /** Without a link that carries messages, they wait. */
@@ -122,7 +127,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
         () => {
           const frame: Frame = format.parse(data);
           if (frame.type === "$ws:goaway") {
-            if (link === current) retry(frame.payload.reconnectAfterMs); // this link is used until then
+            if (link === current) move(frame.payload.reconnectAfterMs);
           } else received(link, frame);
         },
       ]);
@@ -214,6 +219,15 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     retryFrom = now() + demanded;
     retry(demanded + backoff);
     if (!current) setState("waiting", { error, closeCode, retryAt: retryFrom + backoff });
+  }
+
+  /**
+   * Connects to another server, as this one asks, and uses the current link until then. A move counts as an attempt: a server that asks
+   * for it on every connection would be followed without a pause.
+   */
+  function move(ms: number): void {
+    endBackoff();
+    retry(Math.max(0, ms) + (attempts++ && backoffAfter(1006, 0, attempts, random)));
   }
 
   function retry(ms: number): void {

@@ -132,7 +132,7 @@ export function createTopics(env: Env, outbox: Outbox) {
     return {
       sync,
 
-      subscribe(options: Sub = {}, error?: PenstockError): Subscription {
+      subscribe(options: Sub = {}, error?: PenstockError | false): Subscription {
         const sub = { ...options };
         const { onState } = sub;
         position ??= sub.since;
@@ -205,7 +205,7 @@ export function createTopics(env: Env, outbox: Outbox) {
 
   return {
     /** error: the client is closed. */
-    subscribe: (name: string, options?: Sub, error?: PenstockError) => find(name).subscribe(options, error),
+    subscribe: (name: string, options?: Sub, error?: PenstockError | false) => find(name).subscribe(options, error),
 
     /** Topics and positions for a new connection. */
     resumable: () => [...topics.values()].map((t) => t.resumable()),

@@ -433,6 +433,20 @@ test("goaway: the new connection is open before the old one closes", async () =>
   assert.deepEqual(f.states, ["connecting", "open", "open"]);
 });
 
+test("goaway on every connection is followed with backoff", async () => {
+  const f = await connected();
+  const delays: number[] = [];
+  for (let n = 1; n <= 5; n++) {
+    const start = f.clock.now();
+    f.socket.receive("$ws:goaway", { reconnectAfterMs: n === 3 ? -60_000 : 0 });
+    while (f.sockets.length === n) await f.clock.advance(50);
+    delays.push(f.clock.now() - start);
+    await f.greet();
+    if (n === 4) await f.clock.advance(5_000);
+  }
+  assert.deepEqual(delays, [50, 1_100, 2_100, 4_100, 50]);
+});
+
 test("goaway: messages of the old connection end when the new one is open", async () => {
   const f = await connected();
   const notes: unknown[] = [];
