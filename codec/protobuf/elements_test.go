@@ -26,14 +26,14 @@ func TestCodec_Elements(t *testing.T) {
 		message proto.Message
 		want    int
 	}{
-		"nothing":          {&chatpb.Say{}, 0},
-		"fields":           {&chatpb.Say{Room: "go", Text: strings.Repeat("x", 1000)}, 2},
-		"packed numbers":   {&chatpb.Say{Mentions: []int64{1, 300, -1, 0}}, 4},
-		"messages":         {&chatpb.Said{AnswerTo: &chatpb.Said{AnswerTo: &chatpb.Said{Text: "x"}}}, 3},
-		"empty messages":   {&structpb.ListValue{Values: make([]*structpb.Value, 5)}, 5},
-		"lists":            {list(1, "a", []any{true, nil}), 3 + 3 + 2 + 2}, // values and what they are, the same of the inner list
-		"a packed path":    {&descriptorpb.SourceCodeInfo{Location: []*descriptorpb.SourceCodeInfo_Location{{Path: []int32{1, 2, 3}}}}, 1 + 3},
-		"a double":         {&structpb.Value{Kind: &structpb.Value_NumberValue{NumberValue: 1}}, 1},
+		"nothing":        {&chatpb.Say{}, 0},
+		"fields":         {&chatpb.Say{Room: "go", Text: strings.Repeat("x", 1000)}, 2},
+		"packed numbers": {&chatpb.Say{Mentions: []int64{1, 300, -1, 0}}, 4},
+		"messages":       {&chatpb.Said{AnswerTo: &chatpb.Said{AnswerTo: &chatpb.Said{Text: "x"}}}, 3},
+		"empty messages": {&structpb.ListValue{Values: make([]*structpb.Value, 5)}, 5},
+		"lists":          {list(1, "a", []any{true, nil}), 3 + 3 + 2 + 2}, // values and what they are, the same of the inner list
+		"a packed path":  {&descriptorpb.SourceCodeInfo{Location: []*descriptorpb.SourceCodeInfo_Location{{Path: []int32{1, 2, 3}}}}, 1 + 3},
+		"a double":       {&structpb.Value{Kind: &structpb.Value_NumberValue{NumberValue: 1}}, 1},
 	} {
 		payload, err := proto.Marshal(c.message)
 		require.NoError(t, err)
