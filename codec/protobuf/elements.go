@@ -11,7 +11,7 @@ import (
 // Elements returns the number of fields in a payload of a type, at all levels, for router.Limits. A repeated field
 // counts once for each of its elements. For a payload that Unmarshal refuses, it may be anything.
 func (Codec) Elements(payload []byte, t reflect.Type) int {
-	m, ok := reflect.Zero(t).Interface().(proto.Message)
+	m, ok := reflect.TypeAssert[proto.Message](reflect.Zero(t))
 	if !ok {
 		return 0
 	}
