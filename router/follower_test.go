@@ -271,6 +271,7 @@ func TestFollower_AskingAgainDoesNotReturnExceptedMessages(t *testing.T) {
 		f := &feed{t: t}
 		f.subscribe(r)
 		f.client.Send(Blob{Text: "own"})
+		synctest.Wait()
 		require.NoError(t, r.Publish("feed/a", Blob{Text: "other"}))
 		synctest.Wait()
 		f.client.SendText(`{"type":"$ws:unsubscribe","meta":{"correlationId":"u"},"payload":{"topic":"feed/a"}}`)
