@@ -279,6 +279,7 @@ func TestFollower_AskingAgainDoesNotReturnExceptedMessages(t *testing.T) {
 		receivedTexts(f.client)
 		f.client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
 		require.Equal(t, "$ws:subscribed", f.client.Next().Type)
+		synctest.Wait()
 		f.receive()
 		assert.Equal(t, []string{"", "other"}, f.texts)
 	})
