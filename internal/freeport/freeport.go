@@ -1,5 +1,5 @@
 // Package freeport chooses ports for the servers of tests that cannot listen at port 0: programs
-// that must be told their port, and servers that restart at the same address.
+// that receive their port as an argument, and servers that restart at the same address.
 package freeport
 
 import (
