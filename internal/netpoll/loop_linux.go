@@ -1,274 +1,72 @@
-//go:build linux && !386 && !s390x
+//go:build linux && !386 && !s390x && !simulatedpoll
 
 package netpoll
 
 import (
 	"os"
-	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/executor"
 )
 
-// A loop waits for events of its sockets and handles them on the same goroutine, so that a
-// message wakes no other one. It is an edge-triggered epoll instance (man 7 epoll) that itself
-// waits in Go's poller.
-//
-// # Ownership
-//
-// One goroutine at a time owns the loop: its generation is in state, and the fields below
-// "of the owner" belong to it. While a Waiter's method runs, the phase is handling. Before the
-// first such call of a busy period, the owner wakes another goroutine, the standby, which then is
-// the next one in the scheduler's run queue. If the method blocks, the scheduler therefore runs
-// the standby, which finds the phase handling, and takes the loop over. The former owner finds that
-// out when the method returns, finishes only what belongs to that socket, and ends. If nothing
-// blocks, an owner that finds no more events leaves the loop vacant for the standby, which waits for
-// the next events. So a handler that blocks delays other sockets by one switch between goroutines;
-// one that computes delays them until the scheduler preempts it, as in any server.
-//
-// # Order of the atomic operations
-//
-// The owner sets the phase before it looks at armed: otherwise a standby could run in between,
-// find the phase running and end, and the method would block without a standby. An owner
-// that has left the loop vacant looks at armed again: the standby may have looked at the state just
-// before.
-type loop struct {
-	fd    int // of epoll
-	epoll *os.File
-	raw   syscall.RawConn
-	slots slots
-	pool  executor.Pool // runs standbys
-
-	state atomic.Uint64 // generation<<phaseBits | phase
-	armed atomic.Bool   // a standby has been woken and has not looked at the state yet
-
-	polls func(fd uintptr) bool // the method value, stored so that using it allocates nothing
-
-	// Of the owner.
-	events  [maxEvents]syscall.EpollEvent
-	batch   []job
-	next    int       // of batch: those before it have been handled
-	again   []Waiter  // that have more to do
-	current Waiter    // whose method runs in the phase handling
-	yielded time.Time // when another goroutine could last run
-	vacated bool      // poll has found nothing to do, and a standby to wait
+// An epoll is an edge-triggered epoll instance that waits in Go's poller.
+type epoll struct {
+	fd   int
+	file *os.File
+	raw  syscall.RawConn
 }
 
-// The phases of a loop.
-const (
-	vacant   = iota // the first goroutine that looks takes it
-	running         // the owner runs code of this package, which does not block
-	handling        // the owner runs a Waiter's method, which may block
+// An event is what now returns: Fd is the slot of a socket.
+type event = syscall.EpollEvent
 
-	phaseBits = 2
-	phaseMask = 1<<phaseBits - 1
-)
-
-const (
-	maxEvents = 128
-
-	// yieldInterval bounds how long other goroutines wait for a busy loop on the same processor.
-	// It is measured in time: a batch of sockets with many messages each takes milliseconds.
-	yieldInterval = 100 * time.Microsecond
-)
-
-// A job is a call of a Waiter's method.
-type job struct {
-	waiter Waiter
-	kind   jobKind
-	events Events
-}
-
-type jobKind uint8
-
-const (
-	jobReady jobKind = iota
-	jobContinue
-	jobTakenOver
-)
-
-func (j *job) run(t Turn) (again bool) {
-	switch j.kind {
-	case jobReady:
-		return j.waiter.Ready(j.events, t)
-	case jobContinue:
-		return j.waiter.Continue(t)
-	default:
-		return j.waiter.TakenOver(t)
-	}
-}
-
-// A Turn is one call of a Waiter's method by a loop. The zero Turn is not that of a loop.
-type Turn struct {
-	loop       *loop
-	generation uint64
-}
-
-// Owned reports whether the goroutine of the call still owns the loop, so that TakenOver will be
-// called if it blocks. Another goroutine may have taken the loop over before the method has
-// begun.
-func (t Turn) Owned() bool {
-	return t.loop != nil && t.loop.state.Load() == t.generation<<phaseBits|handling
-}
-
-func newLoop() (*loop, error) {
+func (e *epoll) open() error {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return nil, errors.Join(err, syscall.Close(fd))
+		return errors.Join(err, syscall.Close(fd))
 	}
-	l := &loop{fd: fd, epoll: os.NewFile(uintptr(fd), "epoll")}
-	if l.raw, err = l.epoll.SyscallConn(); err == nil {
-		err = l.epoll.SetReadDeadline(time.Time{}) // fails if Go's poller does not accept the descriptor
+	e.fd, e.file = fd, os.NewFile(uintptr(fd), "epoll")
+	if e.raw, err = e.file.SyscallConn(); err == nil {
+		err = e.file.SetReadDeadline(time.Time{}) // fails if Go's poller does not accept the descriptor
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.epoll.Close())
+		return errors.Join(err, e.file.Close())
 	}
-	l.polls = l.poll
-	l.pool.Retain()
-	l.arm()
-	return l, nil
+	return nil
 }
 
-// close ends the loop. There must be no sockets.
-func (l *loop) close() {
-	_ = l.epoll.Close()
-	l.pool.Release()
+func (e *epoll) close() { _ = e.file.Close() }
+
+// wait calls polls, and again whenever there are events, until it returns true. The error says that the
+// instance is closed.
+func (e *epoll) wait(polls func(fd uintptr) bool) error { return e.raw.Read(polls) }
+
+// now returns how many events are pending, without waiting for any.
+func (*epoll) now(fd uintptr, events []event) int { return epollNow(fd, events) }
+
+// register lets the instance report events of s, beginning with what it is ready for.
+func (e *epoll) register(s *Socket) error { return e.control(syscall.EPOLL_CTL_ADD, s) }
+
+// reportAgain lets the instance report again what s is ready for.
+func (e *epoll) reportAgain(s *Socket) error { return e.control(syscall.EPOLL_CTL_MOD, s) }
+
+// control registers all events. Writable is always one of them, so that reportAgain is followed by an event.
+func (e *epoll) control(op int, s *Socket) error {
+	event := syscall.EpollEvent{
+		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLPRI | syscall.EPOLLRDHUP | edgeTriggered,
+		Fd:     s.slot,
+	}
+	return syscall.EpollCtl(e.fd, op, int(s.fd), &event)
 }
 
-func (l *loop) arm() {
-	l.armed.Store(true)
-	l.pool.Start(l)
-}
+const edgeTriggered = 1 << 31 // syscall.EPOLLET is negative
 
-// Run is what a standby runs.
-func (l *loop) Run() {
-	l.armed.Store(false)
-	generation, blocked, ok := l.take(true)
-	if !ok {
-		return
-	}
-	if blocked != nil && !l.call(generation, job{waiter: blocked, kind: jobTakenOver}) {
-		return
-	}
-	l.lead(generation)
-}
-
-// take makes the caller the owner of a loop that is vacant or, if the caller is the standby, whose
-// owner is in the phase handling; blocked is the Waiter of that owner.
-func (l *loop) take(standby bool) (generation uint64, blocked Waiter, ok bool) {
-	for {
-		s := l.state.Load()
-		phase := s & phaseMask
-		if phase == running || phase == handling && !standby {
-			return 0, nil, false
-		}
-		generation = s>>phaseBits + 1
-		if l.state.CompareAndSwap(s, generation<<phaseBits|running) {
-			if phase == handling {
-				blocked = l.current
-			}
-			return generation, blocked, true
-		}
-	}
-}
-
-// lead handles events until the loop is closed, or belongs to another goroutine.
-func (l *loop) lead(generation uint64) {
-	for {
-		for l.next < len(l.batch) {
-			j := l.batch[l.next]
-			l.batch[l.next] = job{}
-			l.next++
-			if !l.call(generation, j) {
-				return
-			}
-			l.yieldIfDue()
-		}
-		if !l.wait() {
-			return
-		}
-		if !l.vacated {
-			continue
-		}
-		l.state.Store(generation << phaseBits) // vacant is 0
-		if l.armed.Load() {
-			return
-		}
-		var ok bool
-		if generation, _, ok = l.take(false); !ok {
-			return
-		}
-	}
-}
-
-// call runs a job, and reports whether the caller still owns the loop.
-func (l *loop) call(generation uint64, j job) (owns bool) {
-	l.current = j.waiter
-	l.state.Store(generation<<phaseBits | handling)
-	if !l.armed.Load() {
-		l.arm()
-	}
-	again := j.run(Turn{l, generation})
-	if !l.state.CompareAndSwap(generation<<phaseBits|handling, generation<<phaseBits|running) {
-		for again {
-			again = j.waiter.Continue(Turn{})
-		}
-		return false
-	}
-	if again {
-		l.again = append(l.again, j.waiter)
-	}
-	l.current = nil
-	return true
-}
-
-// yieldIfDue lets other goroutines run. The phase stays running: leaving the loop vacant would
-// wake a standby every time.
-func (l *loop) yieldIfDue() {
-	if now := time.Now(); now.Sub(l.yielded) > yieldInterval {
-		runtime.Gosched()
-		l.yielded = time.Now()
-	}
-}
-
-// wait fills the batch, for which it may wait in Go's poller. It returns false if the loop is
-// closed. If vacated is set, the caller must leave the loop to the standby.
-func (l *loop) wait() bool {
-	clear(l.batch)
-	l.batch, l.next, l.vacated = l.batch[:0], 0, false
-	return l.raw.Read(l.polls) == nil
-}
-
-// poll returns false if there is nothing to do. It must be called by raw.Read: Go's
-// poller reports events of the epoll instance only once, too, so the last look must come after
-// raw.Read has cleared what was reported before.
-func (l *loop) poll(fd uintptr) bool {
-	n := epollNow(fd, l.events[:])
-	if n == 0 && len(l.again) == 0 {
-		l.yielded = time.Now()
-		l.vacated = l.armed.Load()
-		return l.vacated
-	}
-	l.slots.mu.Lock()
-	defer l.slots.mu.Unlock()
-	for _, e := range l.events[:n] {
-		if int(e.Fd) >= len(l.slots.waiters) || l.slots.waiters[e.Fd] == nil {
-			continue
-		}
-		l.batch = append(l.batch, job{waiter: l.slots.waiters[e.Fd], events: eventsOf(e.Events)})
-	}
-	for i, w := range l.again {
-		l.batch = append(l.batch, job{waiter: w, kind: jobContinue})
-		l.again[i] = nil
-	}
-	l.again = l.again[:0]
-	return true
+// unregister undoes register.
+func (e *epoll) unregister(s *Socket) {
+	_ = syscall.EpollCtl(e.fd, syscall.EPOLL_CTL_DEL, int(s.fd), nil)
 }
 
 func eventsOf(e uint32) (events Events) {

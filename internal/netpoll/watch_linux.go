@@ -1,4 +1,4 @@
-//go:build linux && !386 && !s390x
+//go:build linux && !386 && !s390x && !simulatedpoll
 
 package netpoll
 
@@ -33,7 +33,7 @@ func (s *Socket) Unwatch(conn *net.TCPConn) {
 	if err == nil {
 		// If other code has closed the connection, the kernel has removed it from the epoll instance,
 		// and Control fails.
-		_ = raw.Control(func(fd uintptr) { s.group.unregister(s) })
+		_ = raw.Control(func(fd uintptr) { s.loop.epoll.unregister(s) })
 	}
 	s.group.release(s)
 }

@@ -1,4 +1,4 @@
-//go:build !386 && !s390x
+//go:build !386 && !s390x && !simulatedpoll
 
 package netpoll_test
 
