@@ -1,0 +1,55 @@
+package simtest
+
+import (
+	"flag"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/penstock-go/penstock/internal/testscale"
+)
+
+var (
+	oneSeed    = flag.Uint64("seed", math.MaxUint64, "the only seed of TestSeed")
+	shrinkTime = flag.Duration("shrink", 0, "how long a plan that fails is made smaller")
+	firstSeed  = flag.Uint64("first", 1, "the first seed of TestSeeds")
+)
+
+// TestSeeds runs one plan after the other.
+func TestSeeds(t *testing.T) {
+	seeds := testscale.Pick[uint64](200, 2000)
+	began := time.Now()
+	n := uint64(0)
+	for ; n < seeds || time.Since(began) < testscale.Soak(); n++ {
+		runSeed(t, *firstSeed+n)
+	}
+	t.Logf("%d seeds in %v", n, time.Since(began))
+}
+
+func TestSeed(t *testing.T) {
+	if *oneSeed == math.MaxUint64 {
+		t.Skip("run with -seed N")
+	}
+	runSeed(t, *oneSeed)
+}
+
+// runSeed simulates the plan of a seed. If it fails, and -shrink is set, the test prints the smallest plan that does.
+func runSeed(t *testing.T, seed uint64) {
+	t.Helper()
+	p := newPlan(seed)
+	problems := simulate(t, p)
+	if len(problems) == 0 {
+		return
+	}
+	t.Errorf("seed %d (%s):", seed, p.Mood)
+	for _, problem := range problems {
+		t.Errorf("\t%s", problem)
+	}
+	if *shrinkTime > 0 {
+		smaller, last := shrink(t, p, problems, *shrinkTime)
+		t.Errorf("%d of %d steps remain:\nsimulate(t, %s)", len(smaller.Steps), len(p.Steps), smaller)
+		for _, problem := range last {
+			t.Errorf("\t%s", problem)
+		}
+	}
+}
