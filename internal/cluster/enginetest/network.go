@@ -5,6 +5,9 @@ package enginetest
 import (
 	"context"
 	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,14 +19,16 @@ import (
 
 // A Network is an engine. It is safe for concurrent use.
 type Network struct {
-	mu    sync.Mutex
-	nodes map[string]*Node // those that are not closed
+	mu      sync.Mutex
+	nodes   []*Node    // those that are not closed, in the order of Connect
+	rng     *rand.Rand // nil unless messages are delayed by chance
+	chances Chances
 }
 
 var _ cluster.Engine = (*Network)(nil)
 
 // New returns a network without nodes or faults.
-func New() *Network { return &Network{nodes: map[string]*Node{}} }
+func New() *Network { return &Network{} }
 
 // A Node is the link of a node. Its exported fields are its faults; change them with Update.
 type Node struct {
@@ -32,13 +37,19 @@ type Node struct {
 	events  cluster.Events
 	queue   executor.FuncQueue             // calls of events
 	senders map[string]*executor.FuncQueue // delayed messages, by publisher
+	arrived map[lane]time.Time             // when the last message arrives, if the network has a seed
+	held    []func()                       // calls of events that wait while the node is paused
+	resumed chan struct{}                  // closed when the node is not paused any more
 
 	// Guarded by the network's lock.
-	subscribed map[string]bool // by name of the channel
-	connection int             // counts the connections of this node
+	subscribed map[string]*subscription // by name of the channel
+	connection int                      // counts the connections of this node
 	closed     bool
 	Faults
 }
+
+// A subscription is to a channel.
+type subscription struct{ inEffect bool }
 
 // Faults are the faults of one node.
 type Faults struct {
@@ -50,6 +61,9 @@ type Faults struct {
 
 	// Stall makes Publish block until its context is done, without publishing.
 	Stall bool
+
+	// Pause lets what the node publishes and receives wait until it is reset.
+	Pause bool
 
 	// Duplicate delivers twice what the node publishes.
 	Duplicate bool
@@ -82,8 +96,8 @@ func (*Network) Channel(kind cluster.Kind, name string) cluster.Channel {
 func (n *Network) Connect(name string, events cluster.Events) cluster.Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	node := &Node{network: n, name: name, events: events, subscribed: map[string]bool{}, senders: map[string]*executor.FuncQueue{}}
-	n.nodes[name] = node
+	node := &Node{network: n, name: name, events: events, subscribed: map[string]*subscription{}, senders: map[string]*executor.FuncQueue{}, arrived: map[lane]time.Time{}}
+	n.nodes = append(n.nodes, node)
 	return node
 }
 
@@ -91,12 +105,14 @@ func (n *Network) Connect(name string, events cluster.Events) cluster.Link {
 func (n *Network) Update(name string, change func(*Faults)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	node := n.nodes[name]
-	if node == nil {
+	at := slices.IndexFunc(n.nodes, func(node *Node) bool { return node.name == name })
+	if at < 0 {
 		return
 	}
-	was := node.Disconnect
+	node := n.nodes[at]
+	was, wasPaused := node.Disconnect, node.Pause
 	change(&node.Faults)
+	node.pauseLocked(wasPaused)
 	switch {
 	case node.Disconnect && !was:
 		node.interruptLocked()
@@ -119,8 +135,8 @@ func (n *Network) Interrupt(d time.Duration) {
 func (n *Network) names() (names []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.nodes {
-		names = append(names, name)
+	for _, node := range n.nodes {
+		names = append(names, node.name)
 	}
 	return names
 }
@@ -132,18 +148,34 @@ func (n *Node) interruptLocked() {
 	for channel := range n.subscribed {
 		channels = append(channels, channel)
 	}
-	n.queue.Add(func() { n.events.Interrupted(channels) })
+	n.addLocked(func() { n.events.Interrupted(channels) })
 }
 
 // restoreLocked confirms all subscriptions on a new connection.
 func (n *Node) restoreLocked() {
-	for channel := range n.subscribed {
-		n.confirm(channel)
+	for _, channel := range slices.Sorted(maps.Keys(n.subscribed)) {
+		n.subscribed[channel].inEffect = false
+		n.subscribeLocked(channel, n.subscribed[channel])
 	}
 }
 
-// confirm queues the confirmation of a subscription, before anything that is published later.
-func (n *Node) confirm(channel string) { n.queue.Add(func() { n.events.Confirmed(channel) }) }
+// subscribeLocked brings a subscription into effect and confirms it, before anything that is published later.
+func (n *Node) subscribeLocked(channel string, sub *subscription) {
+	connection := n.connection
+	ifCurrent := func(f func()) func() {
+		return func() {
+			if n.subscribed[channel] == sub && n.connection == connection {
+				f()
+			}
+		}
+	}
+	n.network.laterLocked(ifCurrent(func() {
+		sub.inEffect = true
+		n.network.laterLocked(ifCurrent(func() {
+			n.addLocked(func() { n.events.Confirmed(channel) })
+		}))
+	}))
+}
 
 // SetSubscribed changes a subscription.
 func (n *Node) SetSubscribed(channel cluster.Channel, subscribed bool) {
@@ -153,9 +185,10 @@ func (n *Node) SetSubscribed(channel cluster.Channel, subscribed bool) {
 		delete(n.subscribed, channel.Name)
 		return
 	}
-	n.subscribed[channel.Name] = true
+	sub := &subscription{}
+	n.subscribed[channel.Name] = sub
 	if !n.Disconnect {
-		n.confirm(channel.Name)
+		n.subscribeLocked(channel.Name, sub)
 	}
 }
 
@@ -194,10 +227,17 @@ func (*Node) Path(int) string { return "" }
 // Publish publishes a batch.
 func (n *Node) Publish(ctx context.Context, batch []*cluster.Message) {
 	n.network.mu.Lock()
-	stalled := n.Stall
+	stalled, resumed := n.Stall, n.resumed
 	n.network.mu.Unlock()
 	if stalled {
 		<-ctx.Done()
+	}
+	if resumed != nil {
+		select {
+		case <-resumed:
+		case <-ctx.Done():
+			stalled = true
+		}
 	}
 	n.network.mu.Lock()
 	defer n.network.mu.Unlock()
@@ -215,11 +255,12 @@ func (n *Node) Publish(ctx context.Context, batch []*cluster.Message) {
 // deliverLocked sends a message to all subscribers.
 func (n *Node) deliverLocked(m *cluster.Message) {
 	for _, to := range n.network.nodes {
-		if to.Disconnect || to.Deaf || !to.subscribed[m.Channel.Name] && to.probe() != m.Channel {
+		sub := to.subscribed[m.Channel.Name]
+		if to.Disconnect || to.Deaf || (sub == nil || !sub.inEffect) && to.probe() != m.Channel || n.network.happensLocked(n.network.chances.Lose) {
 			continue
 		}
 		to.sendLocked(n, m)
-		if n.Duplicate {
+		if n.Duplicate || n.network.happensLocked(n.network.chances.Repeat) {
 			to.sendLocked(n, m)
 		}
 	}
@@ -236,8 +277,12 @@ func (n *Node) sendLocked(from *Node, m *cluster.Message) {
 			n.events.Received(channel, payload)
 		}
 	}
+	if n.network.rng != nil {
+		n.arriveLocked(from, m.Channel.Partition, receive)
+		return
+	}
 	if from.Delay == 0 && n.senders[from.name] == nil {
-		n.queue.Add(receive)
+		n.addLocked(receive)
 		return
 	}
 	if n.senders[from.name] == nil {
@@ -246,7 +291,9 @@ func (n *Node) sendLocked(from *Node, m *cluster.Message) {
 	at := time.Now().Add(from.Delay)
 	n.senders[from.name].Add(func() {
 		time.Sleep(time.Until(at))
-		n.queue.Add(receive)
+		n.network.mu.Lock()
+		defer n.network.mu.Unlock()
+		n.addLocked(receive)
 	})
 }
 
@@ -255,5 +302,5 @@ func (n *Node) Close() {
 	n.network.mu.Lock()
 	defer n.network.mu.Unlock()
 	n.closed = true
-	delete(n.network.nodes, n.name)
+	n.network.nodes = slices.DeleteFunc(n.network.nodes, func(other *Node) bool { return other == n })
 }
