@@ -140,7 +140,10 @@ func (c *Conn) Close(code StatusCode, reason string) {
 }
 
 // Subscribe subscribes the connection to topic until it unsubscribes or is closed. Messages
-// from other nodes arrive as soon as the broker has confirmed the subscription. Subscribing
+// from other nodes arrive as soon as the broker has confirmed the subscription; on a topic with a History,
+// Subscribe waits for that if this node has no subscriber yet, so that the connection receives everything that is
+// published after it has returned. While the store cannot be read, it waits for at most Timeouts.Call, or as long as the
+// context of [Context.Subscribe] permits, and then returns an error without having subscribed. Subscribing
 // again has no effect, even if the client has subscribed by itself; see [Topic]. If
 // TopicOptions.Presence is set, the connection also becomes present, with an empty info.
 //
@@ -152,27 +155,51 @@ func (c *Conn) Subscribe(topic string, opts ...SubscribeOption) error {
 	return c.subscribe(c.ctx, topic, subscribeOptions(opts))
 }
 
-// subscribe waits for the store only if the options have a position.
-func (c *Conn) subscribe(ctx context.Context, topic string, opts SubscribeOption) error {
+func (c *Conn) subscribe(ctx context.Context, name string, opts SubscribeOption) error {
 	if len(opts.info) > maxInfoBytes {
-		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", topic, len(opts.info), maxInfoBytes)
+		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", name, len(opts.info), maxInfoBytes)
 	}
 	if opts.history {
-		if err := c.subscribeWithHistory(ctx, topic, &opts); err != nil || !opts.present {
+		if err := c.subscribeWithHistory(ctx, name, &opts); err != nil || !opts.present {
 			return err
 		}
 	}
+	t, added, err := c.addTopic(name, &opts)
+	if err != nil {
+		return err
+	}
+	if err = c.awaitStart(ctx, t); err != nil && added {
+		c.Unsubscribe(name)
+	}
+	return err
+}
+
+// addTopic subscribes the connection, and reports whether it was not subscribed before.
+func (c *Conn) addTopic(name string, opts *SubscribeOption) (t *topic.Topic, added bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	added = c.sub.TopicLocked(name) == nil
 	if s := c.session(); s != nil {
-		return s.subscribe(topic, session.Grant{Joined: opts.present, Info: opts.info})
+		err = s.subscribe(name, session.Grant{Joined: opts.present, Info: opts.info})
+		return c.sub.TopicLocked(name), added, err
 	}
-	c.unmarkOwn(topic)
-	t, err := c.addSubscriptionLocked(topic, false)
+	c.unmarkOwn(name)
+	t, err = c.addSubscriptionLocked(name, false)
 	if err == nil && (opts.present || t.Pattern.Presence) {
 		c.joinLocked(t, opts.info)
 	}
-	return err
+	return t, added, err
+}
+
+// awaitStart waits until the connection receives everything that is published to a topic from then on, at most
+// until ctx is done, and for Timeouts.Call if that has no deadline.
+func (c *Conn) awaitStart(ctx context.Context, t *topic.Topic) error {
+	if t.HasStarted() {
+		return nil
+	}
+	ctx, cancel := c.router.callContext(ctx)
+	defer cancel()
+	return t.AwaitStart(ctx)
 }
 
 // Subscribed reports whether the connection subscribes to topic.

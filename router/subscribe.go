@@ -83,13 +83,27 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topic.Pattern, m prot
 		addRecovery(&reply, result)
 		c.chargeWork((result.Read + result.State) / workPerMessage)
 	}
-	members, err := c.subscribeClient(m.Topic, m.Presence && p.Presence, reply.Recovery != nil)
+	members, err := c.subscribeFromNow(ctx, m.Topic, m.Presence && p.Presence, reply.Recovery != nil)
 	reply.Members = members
 	c.chargeWork(len(members) / workPerMessage)
 	if err == nil && own {
 		c.markOwn(m.Topic)
 	}
 	return reply, err
+}
+
+// subscribeFromNow is subscribeClient, and waits until the connection receives everything that is published from then
+// on.
+func (c *Conn) subscribeFromNow(ctx context.Context, name string, presence, positions bool) ([]protocol.Member, error) {
+	subscribed := c.Subscribed(name)
+	t, members, err := c.subscribeClient(name, presence, positions)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.awaitStart(ctx, t); err != nil && !subscribed {
+		c.unsubscribeClient(name)
+	}
+	return members, err
 }
 
 // errNotAuthorized refuses a subscription by a client.
@@ -121,21 +135,21 @@ func (c *Conn) unsubscribeLocked(topic string) {
 // subscribeClient is Subscribe, unless the connection is already subscribed with positions. If
 // presence is set, the connection also receives the changes of the presence from then on, and
 // subscribeClient returns the members; otherwise, it stops receiving them.
-func (c *Conn) subscribeClient(name string, presence, positions bool) ([]protocol.Member, error) {
+func (c *Conn) subscribeClient(name string, presence, positions bool) (*topic.Topic, []protocol.Member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if positions && c.sub.TopicLocked(name) == nil {
-		return nil, topic.ErrUnsubscribed
+		return nil, nil, topic.ErrUnsubscribed
 	}
 	t, err := c.subscribeLocked(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if presence {
-		return t.Watch(&c.sub), nil
+		return t, t.Watch(&c.sub), nil
 	}
 	t.Unwatch(&c.sub)
-	return nil, nil
+	return t, nil, nil
 }
 
 // subscribeLocked adds a subscription, and joins if the topic's pattern says so.

@@ -61,11 +61,8 @@ func (c *Conn) subscribeWithHistory(ctx context.Context, name string, opts *Subs
 	if err := c.session().admits(name, session.Grant{}); err != nil {
 		return err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.router.opts.Timeouts.Call)
-		defer cancel()
-	}
+	ctx, cancel := c.router.callContext(ctx)
+	defer cancel()
 	result, err := c.subscribeSince(ctx, name, topic.JoinRequest{Since: opts.since, State: opts.state})
 	if err == nil {
 		c.addRecoveredTopic(name, result, opts.state)
@@ -76,6 +73,14 @@ func (c *Conn) subscribeWithHistory(ctx context.Context, name string, opts *Subs
 	}
 	c.sendHeld(name)
 	return err
+}
+
+// callContext returns ctx with a deadline: its own, or after Timeouts.Call.
+func (r *Router) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, r.opts.Timeouts.Call)
 }
 
 // mustHaveHistory returns an error if the topic has no History.

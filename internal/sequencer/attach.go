@@ -69,8 +69,9 @@ func (s *Sequencer) callAttachingLocked() {
 	})
 }
 
-// awaitAttached waits until the position of the topic is known, and all that was published before that
-// has been handed over.
-func (s *Sequencer) awaitAttached(ctx context.Context) error {
+// AwaitAttached waits until the position of the topic is known, and all that was published before that
+// has been handed over. The position is read from the store, so what is published afterwards, on any node, follows
+// it. The error is the cause of ctx, or ErrClosed.
+func (s *Sequencer) AwaitAttached(ctx context.Context) error {
 	return s.await(ctx, func(bool) bool { return s.attached && s.last.Offset >= s.since })
 }

@@ -43,7 +43,7 @@ const (
 // nothing is delivered twice or left out. While the store cannot be read, Join waits. It returns an error,
 // and does not call activate, only if ctx is done or the Sequencer is closed.
 func (s *Sequencer) Join(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) error {
-	if err := s.awaitAttached(ctx); err != nil {
+	if err := s.AwaitAttached(ctx); err != nil {
 		return err
 	}
 	if since.Epoch != "" {

@@ -23,7 +23,7 @@ var errUnsettled = &errors.Error{Code: errors.Unavailable, Message: "the topic c
 // JoinState returns the error of prepare, and an UNAVAILABLE error if the topic changed too much in
 // several attempts. It has not called activate then.
 func (s *Sequencer) JoinState(ctx context.Context, since broker.Position, from *CatchupTopic, maxBytes int, prepare func([]broker.Publication) error, activate func(Joined)) error {
-	if err := s.awaitAttached(ctx); err != nil {
+	if err := s.AwaitAttached(ctx); err != nil {
 		return err
 	}
 	if since.Epoch != "" {

@@ -220,7 +220,7 @@ func (a *app) publish(ctx context.Context, topic string, m router.Message, id st
 		opts = []router.PublishOption{router.IdempotencyKey(id), router.Stored(ctx, &p.position)}
 	}
 	err := a.Publish(topic, m, opts...)
-	a.world.endPublication(p, err)
+	a.world.endPublication(p, ctx.Err() != nil, err)
 	return err
 }
 

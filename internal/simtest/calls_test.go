@@ -151,13 +151,18 @@ func (w *world) checkCalls() {
 }
 
 // mustSucceed reports whether a call has to be answered if there is no fault: it was not canceled, and its client was not
-// closed meanwhile. A stream ends when its node shuts down.
+// closed or disconnected meanwhile. A stream ends when its node shuts down.
 func (w *world) mustSucceed(c *call) bool {
 	if c.cancel || c.kind == "stream" {
 		return false
 	}
 	for _, l := range w.clients[c.device].lives {
 		if !l.closed.IsZero() && !l.closed.Before(c.begun) && l.closed.Sub(c.begun) < c.limit {
+			return false
+		}
+	}
+	for _, dc := range record[*usersRecord](w).disconnects {
+		if dc.user == w.clients[c.device].User && dc.begun.Sub(c.begun) < c.limit && (dc.ended.IsZero() || dc.ended.Add(calmAccessTime).After(c.begun)) {
 			return false
 		}
 	}

@@ -18,6 +18,7 @@ func faultsFeature() feature {
 		{name: "abandon", weight: [3]int{0, 3, 3}, draw: span(time.Second), run: device(func(w *world, host string, _ step) { w.cluster.Abandon(host) })},
 		{name: "stall", weight: [3]int{0, 3, 3}, draw: span(40 * time.Second), run: device(func(w *world, host string, s step) { w.cluster.Stall(host, s.For) })},
 		{name: "restart", weight: [3]int{4, 3, 3}, draw: span(time.Second), run: (*world).restart},
+		{name: "restartTwo", weight: [3]int{3, 2, 2}, draw: span(time.Second), run: (*world).restartTwo},
 		{name: "kill", weight: [3]int{0, 3, 3}, draw: span(5 * time.Second), run: (*world).kill},
 		{name: "cutOff", weight: [3]int{0, 3, 3}, draw: span(30 * time.Second), run: (*world).cutOff},
 		{name: "pause", weight: [3]int{0, 2, 2}, draw: span(30 * time.Second), run: (*world).pause},
@@ -27,43 +28,55 @@ func faultsFeature() feature {
 // restart shuts a node down gracefully and starts it again after For, unless it is the last one that runs. Another step may restart
 // another node meanwhile.
 func (w *world) restart(s step) {
-	if !w.othersRun(s.Node) {
+	if !w.takeDown(s.Node) {
 		return
 	}
 	w.begin(func() {
 		w.cluster.Shutdown(s.Node)
-		time.Sleep(s.For)
-		w.cluster.Start(s.Node)
+		w.startAfter(s)
 	})
 }
 
-// othersRun reports whether a node runs, and another one that is not shutting down.
-func (w *world) othersRun(node int) bool {
-	if a := w.app(node); a == nil || !a.Healthy() {
+func (w *world) startAfter(s step) {
+	time.Sleep(s.For)
+	w.cluster.Start(s.Node)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.down, s.Node)
+}
+
+// takeDown reports whether a node may be ended: it runs, and so does another one.
+func (w *world) takeDown(node int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down[node] || len(w.down) == w.plan.Nodes-1 {
 		return false
 	}
-	for other := 1; other <= w.plan.Nodes; other++ {
-		if a := w.app(other); other != node && a != nil && a.Healthy() {
-			return true
-		}
-	}
-	return false
+	w.down[node] = true
+	return true
+}
+
+// restartTwo restarts a node and, For later, the next one.
+func (w *world) restartTwo(s step) {
+	w.restart(s)
+	w.begin(func() {
+		time.Sleep(s.For)
+		s.Node = s.Node%w.plan.Nodes + 1
+		w.restart(s)
+	})
 }
 
 func (w *world) kill(s step) {
-	a := w.app(s.Node)
-	if a == nil || !a.Healthy() {
+	if !w.takeDown(s.Node) {
 		return
 	}
 	w.fault()
+	a := w.app(s.Node)
 	w.mu.Lock()
 	a.killed = true
 	w.mu.Unlock()
 	w.cluster.Kill(s.Node)
-	w.begin(func() {
-		time.Sleep(s.For)
-		w.cluster.Start(s.Node)
-	})
+	w.begin(func() { w.startAfter(s) })
 }
 
 func (w *world) cutOff(s step) {

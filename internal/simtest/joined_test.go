@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/client"
@@ -11,11 +12,21 @@ import (
 type stay struct {
 	life      *life
 	topic     string
+	begun     time.Time
 	confirmed time.Time // the handler's answer arrived
 	left      time.Time // the client asked to leave
 }
 
-type joinedRecord struct{ stays []*stay } // guarded by world.mu
+// An ending is what ends stays: the client leaves, or its user loses access. It has no order with joins that are in progress meanwhile.
+type ending struct {
+	match        func(*stay) bool
+	begun, ended time.Time
+}
+
+type joinedRecord struct { // guarded by world.mu
+	stays   []*stay
+	endings []*ending
+}
 
 // Handlers subscribe clients to topics to which these cannot subscribe themselves; sessions keep the subscriptions.
 func joinedFeature() feature {
@@ -23,6 +34,11 @@ func joinedFeature() feature {
 		begin: func(*world) any { return &joinedRecord{} },
 		verbs: []verb{
 			{name: "join", weight: [3]int{7, 6, 6}, draw: func(d *draw, s *step) { d.client(s); d.topic(s, "join") }, run: (*world).join},
+			{name: "joinAndPublish", weight: [3]int{6, 5, 5}, draw: func(d *draw, s *step) {
+				d.client(s)
+				d.node(s)
+				s.Topic = fmt.Sprintf("join/new%d", d.IntN(1000))
+			}, run: (*world).joinAndPublish},
 			{name: "leave", weight: [3]int{3, 3, 3}, draw: func(d *draw, s *step) { d.client(s); d.topic(s, "join") }, run: (*world).leave},
 		},
 		check: (*world).checkJoined,
@@ -34,20 +50,56 @@ func (w *world) join(s step) {
 	if l == nil {
 		return
 	}
-	r := record[*joinedRecord](w)
+	w.begin(func() { l.join(s.Topic) })
+}
+
+// joinAndPublish makes a node publish to a topic that is new to all nodes, as soon as a handler has subscribed a client. Who was
+// subscribed before Publish was called receives the publication.
+func (w *world) joinAndPublish(s step) {
+	l := w.clients[s.Client].life()
+	if l == nil {
+		return
+	}
 	w.begin(func() {
-		ctx, cancel := timeout(30 * time.Second)
-		defer cancel()
-		if _, err := client.Call[joined](ctx, l.Client, join{Topic: s.Topic}); err != nil {
-			if w.calm() && !l.ended() && w.mayRead(l.device.User, s.Topic) == nil {
-				w.Errorf("calm: client %d could not join %s: %v", s.Client, s.Topic, err)
-			}
+		before, _ := l.Connection()
+		a := w.app(s.Node)
+		if !l.join(s.Topic) || a == nil {
 			return
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		r.stays = append(r.stays, &stay{life: l, topic: s.Topic, confirmed: time.Now()})
+		ctx, cancel := timeout(20 * time.Second)
+		defer cancel()
+		id := w.newID("i")
+		if a.publish(ctx, s.Topic, item{ID: id}, id) != nil {
+			return
+		}
+		time.Sleep(calmDeliveryTime)
+		after, ok := l.Connection()
+		if w.calm() && ok && before.ID == after.ID && w.mayRead(l.device.User, s.Topic) == nil && !l.hasReceived(id) {
+			w.Errorf("calm: client %d did not receive %s, the first publication to %s after a handler had subscribed it", s.Client, id, s.Topic)
+		}
 	})
+}
+
+// calmDeliveryTime is longer than a publication needs without a fault.
+const calmDeliveryTime = 10 * time.Second
+
+// join calls the handler that subscribes the client.
+func (l *life) join(topic string) bool {
+	w := l.device.world
+	r := record[*joinedRecord](w)
+	begun := time.Now()
+	ctx, cancel := timeout(30 * time.Second)
+	defer cancel()
+	if _, err := client.Call[joined](ctx, l.Client, join{Topic: topic}); err != nil {
+		if w.calm() && !l.ended() && w.mayRead(l.device.User, topic) == nil && !byApplication(err) {
+			w.Errorf("calm: client %d could not join %s: %v", l.device.index, topic, err)
+		}
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.stays = append(r.stays, &stay{life: l, topic: topic, begun: begun, confirmed: time.Now()})
+	return true
 }
 
 func (w *world) leave(s step) {
@@ -55,16 +107,17 @@ func (w *world) leave(s step) {
 	if l == nil {
 		return
 	}
-	w.endStays(func(t *stay) bool { return t.life == l && t.topic == s.Topic })
+	ended := w.endStays(func(t *stay) bool { return t.life == l && t.topic == s.Topic })
 	w.begin(func() {
 		ctx, cancel := timeout(30 * time.Second)
 		defer cancel()
+		defer ended()
 		_, _ = client.Call[joined](ctx, l.Client, join{Topic: s.Topic, Leave: true})
 	})
 }
 
-// endStays notes that what some stays receive from now on is not checked for completeness.
-func (w *world) endStays(match func(*stay) bool) {
+// endStays notes that what some stays receive from now on is not checked for completeness. The caller calls ended afterwards.
+func (w *world) endStays(match func(*stay) bool) (ended func()) {
 	r := record[*joinedRecord](w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,6 +126,20 @@ func (w *world) endStays(match func(*stay) bool) {
 			t.left = time.Now()
 		}
 	}
+	e := &ending{match: match, begun: time.Now()}
+	r.endings = append(r.endings, e)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		e.ended = time.Now()
+	}
+}
+
+// isCertain reports whether nothing has ended a stay while it began.
+func (r *joinedRecord) isCertain(t *stay) bool {
+	return !slices.ContainsFunc(r.endings, func(e *ending) bool {
+		return e.match(t) && !e.begun.After(t.confirmed) && (e.ended.IsZero() || !e.ended.Before(t.begun))
+	})
 }
 
 // checkJoined checks that a client receives each publication at most once and in order, and without faults all of them
@@ -88,8 +155,9 @@ func (w *world) checkJoined() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range record[*joinedRecord](w).stays {
-		if !t.life.device.Resume || !w.hasAllJoined(t) {
+	r := record[*joinedRecord](w)
+	for _, t := range r.stays {
+		if !t.life.device.Resume || !w.hasAllJoined(t) || !r.isCertain(t) {
 			continue
 		}
 		for _, p := range w.publications {

@@ -33,6 +33,8 @@ type clientPlan struct {
 	Fallback bool // over plain HTTP
 	CBOR     bool
 	Pacing   bool
+
+	SlowHandlers bool // of publications
 }
 
 // A step is one action. Which fields mean something depends on Do.
@@ -90,7 +92,7 @@ func newPlan(seed uint64) plan {
 	}
 	d.plan = &p
 	for range 3 + d.IntN(8) {
-		c := clientPlan{User: fmt.Sprintf("user%d", 1+d.IntN(4)), Resume: d.IntN(3) > 0, Fallback: d.IntN(5) == 0, Pacing: d.IntN(4) == 0}
+		c := clientPlan{User: fmt.Sprintf("user%d", 1+d.IntN(4)), Resume: d.IntN(3) > 0, Fallback: d.IntN(5) == 0, Pacing: d.IntN(4) == 0, SlowHandlers: d.IntN(4) == 0}
 		c.CBOR = !c.Fallback && d.IntN(5) == 0
 		p.Clients = append(p.Clients, c)
 	}

@@ -35,14 +35,14 @@ func (w *world) beginPublication(a *app, topic, id string) *publication {
 	return p
 }
 
-func (w *world) endPublication(p *publication, err error) {
+func (w *world) endPublication(p *publication, canceled bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.app.killed { // nobody has learned of the outcome
 		return
 	}
 	p.ended, p.err = time.Now(), err
-	if w.faulty || err == nil {
+	if w.faulty || err == nil || !p.app.Healthy() || canceled { // a node that shuts down refuses publications at the end
 		return
 	}
 	w.Errorf("calm: publishing %s to %s failed: %v", p.id, p.topic, err)

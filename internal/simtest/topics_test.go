@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/client"
@@ -17,7 +18,7 @@ func topicsFeature() feature {
 				d.topic(s, "log", "log", "short", "live", "room")
 				s.N = d.IntN(2)
 			}, run: (*world).subscribe},
-			{name: "unsubscribe", weight: [3]int{4, 3, 3}, draw: func(d *draw, s *step) { d.client(s); s.N = d.IntN(8) }, run: (*world).unsubscribe},
+			{name: "unsubscribe", weight: [3]int{4, 3, 3}, draw: func(d *draw, s *step) { d.client(s); s.N = d.IntN(8); s.For = d.span(500 * time.Millisecond) }, run: (*world).unsubscribe},
 			{name: "publish", weight: [3]int{14, 14, 10}, draw: func(d *draw, s *step) {
 				d.node(s)
 				d.topic(s, "log", "log", "short", "live", "join", "room")
@@ -108,6 +109,9 @@ func (l *life) prepare(topic string, opts *client.SubscribeOptions) *watch {
 	s := &watch{life: l, topic: topic, since: opts.Since, asked: time.Now(), state: map[string]string{}}
 	opts.Handlers = append(opts.Handlers, client.HandlerFor(func(m item, r *client.Received) {
 		s.happens(happening{id: m.ID, position: r.Position})
+		if l.device.SlowHandlers {
+			time.Sleep(slowHandler)
+		}
 	}))
 	opts.OnLoss = func(loss client.Loss) { s.happens(happening{loss: &loss}) }
 	opts.OnEnd = func(err error) {
@@ -134,7 +138,7 @@ func (s *watch) subscribe(opts *client.SubscribeOptions) bool {
 	defer s.mu.Unlock()
 	w := l.device.world
 	if err != nil {
-		if w.calm() && !l.ended() && w.mayRead(l.device.User, topic) == nil && errors.CodeOf(err) != errors.PermissionDenied {
+		if w.calm() && !l.ended() && w.mayRead(l.device.User, topic) == nil && errors.CodeOf(err) != errors.PermissionDenied && !byApplication(err) {
 			w.Errorf("calm: client %d could not subscribe to %s: %v", l.device.index, topic, err)
 		}
 		s.ended = time.Now()
@@ -144,18 +148,32 @@ func (s *watch) subscribe(opts *client.SubscribeOptions) bool {
 	return true
 }
 
+// slowHandler is how long a slow handler takes.
+const slowHandler = 40 * time.Millisecond
+
+// byApplication reports whether the application has closed the connection.
+func byApplication(err error) bool { return strings.Contains(err.Error(), disconnectReason) }
+
+// unsubscribe ends one of a client's subscriptions, after the time For.
 func (w *world) unsubscribe(s step) {
 	l := w.clients[s.Client].life()
 	if l == nil {
 		return
 	}
+	w.begin(func() {
+		time.Sleep(s.For)
+		l.unsubscribe(s.N)
+	})
+}
+
+func (l *life) unsubscribe(n int) {
 	l.mu.Lock()
 	watches := l.watches
 	l.mu.Unlock()
 	if len(watches) == 0 {
 		return
 	}
-	watch := watches[s.N%len(watches)]
+	watch := watches[n%len(watches)]
 	watch.mu.Lock()
 	sub := watch.sub
 	watch.mu.Unlock()

@@ -82,7 +82,7 @@ func (w *world) sendToUser(s step) {
 			if !a.killed {
 				m.ended, m.err = time.Now(), err
 			}
-			calm := !w.faulty
+			calm := !w.faulty && a.Healthy() // a node that shuts down refuses at the end
 			w.mu.Unlock()
 			if err != nil && calm {
 				w.Errorf("calm: sending %s to %s failed: %v", m.id, user, err)
@@ -129,8 +129,9 @@ func (w *world) revoke(s step) {
 	w.denied[user+" "+s.Topic] = true
 	r.revocations = append(r.revocations, v)
 	w.mu.Unlock()
-	w.endStays(func(t *stay) bool { return t.life.device.User == user && t.topic == s.Topic })
+	ended := w.endStays(func(t *stay) bool { return t.life.device.User == user && t.topic == s.Topic })
 	w.begin(func() {
+		defer ended()
 		ctx, cancel := timeout(30 * time.Second)
 		defer cancel()
 		err := a.Revoke(ctx, "", user, s.Topic)
@@ -138,7 +139,7 @@ func (w *world) revoke(s step) {
 		if !a.killed {
 			v.ended, v.err = time.Now(), err
 		}
-		calm := !w.faulty
+		calm := !w.faulty && a.Healthy() // a node that shuts down refuses at the end
 		w.mu.Unlock()
 		if err != nil && calm {
 			w.Errorf("calm: Revoke failed: %v", err)
@@ -174,20 +175,23 @@ func (w *world) disconnectUser(s step) {
 	w.mu.Lock()
 	r.disconnects = append(r.disconnects, dc)
 	w.mu.Unlock()
-	w.endStays(func(t *stay) bool { return t.life.device.User == user })
+	ended := w.endStays(func(t *stay) bool { return t.life.device.User == user })
 	w.begin(func() {
-		_, err := a.DisconnectUser("", user, router.StatusCode(code), "by the application")
+		defer ended()
+		_, err := a.DisconnectUser("", user, router.StatusCode(code), disconnectReason)
 		w.mu.Lock()
 		if !a.killed {
 			dc.ended, dc.err = time.Now(), err
 		}
-		calm := !w.faulty
+		calm := !w.faulty && a.Healthy() // a node that shuts down refuses at the end
 		w.mu.Unlock()
 		if err != nil && calm {
 			w.Errorf("calm: DisconnectUser failed: %v", err)
 		}
 	})
 }
+
+const disconnectReason = "by the application"
 
 // clientStopped is called when a client has given up: only the code of the application permits that.
 func (w *world) clientStopped(d *simClient, err error) {
@@ -254,6 +258,11 @@ func (w *world) checkLetters(l *life, r *usersRecord, calm bool) {
 func (w *world) wasConnected(l *life, at time.Time) bool {
 	if !l.closed.IsZero() && l.closed.Sub(at) < deliveryTime {
 		return false
+	}
+	for _, dc := range record[*usersRecord](w).disconnects {
+		if dc.user == l.device.User && at.Sub(dc.begun) < calmAccessTime && dc.begun.Sub(at) < deliveryTime {
+			return false
+		}
 	}
 	before := false
 	for _, c := range l.conns {

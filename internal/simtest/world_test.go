@@ -33,6 +33,7 @@ type world struct {
 	publications []*publication // in the order in which they began
 	byID         map[string]*publication
 	denied       map[string]bool // "user topic": may not read
+	down         map[int]bool    // nodes that a step has ended
 	faulty       bool            // a fault has occurred
 	lastID       int
 	records      []any // of the features
@@ -72,7 +73,7 @@ func simulate(t *testing.T, p plan) (problems []string) {
 }
 
 func runWorld(c *collector, p plan) {
-	w := &world{collector: c, plan: p, executions: map[string]int{}, byID: map[string]*publication{}, denied: map[string]bool{}, began: time.Now()}
+	w := &world{collector: c, plan: p, executions: map[string]int{}, byID: map[string]*publication{}, denied: map[string]bool{}, down: map[int]bool{}, began: time.Now()}
 	for _, f := range features() {
 		if f.begin != nil {
 			w.records = append(w.records, f.begin(w))
@@ -167,7 +168,7 @@ func (w *world) serverError(a *app, e router.ErrorReport) {
 	w.mu.Lock()
 	killed := a.killed
 	w.mu.Unlock()
-	if strings.Contains(fmt.Sprint(e.Err), "panic") || w.calm() && !killed {
+	if strings.Contains(fmt.Sprint(e.Err), "panic") || w.calm() && !killed && !strings.Contains(e.Err.Error(), "context canceled") {
 		w.Errorf("%v reports an error: %v", a, e.Err)
 	}
 }

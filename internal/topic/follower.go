@@ -1,7 +1,10 @@
 package topic
 
 import (
+	"context"
+
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
@@ -193,6 +196,29 @@ func (ts *Topics) storedFrame(t *Topic, c *Subscriber, p broker.Publication) *ws
 		frame.Retain()
 	}
 	return frame
+}
+
+// HasStarted reports whether AwaitStart has nothing to wait for.
+func (t *Topic) HasStarted() bool {
+	if t.history == nil {
+		return true
+	}
+	_, known := t.history.sequencer.Position()
+	return known
+}
+
+// AwaitStart waits until the topic delivers everything that is published from now on, on any node: on the first
+// subscriber of this node, it reads the position of a topic with a History. The error is the cause of ctx, or
+// ErrUnsubscribed if the topic has no subscriber any more.
+func (t *Topic) AwaitStart(ctx context.Context) error {
+	if t.history == nil {
+		return nil
+	}
+	err := t.history.sequencer.AwaitAttached(ctx)
+	if errors.Is(err, sequencer.ErrClosed) {
+		return ErrUnsubscribed
+	}
+	return err
 }
 
 // positionFrame encodes a position for a connection. It cannot fail: it contains only strings and

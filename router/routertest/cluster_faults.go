@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/broker/brokertest"
 )
 
 // Cut resets the connections of a host: of the bytes that are on their way, a random part still arrives.
@@ -33,16 +35,18 @@ func (c *Cluster) Reconnect(node int) {
 func (c *Cluster) Pause(node int, d time.Duration) {
 	n := c.node(node)
 	c.net.Stall(n.host, d)
-	c.Store.Pause(n.host, d)
+	c.Store.Pause(n.host)
+	time.AfterFunc(d, func() { c.Store.Resume(n.host) })
 }
 
 // FailOver makes a replica of the store its master that lacks the last n publications and values.
 func (c *Cluster) FailOver(lost int) { c.Store.FailOver(lost) }
 
-// Heal ends all faults, starts the nodes that do not run, and returns when the store has answered what waits.
+// Heal ends the faults of the store, and starts the nodes that do not run. What is stalled or paused ends by itself.
 func (c *Cluster) Heal() {
-	c.Store.HealAll()
+	c.Store.SetFaults(brokertest.StoreFaults{})
 	for _, n := range c.nodes {
+		c.Store.Heal(n.host)
 		if n.running() == nil {
 			n.start()
 		}
