@@ -210,6 +210,9 @@ func (k *conn) members(t *topic, s subscribed, asked *subscription) {
 	}
 	t.members = map[string]Member{}
 	k.joined(t, *s.Members)
+	if len(*s.Members) > 256 {
+		k.fail("a message has %d members of %q", len(*s.Members), t.name)
+	}
 }
 
 func (k *conn) joined(t *topic, members []Member) {
@@ -218,9 +221,6 @@ func (k *conn) joined(t *topic, members []Member) {
 			k.fail("the member %q joins %q twice, or has no connId", m.ConnID, t.name)
 		}
 		t.members[m.ConnID] = m
-	}
-	if len(members) > 256 {
-		k.fail("a message has %d members of %q", len(members), t.name)
 	}
 }
 

@@ -127,6 +127,9 @@ func (c *Client) Heartbeat() {
 	})
 }
 
+// Greet greets again.
+func (c *Client) Greet() { c.with(func(k *conn) { k.hello(c.cfg.Session) }) }
+
 // Ping sends a ping, whose pong the client checks.
 func (c *Client) Ping() { c.with((*conn).pingLocked) }
 
