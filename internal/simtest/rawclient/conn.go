@@ -43,6 +43,7 @@ type conn struct {
 	pings     []string
 	closed4   bool // a close frame was sent
 	leaving   bool // closes when its calls are answered
+	acts      int  // messages of the application that were sent
 }
 
 // A call is a message with an ID that may be answered.
@@ -54,6 +55,7 @@ type call struct {
 	stream   bool
 	credits  int64 // granted and not used; negative: not limited
 	size     int
+	acts     int       // conn.acts when it was sent
 	deadline time.Time // zero: none
 	topic    *topic    // of $ws:subscribe and $ws:unsubscribe
 	request  []subscription
@@ -249,6 +251,7 @@ func (k *conn) send(kind string, payload any, m map[string]any, o *call) string 
 	m["correlationId"] = id
 	o.Outcome = &Outcome{ID: id, Type: kind, Conn: k.n, Sent: time.Now()}
 	o.size = k.sendMeta(kind, payload, m)
+	o.acts = k.acts
 	k.c.outcomes[id], k.open[id], k.used[id] = o.Outcome, o, ""
 	return id
 }
@@ -260,6 +263,9 @@ func (k *conn) sendMeta(kind string, payload any, m map[string]any) int {
 		Meta    map[string]any `json:"meta,omitempty"`
 		Payload any            `json:"payload,omitempty"`
 	}{kind, m, payload}
+	if !reserved(kind) {
+		k.acts++
+	}
 	raw, err := json.Marshal(message)
 	if err != nil {
 		panic(err) // a payload of the workload that is not JSON

@@ -258,6 +258,7 @@ var topics = []script{
 	{want: "whose subscription has ended", steps: []any{hi, sub(false, false, false), answer("c2", "$ws:subscribed", `{"topic":"a"}`), unsub, answer("c3", "$ws:unsubscribed", `{"topic":"a"}`), text("SAID", `,"topic":"a"`, "")}},
 	{want: "whose subscription has ended", steps: []any{hi, sub(false, false, false), answer("c2", "$ws:subscribed", `{"topic":"a"}`), text("$ws:unsubscribed", "", `{"topic":"a"}`), text("SAID", `,"topic":"a"`, "")}},
 	{want: "has the payload", steps: []any{sub(false, false, false), answer("c2", "$ws:subscribed", `{"topic":"b"}`)}},
+	{want: "$ws:subscribed is malformed", steps: []any{sub(true, false, false), answer("c2", "$ws:subscribed", `{"topic":"a","members":5}`)}},
 	{want: "has the payload", steps: []any{unsub, answer("c2", "$ws:unsubscribed", `{}`)}},
 	{want: "$ws:subscribed is malformed", steps: []any{text("$ws:subscribed", "", `{}`)}},
 	{want: "without a session is notified", plain: true, steps: []any{hi, text("$ws:subscribed", "", `{"topic":"a"}`)}},
