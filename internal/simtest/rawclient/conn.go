@@ -222,6 +222,10 @@ func (k *conn) finish(ending) {
 			o.Done, o.Lost, o.At = true, true, time.Now()
 		}
 		delete(k.open, id)
+		for _, asked := range o.request { // if k is current, disconnectedLocked forgets all of them
+			t := k.c.topic(asked.Topic)
+			t.pending = max(0, t.pending-1)
+		}
 	}
 	if k.c.cur == k {
 		k.c.disconnectedLocked()

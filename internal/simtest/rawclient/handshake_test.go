@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,11 +65,11 @@ func TestClient_ReportsAWrongHandshake(t *testing.T) {
 func TestClient_LosesItsSessionWhileItIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRouter(t, nil)
-		away := false
+		var away atomic.Bool
 		c := newClient(t, r, "ann", func(cfg *rawclient.Config) {
 			dial := cfg.Dial
 			cfg.Dial = func(ctx context.Context) (net.Conn, error) {
-				if away {
+				if away.Load() {
 					return nil, errors.New("the network is gone")
 				}
 				return dial(ctx)
@@ -80,11 +81,11 @@ func TestClient_LosesItsSessionWhileItIsAway(t *testing.T) {
 		synctest.Wait()
 		lost := c.Call("SLOW", slow{60_000}, rawclient.CallOptions{})
 		first, _ := c.Session()
-		away = true
+		away.Store(true)
 		c.Drop(0, -1)
 		publish(t, r, "feed/a", "a", "b")
 		time.Sleep(3 * time.Minute)
-		away = false
+		away.Store(false)
 		time.Sleep(time.Minute)
 		second, ok := c.Session()
 		assert.True(t, ok && first != second)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,10 +39,9 @@ func randomUse(t *testing.T, random *rand.Rand) {
 	var clients []*rawclient.Client
 	for i := range 6 {
 		own := rand.New(rand.NewPCG(random.Uint64(), 2)) //nolint:gosec // a test
-		turn := 0
+		var turn atomic.Int64
 		anyNode := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			turn++
-			nodes[turn%2].ServeHTTP(w, r)
+			nodes[turn.Add(1)%2].ServeHTTP(w, r)
 		})
 		clients = append(clients, newClient(t, anyNode, []string{"ann", "bob"}[i%2], func(cfg *rawclient.Config) {
 			report := cfg.Report

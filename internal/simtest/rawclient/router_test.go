@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,8 +226,9 @@ func TestClient_MovesAfterGoAway(t *testing.T) {
 		b := memory.NewBroker()
 		share := func(o *router.Options) { o.Broker = b }
 		first, second := newRouter(t, share), newRouter(t, share)
-		current := http.Handler(first)
-		c := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { current.ServeHTTP(w, req) }), "ann", nil)
+		var current atomic.Pointer[router.Router]
+		current.Store(first)
+		c := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { current.Load().ServeHTTP(w, req) }), "ann", nil)
 		synctest.Wait()
 		c.Subscribe("feed/a", rawclient.SubscribeOptions{Positions: true})
 		c.Subscribe("room/a", rawclient.SubscribeOptions{Presence: true})
@@ -234,7 +236,7 @@ func TestClient_MovesAfterGoAway(t *testing.T) {
 		publish(t, first, "feed/a", "a")
 		call := c.Call("SLOW", slow{3000}, rawclient.CallOptions{})
 		synctest.Wait()
-		current = second
+		current.Store(second)
 		go func() { _ = first.Shutdown(context.Background()) }()
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
