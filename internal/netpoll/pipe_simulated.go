@@ -53,7 +53,13 @@ type pipeEnd struct {
 	announced readiness
 }
 
-func (e *pipeEnd) room() int { return max(e.capacity, e.out.wanted) - len(e.out.unread) }
+// roomLocked returns how many bytes can be written. A goroutine that waits in Read takes those of one write.
+func (e *pipeEnd) roomLocked() int {
+	if e.capacity == 0 && len(e.out.unread) == 0 {
+		return e.out.wanted
+	}
+	return max(0, e.capacity-len(e.out.unread))
+}
 
 // take reads what is there. The lock must be held.
 func (s *stream) take(p []byte) (n int) {
@@ -92,7 +98,7 @@ type readiness struct{ readable, writable, hangup bool }
 func (e *pipeEnd) readinessLocked() readiness {
 	return readiness{
 		readable: len(e.in.unread) > 0 || e.in.ended || e.closed,
-		writable: e.room() > 0 || e.writeErrLocked() != nil,
+		writable: e.roomLocked() > 0 || e.writeErrLocked() != nil,
 		hangup:   e.in.ended || e.closed,
 	}
 }
@@ -118,7 +124,7 @@ func (e *pipeEnd) TryWrite(p []byte) (int, error) {
 	if err := e.writeErrLocked(); err != nil {
 		return 0, err
 	}
-	n := max(0, min(len(p), e.room()))
+	n := min(len(p), e.roomLocked())
 	e.out.unread = append(e.out.unread, p[:n]...)
 	return n, nil
 }
@@ -184,13 +190,13 @@ func (e *pipeEnd) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		part := len(p)
 		if e.capacity > 0 {
-			part = min(len(p)-n, e.room())
+			part = min(len(p)-n, e.roomLocked())
 		}
 		switch err = e.writeErrLocked(); {
 		case err != nil:
 		case expired(e.out.writtenBy):
 			err = os.ErrDeadlineExceeded
-		case part <= 0:
+		case part == 0:
 			e.changed.Wait()
 		default:
 			e.out.unread = append(e.out.unread, p[n:n+part]...)
