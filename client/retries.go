@@ -3,11 +3,11 @@
 package client
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/closecodes"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // closeCode returns the code with which a connection has ended, or 1006 if there was none.
@@ -38,7 +38,7 @@ func (r *retries) closed(cn *conn) {
 func (r *retries) move(cn *conn, opts *Options) (delay time.Duration) {
 	r.closed(cn)
 	if r.attempt > 0 {
-		delay = closecodes.Rule{}.Delay(0, r.attempt, opts.Backoff.Min, opts.Backoff.Max, rand.Float64)
+		delay = closecodes.Rule{}.Delay(0, r.attempt, opts.Backoff.Min, opts.Backoff.Max, random.Float64)
 	}
 	r.attempt++
 	return delay
@@ -72,7 +72,7 @@ func (r *retries) next(err error, opts *Options) (delay time.Duration, again boo
 		}
 		demanded = 0
 	}
-	delay = rule.Delay(demanded, r.attempt, opts.Backoff.Min, opts.Backoff.Max, rand.Float64)
+	delay = rule.Delay(demanded, r.attempt, opts.Backoff.Min, opts.Backoff.Max, random.Float64)
 	r.attempt++
 	return delay, true
 }

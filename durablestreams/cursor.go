@@ -1,9 +1,10 @@
 package durablestreams
 
 import (
-	"math/rand/v2"
 	"strconv"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // Cursors make the URLs of successive live reads differ, so that no cache answers them with the same response for
@@ -18,7 +19,7 @@ const (
 func nextCursor(client uint64) string {
 	cursor := uint64(time.Since(time.Unix(cursorEpoch, 0)) / cursorInterval) //nolint:gosec // positive
 	if client >= cursor {
-		cursor = client + 1 + rand.Uint64N(uint64(time.Hour/cursorInterval)) //nolint:gosec // not a secret
+		cursor = client + 1 + random.N(uint64(time.Hour/cursorInterval))
 	}
 	return strconv.FormatUint(cursor, 10)
 }

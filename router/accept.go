@@ -2,13 +2,13 @@ package router
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -116,7 +116,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	if refusal := r.conns.AcquireUser(c.Identity().user()); refusal != nil {
 		return refusedSlot(refusal)
 	}
-	shard := &r.shards[rand.N(connShards)]
+	shard := &r.shards[random.N(connShards)]
 	c.calls.Deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/accesslog"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/session"
@@ -164,7 +164,7 @@ func (a *accessLog) closeUnknown(number uint32) {
 func unknownReason(clients int) string {
 	payload := failure.Payload(&errors.Error{
 		Code: errors.Unavailable, Message: "the access of the user must be checked again; connect again",
-		RetryAfter: time.Millisecond + rand.N(max(minReconnectSpread, time.Duration(clients)*time.Millisecond)),
+		RetryAfter: time.Millisecond + random.N(max(minReconnectSpread, time.Duration(clients)*time.Millisecond)),
 	})
 	return wire.CloseReason(&payload)
 }

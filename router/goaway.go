@@ -2,12 +2,12 @@ package router
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
@@ -29,7 +29,7 @@ func (r *Router) askToLeave(ctx context.Context, conns []*Conn) {
 		spread = min(spread, max(0, time.Until(deadline)/8))
 	}
 	for _, c := range asked {
-		c.sendGoAway(time.Millisecond + rand.N(spread+1))
+		c.sendGoAway(time.Millisecond + random.N(spread+1))
 	}
 	timeout := time.NewTimer(2 * spread)
 	defer timeout.Stop()

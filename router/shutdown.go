@@ -3,12 +3,12 @@ package router
 import (
 	"context"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -105,7 +105,7 @@ const minReconnectSpread = time.Second
 func (r *Router) reconnectReason() string {
 	spread := max(minReconnectSpread, time.Duration(r.reconnectSpread.Load()))
 	e := *errDraining
-	e.RetryAfter = time.Millisecond + rand.N(spread)
+	e.RetryAfter = time.Millisecond + random.N(spread)
 	payload := failure.Payload(&e)
 	return wire.CloseReason(&payload)
 }
@@ -113,7 +113,7 @@ func (r *Router) reconnectReason() string {
 // drainPaced drains the connections in random order. It computes when each is due instead of
 // sleeping for every pause, because a timer fires late, and thousands of them add up.
 func (r *Router) drainPaced(ctx context.Context, conns []*Conn) {
-	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
+	random.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	pause := time.Millisecond
 	if deadline, ok := ctx.Deadline(); ok && len(conns) > 0 {
 		pause = max(0, min(pause, time.Until(deadline)/2/time.Duration(len(conns))))
@@ -125,6 +125,6 @@ func (r *Router) drainPaced(ctx context.Context, conns []*Conn) {
 			_ = sleep.For(ctx, wait)
 		}
 		c.drain()
-		due = due.Add(rand.N(2*pause + 1))
+		due = due.Add(random.N(2*pause + 1))
 	}
 }

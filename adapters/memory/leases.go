@@ -3,11 +3,11 @@ package memory
 import (
 	"container/heap"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -96,7 +96,7 @@ func (s *leases) addLocked(hash uint64, receipt *limit.Receipt, length time.Dura
 		s.byKey[hash] = ofKey
 	}
 	for receipt.Lease == 0 || ofKey[receipt.Lease] != nil {
-		receipt.Lease = rand.Int64N(1 << 53)
+		receipt.Lease = random.N[int64](1 << 53)
 	}
 	e := &lease{receipt: *receipt, hash: hash, ends: receipt.Stamp + length.Microseconds()}
 	ofKey[receipt.Lease] = e

@@ -2,10 +2,10 @@ package memory
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -59,7 +59,7 @@ func (q *quotaRules) lease(r *quotaCount, now int64, take *limit.Take) limit.Dec
 	if !d.Allowed {
 		return d
 	}
-	d.Receipt = limit.Receipt{Tokens: take.Cost, Stamp: stamp, Version: q.version, Lease: 1 + rand.Int64N(1<<53-1)}
+	d.Receipt = limit.Receipt{Tokens: take.Cost, Stamp: stamp, Version: q.version, Lease: 1 + random.N[int64](1<<53-1)}
 	length := take.Lease.Microseconds()
 	r.leases = append(r.leases, quotaLease{receipt: d.Receipt, length: length, ends: now + length})
 	slices.SortStableFunc(r.leases, compareEnds)

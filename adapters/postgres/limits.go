@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -208,7 +208,7 @@ func (l *Limits) doAll(ctx context.Context, requests []limitCall) ([]limitReply,
 }
 
 func waitForLock(ctx context.Context, wait time.Duration) error {
-	if err := sleep.For(ctx, wait/2+rand.N(wait)); err != nil {
+	if err := sleep.For(ctx, wait/2+random.N(wait)); err != nil {
 		return fmt.Errorf("postgres: limiter: another transaction has locked the key: %w", err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/postgres/schema"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
@@ -138,7 +138,7 @@ func (l *link) run() {
 			pause = maxPause / 16
 			l.use(c)
 		}
-		_ = sleep.For(l.ctx, pause/2+rand.N(pause/2))
+		_ = sleep.For(l.ctx, pause/2+random.N(pause/2))
 		pause = min(2*pause, maxPause)
 	}
 }

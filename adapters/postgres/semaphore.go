@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/lease"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -44,7 +44,7 @@ func (l *Limits) NewSemaphore(name string, permits int64) *Semaphore {
 
 // Acquire takes a permit if one is free.
 func (s *Semaphore) Acquire(ctx context.Context, key limit.Key) (limit.Permit, error) {
-	h := &permitHolder{semaphore: s, key: key, holder: 1 + rand.Int64N(1<<62)}
+	h := &permitHolder{semaphore: s, key: key, holder: 1 + random.N[int64](1<<62)}
 	c, err := h.call(ctx, opTake)
 	if err != nil {
 		go lease.ReleaseAfter(c.Wait, h) // the statement may have acquired it, or still may

@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // A valueRequest loads a value, or changes it if it has a version.
@@ -57,7 +57,7 @@ func (s *historyNode) changeValue(ctx context.Context, r valueRequest) (uint64, 
 	r.hash = hashOf(r.key)
 	// A sequence would go back if a failover loses its end, and a call that is being sent when its
 	// context ends outlives this one, so it needs its own data.
-	r.next, r.data = rand.Uint64()>>1|1, bytes.Clone(r.data)
+	r.next, r.data = random.Uint64()>>1|1, bytes.Clone(r.data)
 	if r.data == nil {
 		r.data = []byte{}
 	}

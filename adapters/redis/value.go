@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	_ "embed"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // valueLua is the source of the script for values.
@@ -55,7 +55,7 @@ func (s *historyNode) changeValue(ctx context.Context, key string, data []byte, 
 	if lifetime > 0 {
 		millis := max(1, min(lifetime, maxAge).Milliseconds())
 		// A call that is being sent when its context ends outlives this one, so it needs its own data.
-		text, args = s.scripts.storeValue, append(args, strconv.FormatUint(rand.Uint64()|1, 10), string(data), millis)
+		text, args = s.scripts.storeValue, append(args, strconv.FormatUint(random.Uint64()|1, 10), string(data), millis)
 		args = append(args, place...)
 	}
 	newVersion, _, err := s.callValue(ctx, text, args)

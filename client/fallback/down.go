@@ -5,12 +5,12 @@ package fallback
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
@@ -187,7 +187,7 @@ func (e *statusError) isOutage() bool {
 // with err.
 func retryDelay(attempt int, err error) time.Duration {
 	delay := min(minRetryDelay<<min(attempt-1, 10), maxRetryDelay)
-	delay = delay/2 + rand.N(delay/2)
+	delay = delay/2 + random.N(delay/2)
 	if failed, ok := errors.AsType[*statusError](err); ok {
 		delay = max(delay, failed.retryAfter)
 	}

@@ -7,11 +7,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	mathrand "math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
@@ -43,7 +43,7 @@ func (t *roundTripper) nextProbe() time.Duration {
 	defer t.mu.Unlock()
 	wait := t.probeWait
 	t.probeWait = min(2*wait, maxProbeWait)
-	return wait + mathrand.N(wait/2)
+	return wait + random.N(wait/2)
 }
 
 // probe reports whether a WebSocket lasts: on the URL of the fallback, the server sends two

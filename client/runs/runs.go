@@ -5,12 +5,12 @@ package runs
 import (
 	"context"
 	"iter"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/closecodes"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/runmessages"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
@@ -185,7 +185,7 @@ func beforeAttempt(ctx context.Context, c *client.Client, err error, failures in
 	if failures < 20 {
 		upper = min(upper, closecodes.MinBackoff<<failures)
 	}
-	delay := e.RetryAfter + time.Duration(float64(upper)*rand.Float64()) //nolint:gosec // no secret
+	delay := e.RetryAfter + time.Duration(float64(upper)*random.Float64())
 	if sleep.For(ctx, delay) != nil {
 		return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: "the client has waited for another attempt", Err: errors.Join(context.Cause(ctx), err)}
 	}

@@ -1,9 +1,9 @@
 package batch
 
 import (
-	"math/rand/v2"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -33,7 +33,7 @@ func NewLease(take *limit.Take) Lease {
 	if take.Lease == 0 {
 		return Lease{}
 	}
-	return Lease{ID: 1 + rand.Int64N(1<<53-1), Length: take.Lease}
+	return Lease{ID: 1 + random.N[int64](1<<53-1), Length: take.Lease}
 }
 
 // Complete returns a Decision about a Take with the lease, if there is one: a receipt identifies it.

@@ -1,13 +1,13 @@
 package cluster
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster/presence"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // members is the presence of the members on this node and on the nodes whose topics it tracks. It
@@ -26,8 +26,8 @@ func (ms *members) init(s *Node) {
 	ms.owner = s
 	ms.node = presence.New(presence.Config{
 		Name:        s.name,
-		Incarnation: rand.Uint64(),
-		Rand:        rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // jitter
+		Incarnation: random.Uint64(),
+		Rand:        random.New(),
 		Output:      presenceOutput{s},
 	})
 }

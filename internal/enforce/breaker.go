@@ -2,12 +2,12 @@ package enforce
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // errOpen represents the errors that opened the breaker.
@@ -68,7 +68,7 @@ func (b *Breaker) ready() bool {
 }
 
 func (b *Breaker) scheduleProbeLocked() {
-	b.retryAt = time.Now().Add(breakerPause + rand.N(breakerPause/2))
+	b.retryAt = time.Now().Add(breakerPause + random.N(breakerPause/2))
 }
 
 func (b *Breaker) succeeded() {

@@ -5,10 +5,10 @@ package enforce
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
@@ -209,5 +209,5 @@ func (l *Limit) jittered(retryAfter time.Duration) time.Duration {
 	if l.opts.Jitter == 0 || retryAfter <= 0 || retryAfter == limit.Never {
 		return retryAfter
 	}
-	return retryAfter + min(rand.N(l.opts.Jitter), limit.Never-1-retryAfter)
+	return retryAfter + min(random.N(l.opts.Jitter), limit.Never-1-retryAfter)
 }

@@ -2,11 +2,11 @@ package fallback
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // chunkBytes are written to a response at once, each within Config.WriteTimeout.
@@ -48,7 +48,7 @@ func (s *Server) down(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		return
 	}
-	r := c.attach(rand.Uint64(), true)
+	r := c.attach(random.Uint64(), true)
 	defer c.detach(r)
 	if out.begin(ctx) == nil {
 		c.respond(ctx, out, r, down.Ack)

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // This file answers requests for connections of other nodes.
@@ -215,7 +215,7 @@ func (s *Server) passOn(w http.ResponseWriter, req *http.Request, node string, d
 		return http.StatusServiceUnavailable
 	}
 	defer end()
-	poll := peerPoll{Secret: down.Secret, Response: rand.Uint64(), Begins: true}
+	poll := peerPoll{Secret: down.Secret, Response: random.Uint64(), Begins: true}
 	first := s.poll(ctx, node, poll, down.Ack, 0)
 	if first.status != http.StatusOK {
 		return first.status

@@ -3,12 +3,12 @@ package memstore
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // values are the values of a [Store]. Its zero value is empty. Every change also removes a few values
@@ -104,9 +104,9 @@ func (s *values) store(key string, change func([]byte) ([]byte, bool), version u
 	if s.byKey == nil {
 		s.byKey = map[string]value{}
 	}
-	next := rand.Uint64() | 1
+	next := random.Uint64() | 1
 	for next == version {
-		next = rand.Uint64() | 1
+		next = random.Uint64() | 1
 	}
 	s.byKey[key] = value{broker.Value{Data: data, Version: next}, now.Add(lifetime)}
 	return next, 0, nil

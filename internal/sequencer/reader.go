@@ -3,13 +3,13 @@ package sequencer
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // A Reader reads the store for the Sequencers of one node. Topics that have to be read while a call is in
@@ -54,7 +54,7 @@ func (r *Reader) register(s *Sequencer) {
 	defer r.mu.Unlock()
 	r.sequencers[s] = struct{}{}
 	if len(r.sequencers) == 1 {
-		setTimer(&r.sweep, rand.N(sweepInterval), r.compareIdle)
+		setTimer(&r.sweep, random.N(sweepInterval), r.compareIdle)
 	}
 }
 
@@ -200,7 +200,7 @@ func (r *Reader) fail(s *Sequencer) {
 		return
 	}
 	r.backoff = min(max(2*r.backoff, minBackoff), maxBackoff)
-	setTimer(&r.retry, r.backoff/2+rand.N(r.backoff), r.readFailed)
+	setTimer(&r.retry, r.backoff/2+random.N(r.backoff), r.readFailed)
 }
 
 // readFailed reads again what could not be read.

@@ -2,12 +2,12 @@ package sequencer
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // A Sequencer receives the publications of one topic on one node, with gaps and duplicates, and
@@ -252,7 +252,7 @@ func (s *Sequencer) notify() {
 
 // sleep waits before the next attempt, or until ctx is done or the Sequencer is closed.
 func (s *Sequencer) sleep(ctx context.Context, backoff *time.Duration) {
-	timer := time.NewTimer(*backoff/2 + rand.N(*backoff))
+	timer := time.NewTimer(*backoff/2 + random.N(*backoff))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

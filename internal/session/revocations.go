@@ -3,11 +3,11 @@ package session
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
@@ -95,7 +95,7 @@ func (n *Node) changeRevocations(ctx context.Context, user User, change func(l *
 			break
 		}
 		select { // several nodes change the list at once
-		case <-time.After(rand.N(time.Duration(attempt+1) * 10 * time.Millisecond)):
+		case <-time.After(random.N(time.Duration(attempt+1) * 10 * time.Millisecond)):
 		case <-ctx.Done():
 		}
 	}

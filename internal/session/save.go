@@ -2,11 +2,11 @@ package session
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // This file stores the record of a session: when it has changed, and again before it expires. At most
@@ -156,7 +156,7 @@ func (s *Session) restLocked() {
 	case s.settled:
 	case s.until.IsZero():
 		interval := s.node.refreshInterval()
-		s.setTimerLocked(interval*3/4 + rand.N(interval/4)) // sessions that began together are stored apart
+		s.setTimerLocked(interval*3/4 + random.N(interval/4)) // sessions that began together are stored apart
 	case s.timer != nil:
 		s.timer.Stop()
 	}
@@ -231,5 +231,5 @@ func (s *Session) retryLocked() {
 	}
 	s.dirty = true
 	s.backoff = min(max(2*s.backoff, minSaveBackoff), maxSaveBackoff)
-	s.setTimerLocked(s.backoff/2 + rand.N(s.backoff))
+	s.setTimerLocked(s.backoff/2 + random.N(s.backoff))
 }

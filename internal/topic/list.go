@@ -2,8 +2,9 @@ package topic
 
 import (
 	"iter"
-	"math/rand/v2"
 	"slices"
+
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // A connList holds one entry per connection, in the order in which the connections were accepted.
@@ -177,8 +178,8 @@ func (l *connList[E]) sample(n int) iter.Seq[E] {
 	}
 	return func(yield func(E) bool) {
 		for range n {
-			block := l.blocks[rand.IntN(len(l.blocks))]
-			if !yield(block[rand.IntN(len(block))]) {
+			block := l.blocks[random.N(len(l.blocks))]
+			if !yield(block[random.N(len(block))]) {
 				return
 			}
 		}

@@ -153,7 +153,7 @@ type pipeWriter struct {
 
 // Hijack implements [http.Hijacker].
 func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	client, server := net.Pipe()
+	client, server := newPipe()
 	w.hijacked <- &pipe{Conn: client, r: bufio.NewReader(client), closed: make(chan struct{})}
 	return server, bufio.NewReadWriter(bufio.NewReader(server), bufio.NewWriter(server)), nil
 }

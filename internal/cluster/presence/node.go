@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"encoding/binary"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/random"
 )
 
 // Config contains the options of a [Node]. Name, Incarnation, Rand and Output must be set.
 type Config struct {
 	Name        string // of this node, unique in the cluster
 	Incarnation uint64 // random; another one after each restart of the node
-	Rand        *rand.Rand
+	Rand        *random.Rand
 	Output      Output
 
 	// ChunkBytes bounds packets, except that a packet contains at least one member, topic or

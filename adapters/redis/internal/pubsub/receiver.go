@@ -2,7 +2,6 @@ package pubsub
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
@@ -72,7 +72,7 @@ func (r *receiver) run() {
 			pause = maxPause / 16
 		}
 		r.link.ReloadTopology()
-		_ = sleep.For(r.ctx, pause/2+rand.N(pause/2))
+		_ = sleep.For(r.ctx, pause/2+random.N(pause/2))
 		pause = min(2*pause, maxPause)
 	}
 	if c != nil {
@@ -258,7 +258,7 @@ func (r *receiver) renewProbeLocked(c *connection) bool {
 		return false
 	}
 	l.probes++
-	probe := l.engine.channelIn(own[rand.N(len(own))], "probe", l.node+"-"+strconv.Itoa(l.probes))
+	probe := l.engine.channelIn(own[random.N(len(own))], "probe", l.node+"-"+strconv.Itoa(l.probes))
 	c.probe.Store(&probe)
 	return true
 }
