@@ -38,6 +38,8 @@ type FaultyStore struct {
 	nodes    []*faultyNode // those that have neither closed nor crashed, in the order of Connect
 	waiting  int           // calls
 	occurred map[string]int
+
+	unanswered map[string]int // Appends that were processed and still wait, by topic
 }
 
 // Faulty returns a store for a test in a testing/synctest bubble. It must be created and used in the
@@ -46,7 +48,7 @@ func Faulty(seed uint64) *FaultyStore {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a simulation
 	s := &FaultyStore{
 		network: enginetest.New(), rng: rng, data: newFaultyData(rng),
-		hosts: map[string]*faultyHost{}, occurred: map[string]int{},
+		hosts: map[string]*faultyHost{}, occurred: map[string]int{}, unanswered: map[string]int{},
 	}
 	s.network.Randomize(seed)
 	s.pubsub = cluster.New(s.network)
@@ -151,6 +153,13 @@ func (s *FaultyStore) happensLocked(name string, probability float64) bool {
 	}
 	s.occurred[name]++
 	return true
+}
+
+// noteEarlyLocked counts what happens to a topic while a publisher still waits.
+func (s *FaultyStore) noteEarlyLocked(name, topic string) {
+	if s.unanswered[topic] > 0 {
+		s.occurred[name]++
+	}
 }
 
 // coinLocked is true half of the time.

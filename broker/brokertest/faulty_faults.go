@@ -91,7 +91,7 @@ func (s *FaultyStore) Resume(name string) {
 
 // Crash ends the nodes of that name as the end of their process does: nothing more is stored, answered or
 // delivered for them, and other nodes find out by their silence. Calls that wait return when their
-// context is done. Close still has to be called, to end what is left of the node in this process: it tells no other node.
+// context is done. Close must still be called, to end what is left of the node in this process; other nodes do not learn of it.
 func (s *FaultyStore) Crash(name string) {
 	var crashed []*faultyNode
 	s.onHost(name, "crashed", func(h *faultyHost) {

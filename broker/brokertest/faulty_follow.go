@@ -135,6 +135,7 @@ func (u *faultySub) publishedLocked(p broker.Publication) {
 	if p.Position.Offset > u.lost {
 		u.lost = 0
 	}
+	u.node.store.noteEarlyLocked("delivered before answer", u.topic)
 	u.callLocked(func() {
 		p.Packet = bytes.Clone(p.Packet)
 		u.node.handler.Published(u.topic, p)
