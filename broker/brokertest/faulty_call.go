@@ -146,7 +146,7 @@ func (s *FaultyStore) loseLocked(c *faultyCall) {
 
 // breakLocked ends a call whose connection is interrupted, now or when the connection works again.
 func (s *FaultyStore) breakLocked(c *faultyCall) {
-	if c.hangs = s.coinLocked(); !c.hangs {
+	if c.hangs = s.coinLocked() && !c.node.closing; !c.hangs {
 		s.afterLocked(s.delayLocked(), func() { s.endLocked(c, s.brokenLocked(c)) })
 	}
 }
@@ -165,7 +165,6 @@ var errBroken = errors.New("brokertest: the connection to the simulated store is
 // endLocked ends a call, or when its host runs again.
 func (s *FaultyStore) endLocked(c *faultyCall, err error) {
 	switch n := c.node; {
-	case n.closing:
 	case n.crashed:
 		c.hangs = true
 		return
