@@ -99,7 +99,7 @@ func (s *FaultyStore) Crash(name string) {
 		for _, n := range crashed {
 			n.crashed = true
 			for _, c := range n.calls {
-				c.dropped, c.hangs = !c.processed, true
+				c.hangs = true
 			}
 			n.removeLocked()
 		}

@@ -227,10 +227,12 @@ func TestFaulty_PauseDelays(t *testing.T) {
 			j.take()
 			s.Pause("b")
 			time.AfterFunc(pause, func() { s.Resume("b") })
-			appendTo(t, a, "news", "1")
 			begun := time.Now()
+			appendTo(t, a, "news", "1")
 			appendTo(t, b, "news", "2")
-			assert.GreaterOrEqual(t, time.Since(begun), pause-time.Second)
+			resumed := begun.Add(pause)
+			assert.False(t, s.Stored("news")[1].At.Before(resumed), "a paused node sends nothing")
+			assert.False(t, j.timeOf("b published 1").Before(resumed), "a paused node receives nothing")
 			time.Sleep(5 * time.Second)
 			events := j.take()
 			assert.Less(t, slices.Index(events, "b published 1"), slices.Index(events, "b published 2"))
@@ -349,6 +351,33 @@ func TestFaulty_CloseWaitsForCalls(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, a.Close(t.Context()))
 		require.NoError(t, <-done)
+	})
+}
+
+// TestFaulty_ClosedNodeStoresNothing loses an answer before the store has processed the call, and closes.
+func TestFaulty_ClosedNodeStoresNothing(t *testing.T) {
+	forSeeds(t, 50, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		a := j.connect(t, s, "a")
+		s.SetFaults(brokertest.StoreFaults{LostAnswers: 1, Slow: 10 * time.Second})
+		_, err := a.Append(t.Context(), broker.Append{Topic: "news"})
+		require.Error(t, err)
+		require.NoError(t, a.Close(t.Context()))
+		stored := len(s.Stored("news"))
+		time.Sleep(time.Minute)
+		assert.Len(t, s.Stored("news"), stored)
+	})
+}
+
+// TestFaulty_ConcurrentAppendsAreStoredInOrder begins one after the other.
+func TestFaulty_ConcurrentAppendsAreStoredInOrder(t *testing.T) {
+	forSeeds(t, 5, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		a := j.connect(t, s, "a")
+		for i := range 5 {
+			go func() { _, _ = a.Append(t.Context(), broker.Append{Topic: "news", Packet: fmt.Append(nil, i)}) }()
+			synctest.Wait()
+		}
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, "0 1 2 3 4", packets(broker.Page{Publications: s.Stored("news")}))
 	})
 }
 

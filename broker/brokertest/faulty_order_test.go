@@ -22,12 +22,24 @@ import (
 type journal struct {
 	mu     sync.Mutex
 	events []string
+	times  map[string]time.Time // of the last event
 }
 
 func (j *journal) add(format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.events = append(j.events, fmt.Sprintf(format, args...))
+	event := fmt.Sprintf(format, args...)
+	j.events = append(j.events, event)
+	if j.times == nil {
+		j.times = map[string]time.Time{}
+	}
+	j.times[event] = time.Now()
+}
+
+func (j *journal) timeOf(event string) time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.times[event]
 }
 
 // take returns the events since the last call.
