@@ -109,8 +109,8 @@ func (s *FaultyStore) processLocked(c *faultyCall) {
 	c.processed = c.isComplete == nil || c.isComplete()
 }
 
-// answerLocked ends a call with the result of the store. One with a Durability is confirmed now, if the
-// same store still can.
+// answerLocked ends a call with the result of the store. One with a Durability is confirmed now, if
+// the same store still can.
 func (s *FaultyStore) answerLocked(c *faultyCall) {
 	if c.durable && c.failure == nil && !c.finished {
 		if c.term != s.data.terms {
@@ -122,8 +122,8 @@ func (s *FaultyStore) answerLocked(c *faultyCall) {
 	s.endLocked(c, c.failure)
 }
 
-// loseLocked loses the call or its answer: the store never processes it, or before the caller has an
-// error, or after that.
+// loseLocked loses the call or its answer: the store never processes it, or before the caller has
+// an error, or after that.
 func (s *FaultyStore) loseLocked(c *faultyCall) {
 	fail := func() { s.endLocked(c, s.brokenLocked(c)) }
 	d := s.delayLocked()

@@ -139,8 +139,8 @@ func TestFaulty_Usage(t *testing.T) {
 	})
 }
 
-// TestFaulty_RandomScheduleKeepsPositions lets nodes publish during all faults, and compares what they know with what the
-// store has recorded.
+// TestFaulty_RandomScheduleKeepsPositions lets nodes publish during all faults, and compares what
+// they know with what the store has recorded.
 func TestFaulty_RandomScheduleKeepsPositions(t *testing.T) {
 	occurred, runs := map[string]int{}, uint64(0)
 	forSeeds(t, testscale.Tiers[uint64](20, 50, 1000), func(t *testing.T, s *brokertest.FaultyStore, j *journal) {

@@ -216,8 +216,8 @@ func TestFaulty_HealEndsCallsThatHang(t *testing.T) {
 	assert.Positive(t, waited)
 }
 
-// TestFaulty_PauseDelays publishes while a node is paused, for less and more than the time after which nodes
-// count as failed.
+// TestFaulty_PauseDelays publishes while a node is paused, for less and more than the time after
+// which nodes count as failed.
 func TestFaulty_PauseDelays(t *testing.T) {
 	for _, pause := range []time.Duration{time.Second, 20 * time.Second} {
 		forSeeds(t, 20, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
@@ -280,7 +280,7 @@ func TestFaulty_Crash(t *testing.T) {
 	assert.Positive(t, stored[1])
 }
 
-// TestFaulty_PacketsAreLostAndRepeated counts what a node receives and is told.
+// TestFaulty_PacketsAreLostAndRepeated counts what a node receives and what it learns of losses.
 func TestFaulty_PacketsAreLostAndRepeated(t *testing.T) {
 	losses, received := 0, 0
 	forSeeds(t, 10, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
@@ -354,7 +354,8 @@ func TestFaulty_CloseWaitsForCalls(t *testing.T) {
 	})
 }
 
-// TestFaulty_ClosedNodeStoresNothing loses an answer before the store has processed the call, and closes.
+// TestFaulty_ClosedNodeStoresNothing loses an answer before the store has processed the call, and
+// closes.
 func TestFaulty_ClosedNodeStoresNothing(t *testing.T) {
 	forSeeds(t, 50, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
 		a := j.connect(t, s, "a")

@@ -101,7 +101,8 @@ func (n *faultyNode) read(ctx context.Context, what string, f func()) error {
 	}})
 }
 
-// ReadAll returns a page of each of several topics. They are read in a random order, at several moments.
+// ReadAll returns a page of each of several topics. They are read in a random order, at several
+// moments.
 func (n *faultyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	batch := newFaultyBatch(b)
 	c := &faultyCall{what: "read " + strconv.Itoa(len(b.Topics)) + " topics", line: &faultyLine{}, isComplete: batch.isComplete}
@@ -152,8 +153,8 @@ func (n *faultyNode) Close(ctx context.Context) error {
 	return err
 }
 
-// drain lets no call begin any more, ends those that hang, and returns a channel that is closed when
-// none waits.
+// drain lets no call begin any more, ends those that hang, and returns a channel that is closed
+// when none waits.
 func (n *faultyNode) drain() <-chan struct{} {
 	s := n.store
 	s.mu.Lock()

@@ -83,8 +83,9 @@ func read(t *testing.T, n broker.HistoryNode, topic string) broker.Page {
 	return page
 }
 
-// TestFaulty_FirstReadSeesAppendBeforeItsAnswer counts the orders in which the answer, the delivery and the
-// first read of another node happen. All of them must, and the read must find the publication or not.
+// TestFaulty_FirstReadSeesAppendBeforeItsAnswer counts the orders in which the answer, the delivery
+// and the first read of another node happen. All of them must, and the read must find the
+// publication or not.
 func TestFaulty_FirstReadSeesAppendBeforeItsAnswer(t *testing.T) {
 	orders := map[string]int{}
 	for seed := range uint64(300) {
@@ -171,7 +172,8 @@ func TestFaulty_NodesAndTopicsAreIndependent(t *testing.T) {
 	assert.Len(t, orders, 4, "%v", orders)
 }
 
-// TestFaulty_BatchesAreReadAtSeveralMoments publishes in one topic after the other while they are read.
+// TestFaulty_BatchesAreReadAtSeveralMoments publishes in one topic after the other while they are
+// read.
 func TestFaulty_BatchesAreReadAtSeveralMoments(t *testing.T) {
 	second := 0
 	for seed := range uint64(100) {

@@ -138,7 +138,8 @@ func (d *faultyData) loadValue(key string) broker.Value {
 	return v.Value
 }
 
-// changeValue replaces the data of a value by what change returns, in new memory, unless that is false.
+// changeValue replaces the data of a value by what change returns, in new memory, unless that is
+// false.
 func (d *faultyData) changeValue(key string, change func([]byte) ([]byte, bool), version uint64, lifetime time.Duration) (uint64, error) {
 	current := d.loadValue(key)
 	if current.Version != version {
