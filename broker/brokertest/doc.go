@@ -16,4 +16,7 @@
 //
 // A broker that stays in this process can run in a testing/synctest bubble, where waiting takes
 // no time.
+//
+// [Faulty] is for the other side of the contract: a simulated store with faults, on which routers and
+// applications are tested.
 package brokertest

@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-go/penstock/internal/timerqueue"
 )
 
-// A FaultyStore is a store of histories and values in virtual time, with the nodes that use it. An Append,
-// its answer, its delivery to each node, reads and confirmations are separate events, after times that are
-// drawn from a seed: some milliseconds, sometimes half a second. So what the contract of
-// [broker.Histories] permits happens without any fault: a publication is delivered before its Append
-// returns, or is read by others before that. Faults are added by SetFaults and by the methods that
-// interrupt nodes or replace the store.
+// A FaultyStore is a store of histories and values in virtual time, with the nodes that use it. An
+// Append, its answer, its delivery to each node, reads and confirmations are separate events, after
+// times that are drawn from a seed: some milliseconds, sometimes half a second. So what the
+// contract of [broker.Histories] permits happens without any fault: a publication is delivered
+// before its Append returns, or is read by others before that. Faults are added by SetFaults and by
+// the methods that interrupt nodes or replace the store.
 //
-// The same seed and the same calls in the same order give the same times, as far as the scheduler of Go
-// permits. The store keeps everything that was ever stored, and no topic is forgotten.
+// The same seed and the same calls in the same order give the same times, as far as the scheduler
+// of Go permits. The store keeps everything that was ever stored, and no topic is forgotten.
 //
 // Its methods are safe for concurrent use, and return at once. It has no goroutine while nothing
 // happens. The functions of handlers are called on goroutines of their own.
@@ -28,8 +28,8 @@ type FaultyStore struct {
 	pubsub  *cluster.Broker
 	queue   timerqueue.Queue[*faultyEvent]
 
-	// mu guards what follows and everything of hosts, nodes and calls. While it is held, the locks of
-	// the network and of queues may be acquired, but no function of a handler is called.
+	// mu guards what follows and everything of hosts, nodes and calls. While it is held, the locks
+	// of the network and of queues may be acquired, but no function of a handler is called.
 	mu       sync.Mutex
 	rng      *rand.Rand
 	data     *faultyData
@@ -38,25 +38,28 @@ type FaultyStore struct {
 	nodes    []*faultyNode // those that have neither closed nor crashed, in the order of Connect
 	waiting  int           // calls
 	occurred map[string]int
+
+	unanswered map[string]int // Appends that were processed and still wait, by topic
 }
 
-// Faulty returns a store for a test in a testing/synctest bubble. It must be created and used in the
-// same bubble, and its nodes must be closed before the bubble ends.
+// Faulty returns a store for a test in a testing/synctest bubble. It must be created and used in
+// the same bubble, and its nodes must be closed before the bubble ends.
 func Faulty(seed uint64) *FaultyStore {
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a simulation
 	s := &FaultyStore{
 		network: enginetest.New(), rng: rng, data: newFaultyData(rng),
-		hosts: map[string]*faultyHost{}, occurred: map[string]int{},
+		hosts: map[string]*faultyHost{}, occurred: map[string]int{}, unanswered: map[string]int{},
 	}
 	s.network.Randomize(seed)
 	s.pubsub = cluster.New(s.network)
 	return s
 }
 
-// Node returns the store as the node of that name reaches it. Each call of Connect or ConnectHistory
-// adds a node; one that is started again has the same name. What has no history (Publish, presence,
-// the liveness of nodes) goes through a network that delays packets. Its packets and those of the
-// store are delayed, lost and interrupted independently, except for the methods that name a node.
+// Node returns the store as the node of that name reaches it. Each call of Connect or
+// ConnectHistory adds a node; one that is started again has the same name. What has no history
+// (Publish, presence, the liveness of nodes) goes through a network that delays packets. Its
+// packets and those of the store are delayed, lost and interrupted independently, except for the
+// methods that name a node.
 func (s *FaultyStore) Node(name string) broker.HistoryBroker { return s.NodeWith(name, s.pubsub) }
 
 // NodeWith is Node with another broker for what has no history, such as one that an adapter
@@ -151,6 +154,13 @@ func (s *FaultyStore) happensLocked(name string, probability float64) bool {
 	}
 	s.occurred[name]++
 	return true
+}
+
+// noteEarlyLocked counts what happens to a topic while a publisher still waits.
+func (s *FaultyStore) noteEarlyLocked(name, topic string) {
+	if s.unanswered[topic] > 0 {
+		s.occurred[name]++
+	}
 }
 
 // coinLocked is true half of the time.

@@ -16,11 +16,13 @@ type faultyCall struct {
 	node    *faultyNode
 	what    string
 	isWrite bool
+	topic   string      // of an Append
 	line    *faultyLine // in which the store processes calls in the order in which they began; may be nil
 	durable bool
 
-	process func() error  // at the store; what it sets belongs to the caller once done is closed
-	done    chan struct{} // closed when err is set
+	process    func() error  // at the store; what it sets belongs to the caller once done is closed
+	isComplete func() bool   // whether process need not be called again; nil if it is called once
+	done       chan struct{} // closed when err is set
 
 	dropped   bool // the store will not process it
 	processed bool
@@ -79,27 +81,36 @@ func (s *FaultyStore) sendLocked(c *faultyCall) {
 	case s.happensLocked("lost answer", s.faults.LostAnswers):
 		s.loseLocked(c)
 	default:
-		s.afterLocked(c.line.next(s.delayLocked()), func() {
-			if s.processLocked(c) {
-				s.afterLocked(s.delayLocked(), func() { s.answerLocked(c) })
-			}
-		})
+		s.arriveLocked(c, func() { s.afterLocked(s.delayLocked(), func() { s.answerLocked(c) }) })
 	}
 }
 
-// processLocked lets the store process a call, unless it was dropped.
-func (s *FaultyStore) processLocked(c *faultyCall) bool {
-	if c.dropped || c.node.crashed || c.node.closed {
-		return false
+// arriveLocked lets the store process a call after some time, and then calls next.
+func (s *FaultyStore) arriveLocked(c *faultyCall, next func()) {
+	s.afterLocked(c.line.next(s.delayLocked()), func() {
+		switch s.processLocked(c); {
+		case c.processed:
+			next()
+		case !c.dropped:
+			s.arriveLocked(c, next)
+		}
+	})
+}
+
+// processLocked lets the store process a call, or a part of it, unless it was dropped.
+func (s *FaultyStore) processLocked(c *faultyCall) {
+	if c.dropped = c.dropped || c.node.crashed || c.node.closed; c.dropped {
+		return
 	}
-	c.processed = true
-	c.failure = c.process()
+	if c.failure = c.process(); c.topic != "" && !c.finished {
+		s.unanswered[c.topic]++
+	}
 	c.term, c.changes = s.data.terms, len(s.data.changes)
-	return true
+	c.processed = c.isComplete == nil || c.isComplete()
 }
 
-// answerLocked ends a call with the result of the store. One with a Durability is confirmed now, if the
-// same store still can.
+// answerLocked ends a call with the result of the store. One with a Durability is confirmed now, if
+// the same store still can.
 func (s *FaultyStore) answerLocked(c *faultyCall) {
 	if c.durable && c.failure == nil && !c.finished {
 		if c.term != s.data.terms {
@@ -111,8 +122,8 @@ func (s *FaultyStore) answerLocked(c *faultyCall) {
 	s.endLocked(c, c.failure)
 }
 
-// loseLocked loses the call or its answer: the store never processes it, or before the caller has an
-// error, or after that.
+// loseLocked loses the call or its answer: the store never processes it, or before the caller has
+// an error, or after that.
 func (s *FaultyStore) loseLocked(c *faultyCall) {
 	fail := func() { s.endLocked(c, s.brokenLocked(c)) }
 	d := s.delayLocked()
@@ -124,10 +135,7 @@ func (s *FaultyStore) loseLocked(c *faultyCall) {
 		c.dropped = true
 		s.afterLocked(d, fail)
 	case 1:
-		s.afterLocked(c.line.next(s.delayLocked()), func() {
-			s.processLocked(c)
-			s.afterLocked(d, fail)
-		})
+		s.arriveLocked(c, func() { s.afterLocked(d, fail) })
 	default:
 		s.afterLocked(d, func() {
 			fail()
@@ -138,7 +146,7 @@ func (s *FaultyStore) loseLocked(c *faultyCall) {
 
 // breakLocked ends a call whose connection is interrupted, now or when the connection works again.
 func (s *FaultyStore) breakLocked(c *faultyCall) {
-	if c.hangs = s.coinLocked(); !c.hangs {
+	if c.hangs = s.coinLocked() && !c.node.closing; !c.hangs {
 		s.afterLocked(s.delayLocked(), func() { s.endLocked(c, s.brokenLocked(c)) })
 	}
 }
@@ -157,7 +165,6 @@ var errBroken = errors.New("brokertest: the connection to the simulated store is
 // endLocked ends a call, or when its host runs again.
 func (s *FaultyStore) endLocked(c *faultyCall, err error) {
 	switch n := c.node; {
-	case n.closing:
 	case n.crashed:
 		c.hangs = true
 		return
@@ -174,6 +181,9 @@ func (s *FaultyStore) finishLocked(c *faultyCall, err error) {
 	}
 	c.finished, c.err = true, err
 	s.waiting--
+	if c.processed && c.topic != "" {
+		s.unanswered[c.topic]--
+	}
 	n := c.node
 	n.calls = slices.DeleteFunc(n.calls, func(other *faultyCall) bool { return other == c })
 	n.signalLocked()

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A faultyData is what the store of a FaultyStore contains: histories, states and values, and how the
-// last changes are undone. All topics are in the epoch of the current term of the store.
+// A faultyData is what the store of a FaultyStore contains: histories, states and values, and how
+// the last changes are undone. All topics are in the epoch of the current term of the store.
 type faultyData struct {
 	rng             *rand.Rand
 	terms           int
@@ -28,8 +28,8 @@ type faultyData struct {
 	truth map[string]*faultyTruth // by topic
 }
 
-// A faultyTopic is the history of a topic. A publication with offset n is at index n-1 of log, even if
-// the retention has removed it.
+// A faultyTopic is the history of a topic. A publication with offset n is at index n-1 of log, even
+// if the retention has removed it.
 type faultyTopic struct {
 	log     []faultyRecord
 	removed int            // how many of the oldest ones the retention has removed
@@ -91,8 +91,8 @@ func (d *faultyData) restartEmpty() {
 	d.changes, d.confirmed = nil, 0
 }
 
-// failOver undoes the last changes, except those that are confirmed, and begins a term. It returns how
-// many were undone.
+// failOver undoes the last changes, except those that are confirmed, and begins a term. It returns
+// how many were undone.
 func (d *faultyData) failOver(lose int) int {
 	lose = min(max(lose, 0), len(d.changes)-d.confirmed)
 	touched := map[string]struct{}{}

@@ -8,16 +8,16 @@ import (
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
 )
 
-// StoreFaults are what a [FaultyStore] does wrong by chance. The zero value is nothing. Probabilities are
-// between 0 and 1.
+// StoreFaults are what a [FaultyStore] does wrong by chance. The zero value is nothing.
+// Probabilities are between 0 and 1.
 type StoreFaults struct {
 	// LostAnswers is the probability that a call, or its answer, is lost. Append, StoreValue and
 	// PatchValue then return OUTCOME_UNKNOWN, whether or not they are processed, before or after
 	// that; or UNAVAILABLE if they never are, as reads do.
 	LostAnswers float64
 
-	// LostDeliveries is the probability that a publication does not reach one of its nodes. A missing
-	// offset shows that, or HistoryHandler.Following is called within about five seconds.
+	// LostDeliveries is the probability that a publication does not reach one of its nodes. A
+	// missing offset shows that, or HistoryHandler.Following is called within about five seconds.
 	LostDeliveries float64
 
 	// LostPackets and RepeatedPackets are the probabilities that a packet between nodes (Publish,
@@ -39,9 +39,9 @@ func (s *FaultyStore) SetFaults(f StoreFaults) {
 	s.faults, s.data.full = f, f.Full
 }
 
-// CutOff interrupts the connections of the nodes of that name to the store and to other nodes until Heal.
-// Their calls fail or wait until their context is done, and what is published for them is lost. Calls
-// that are on their way are processed or not, and answered or not.
+// CutOff interrupts the connections of the nodes of that name to the store and to other nodes until
+// Heal. Their calls fail or wait until their context is done, and what is published for them is
+// lost. Calls that are on their way are processed or not, and answered or not.
 func (s *FaultyStore) CutOff(name string) {
 	s.onHost(name, "cut off", func(h *faultyHost) {
 		h.cutOff = true
@@ -51,8 +51,8 @@ func (s *FaultyStore) CutOff(name string) {
 	})
 }
 
-// Heal ends CutOff: within about a second, the nodes reach the store again, and Following, Subscribed and MessagesLost
-// are called as after every interruption.
+// Heal ends CutOff: within about a second, the nodes reach the store again, and Following,
+// Subscribed and MessagesLost are called as after every interruption.
 func (s *FaultyStore) Heal(name string) {
 	s.onHost(name, "healed", func(h *faultyHost) {
 		h.cutOff = false
@@ -62,9 +62,9 @@ func (s *FaultyStore) Heal(name string) {
 	})
 }
 
-// Pause stops what the nodes of that name send and receive until Resume, as when their process does not
-// run. What is sent to them waits. Their own code runs on, and its calls return when their context is
-// done.
+// Pause stops what the nodes of that name send and receive until Resume, as when their process does
+// not run. What is sent to them waits. Their own code runs on, and its calls return when their
+// context is done.
 func (s *FaultyStore) Pause(name string) {
 	s.onHost(name, "paused", func(h *faultyHost) {
 		h.paused = true
@@ -89,9 +89,10 @@ func (s *FaultyStore) Resume(name string) {
 	})
 }
 
-// Crash ends the nodes of that name as the end of their process does: nothing more is stored, answered or
-// delivered for them, and other nodes find out by their silence. Calls that wait return when their
-// context is done. Close still has to be called, to end what is left of the node in this process: it tells no other node.
+// Crash ends the nodes of that name as the end of their process does: nothing more is stored,
+// answered or delivered for them, and other nodes find out by their silence. Calls that wait return
+// when their context is done. Close must still be called, to end what is left of the node in this
+// process; other nodes do not learn of it.
 func (s *FaultyStore) Crash(name string) {
 	var crashed []*faultyNode
 	s.onHost(name, "crashed", func(h *faultyHost) {
@@ -99,7 +100,7 @@ func (s *FaultyStore) Crash(name string) {
 		for _, n := range crashed {
 			n.crashed = true
 			for _, c := range n.calls {
-				c.dropped, c.hangs = !c.processed, true
+				c.hangs = true
 			}
 			n.removeLocked()
 		}
@@ -134,9 +135,10 @@ func (s *FaultyStore) nodesOfLocked(h *faultyHost) (nodes []*faultyNode) {
 	return nodes
 }
 
-// FailOver lets a replica take over that lacks the last changes: as many calls of Append, StoreValue and PatchValue
-// as lose says, but none that was acknowledged with a [broker.Durability]. All topics have a new epoch, and the connections of all nodes are interrupted
-// for up to about a second. It returns how many changes were lost.
+// FailOver lets a replica take over that lacks the last changes: as many calls of Append,
+// StoreValue and PatchValue as lose says, but none that was acknowledged with a
+// [broker.Durability]. All topics have a new epoch, and the connections of all nodes are
+// interrupted for up to about a second. It returns how many changes were lost.
 func (s *FaultyStore) FailOver(lose int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +147,8 @@ func (s *FaultyStore) FailOver(lose int) int {
 	return s.data.failOver(lose)
 }
 
-// Restart restarts the store with all its data: the connections of all nodes are interrupted for up to about a
-// second.
+// Restart restarts the store with all its data: the connections of all nodes are interrupted for up
+// to about a second.
 func (s *FaultyStore) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +156,8 @@ func (s *FaultyStore) Restart() {
 	s.interruptAllLocked()
 }
 
-// RestartEmpty restarts the store without any data, even what was acknowledged with a [broker.Durability]. Topics begin in a new epoch, and do
-// not know the previous one.
+// RestartEmpty restarts the store without any data, even what was acknowledged with a
+// [broker.Durability]. Topics begin in a new epoch, and do not know the previous one.
 func (s *FaultyStore) RestartEmpty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

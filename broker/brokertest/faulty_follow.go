@@ -110,8 +110,8 @@ func (s *FaultyStore) publishLocked(topic string) {
 	}
 }
 
-// deliverLocked sends a publication to the node, behind those before it. If it is lost, a later one shows that, or
-// Following is called again.
+// deliverLocked sends a publication to the node, behind those before it. If it is lost, a later one
+// shows that, or Following is called again.
 func (u *faultySub) deliverLocked(p broker.Publication) {
 	s := u.node.store
 	if s.happensLocked("lost delivery", s.faults.LostDeliveries) {
@@ -129,12 +129,13 @@ func (u *faultySub) deliverLocked(p broker.Publication) {
 	})
 }
 
-// publishedLocked passes a publication to the node. Its packet is overwritten afterwards, since it is
-// valid only until then.
+// publishedLocked passes a publication to the node. Its packet is overwritten afterwards, since it
+// is valid only until then.
 func (u *faultySub) publishedLocked(p broker.Publication) {
 	if p.Position.Offset > u.lost {
 		u.lost = 0
 	}
+	u.node.store.noteEarlyLocked("delivered before answer", u.topic)
 	u.callLocked(func() {
 		p.Packet = bytes.Clone(p.Packet)
 		u.node.handler.Published(u.topic, p)
@@ -153,8 +154,8 @@ func (u *faultySub) reportLocked(offset uint64) {
 	}
 }
 
-// breakLocked ends the subscription of an interrupted connection: the first publications that are on
-// their way still arrive, and the others are lost.
+// breakLocked ends the subscription of an interrupted connection: the first publications that are
+// on their way still arrive, and the others are lost.
 func (u *faultySub) breakLocked() {
 	s := u.node.store
 	arrive := s.rng.IntN(len(u.inFlight) + 1)

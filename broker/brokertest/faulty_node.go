@@ -39,7 +39,7 @@ func (n *faultyNode) Append(ctx context.Context, p broker.Append) (result broker
 	if err := p.Durability.Check(); err != nil {
 		return broker.Appended{}, err
 	}
-	c := &faultyCall{what: "append to topic " + strconv.Quote(p.Topic), isWrite: true, line: n.lineOf(p.Topic), durable: p.Durability != broker.Durability{}}
+	c := &faultyCall{what: "append to topic " + strconv.Quote(p.Topic), isWrite: true, topic: p.Topic, line: n.lineOf(p.Topic), durable: p.Durability != broker.Durability{}}
 	c.process = func() (err error) {
 		if result, err = n.store.data.append(&p); err == nil && !result.Duplicate {
 			n.store.publishLocked(p.Topic)
@@ -66,7 +66,10 @@ func (n *faultyNode) lineOf(topic string) *faultyLine {
 
 // Read returns stored publications of a topic and its current position.
 func (n *faultyNode) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
-	err = n.read(ctx, "read topic "+strconv.Quote(q.Topic), func() { page = n.store.data.read(q) })
+	err = n.read(ctx, "read topic "+strconv.Quote(q.Topic), func() {
+		n.store.noteEarlyLocked("read before answer", q.Topic)
+		page = n.store.data.read(q)
+	})
 	if err != nil {
 		return broker.Page{}, err
 	}
@@ -98,16 +101,16 @@ func (n *faultyNode) read(ctx context.Context, what string, f func()) error {
 	}})
 }
 
-// ReadAll returns a page of each of several topics. Each is read in a call of its own, so that they are
-// as of different moments.
+// ReadAll returns a page of each of several topics. They are read in a random order, at several
+// moments.
 func (n *faultyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	batch := &faultyBatch{Batch: b, pages: make([]broker.BatchPage, len(b.Topics)), messages: max(b.MaxMessages, 0), bytes: max(b.MaxBytes, 0)}
-	err := n.read(ctx, "read "+strconv.Itoa(len(b.Topics))+" topics", func() {
-		for i := range b.Topics {
-			batch.read(n.store.data, i)
-		}
-	})
-	if err != nil {
+	batch := newFaultyBatch(b)
+	c := &faultyCall{what: "read " + strconv.Itoa(len(b.Topics)) + " topics", line: &faultyLine{}, isComplete: batch.isComplete}
+	c.process = func() error {
+		n.store.readSomeLocked(batch)
+		return nil
+	}
+	if err := n.do(ctx, c); err != nil {
 		return nil, err
 	}
 	return batch.pages, nil
@@ -150,8 +153,8 @@ func (n *faultyNode) Close(ctx context.Context) error {
 	return err
 }
 
-// drain lets no call begin any more, ends those that hang, and returns a channel that is closed when
-// none waits.
+// drain lets no call begin any more, ends those that hang, and returns a channel that is closed
+// when none waits.
 func (n *faultyNode) drain() <-chan struct{} {
 	s := n.store
 	s.mu.Lock()

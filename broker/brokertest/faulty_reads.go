@@ -41,7 +41,36 @@ func (d *faultyData) read(q broker.Query) broker.Page {
 type faultyBatch struct {
 	broker.Batch
 	pages           []broker.BatchPage
-	messages, bytes int // that are left
+	order           []int // indexes of the topics that are not read yet
+	messages, bytes int   // that are left
+}
+
+func newFaultyBatch(b broker.Batch) *faultyBatch {
+	return &faultyBatch{Batch: b, messages: max(b.MaxMessages, 0), bytes: max(b.MaxBytes, 0)}
+}
+
+func (b *faultyBatch) isComplete() bool {
+	return len(b.pages) > 0 && len(b.order) == 0 || len(b.Topics) == 0
+}
+
+// readSomeLocked reads some of the topics that are left.
+func (s *FaultyStore) readSomeLocked(b *faultyBatch) {
+	if b.pages == nil {
+		b.pages, b.order = make([]broker.BatchPage, len(b.Topics)), s.rng.Perm(len(b.Topics))
+	}
+	if len(b.order) == 0 {
+		return
+	}
+	now := b.order[:1+s.rng.IntN(len(b.order))]
+	b.order = b.order[len(now):]
+	for _, i := range now {
+		if s.happensLocked("unreadable topic", s.faults.LostAnswers) {
+			b.pages[i].Err = &errors.Error{Code: errors.Unavailable, Message: "cannot read a topic", Err: errBroken}
+			continue
+		}
+		s.noteEarlyLocked("read before answer", b.Topics[i].Topic)
+		b.read(s.data, i)
+	}
 }
 
 // read reads the topic with an index.
@@ -109,7 +138,8 @@ func (d *faultyData) loadValue(key string) broker.Value {
 	return v.Value
 }
 
-// changeValue replaces the data of a value by what change returns, in new memory, unless that is false.
+// changeValue replaces the data of a value by what change returns, in new memory, unless that is
+// false.
 func (d *faultyData) changeValue(key string, change func([]byte) ([]byte, bool), version uint64, lifetime time.Duration) (uint64, error) {
 	current := d.loadValue(key)
 	if current.Version != version {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
-// Stored returns every publication that was ever stored in a topic, in all epochs, in the order in which
-// they were stored. The packets must not be changed.
+// Stored returns every publication that was ever stored in a topic, in all epochs, in the order in
+// which they were stored. The packets must not be changed.
 func (s *FaultyStore) Stored(topic string) []broker.Publication {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,9 +40,9 @@ func (s *FaultyStore) Topics() []string {
 	return slices.Sorted(maps.Keys(s.data.truth))
 }
 
-// Occurred returns how often something happened, by its name, so that a test knows what its seeds have
-// covered: "lost answer", "failed over", and without a fault "read before answer" and "delivered before
-// answer".
+// Occurred returns how often something happened, by its name, so that a test knows what its seeds
+// have covered: "lost answer", "failed over", and without a fault "read before answer" and
+// "delivered before answer".
 func (s *FaultyStore) Occurred() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

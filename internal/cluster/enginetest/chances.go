@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Chances are what happens by chance to messages of a network that has a seed. The zero value only delays them.
+// Chances are what happens by chance to messages of a network that has a seed. The zero value only
+// delays them.
 type Chances struct {
 	Lose   float64       // the probability that a message is lost on its way to a node
 	Repeat float64       // the probability that it arrives twice
@@ -13,8 +14,8 @@ type Chances struct {
 }
 
 // Randomize makes the network delay messages and confirmations by times that are drawn from a seed:
-// some milliseconds, sometimes some hundred. A message overtakes others, except those that its node has
-// published in its partition. It must be called before the first node is connected.
+// some milliseconds, sometimes some hundred. A message overtakes others, except those that its node
+// has published in its partition. It must be called before the first node is connected.
 func (n *Network) Randomize(seed uint64) {
 	n.rng = rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a simulation
 }
@@ -31,8 +32,8 @@ func (n *Network) happensLocked(probability float64) bool {
 	return probability > 0 && n.rng.Float64() < probability
 }
 
-// delayLocked returns how long something takes: less than the time in which nodes expect heartbeats and
-// probes, unless Chances.Slow is more.
+// delayLocked returns how long something takes: less than the time in which nodes expect heartbeats
+// and probes, unless Chances.Slow is more.
 func (n *Network) delayLocked() time.Duration {
 	most := 5 * time.Millisecond
 	switch i := n.rng.IntN(32); {
@@ -54,8 +55,8 @@ type lane struct {
 	partition int
 }
 
-// arriveLocked queues a message of another node after some time. It needs no goroutine meanwhile, so that none is
-// left when a test ends.
+// arriveLocked queues a message of another node after some time. It needs no goroutine meanwhile,
+// so that none is left when a test ends.
 func (n *Node) arriveLocked(from *Node, partition int, receive func()) {
 	l, now := lane{from, partition}, time.Now()
 	at := now.Add(n.network.delayLocked() + from.Delay)

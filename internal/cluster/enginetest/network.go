@@ -159,7 +159,8 @@ func (n *Node) restoreLocked() {
 	}
 }
 
-// subscribeLocked brings a subscription into effect and confirms it, before anything that is published later.
+// subscribeLocked brings a subscription into effect and confirms it, before anything that is
+// published later.
 func (n *Node) subscribeLocked(channel string, sub *subscription) {
 	connection := n.connection
 	ifCurrent := func(f func()) func() {
