@@ -204,7 +204,7 @@ func (f *feed) end(cause error) {
 	c.mu.Unlock()
 	for _, s := range subs {
 		if s.opts.OnEnd != nil {
-			c.events.Add(func() { c.guard("OnEnd", func() { s.opts.OnEnd(cause) }) })
+			c.events.Add(func() { s.call("OnEnd", func() { s.opts.OnEnd(cause) }) })
 		}
 	}
 }

@@ -89,7 +89,9 @@ func (c *Client) handlersOf(typ string) []*Handler {
 // handle calls the functions that are registered with On for a message.
 func (c *Client) handle(r *Received) {
 	for _, h := range c.handlersOf(r.typ) {
-		c.callHandler(h, r)
+		if slices.Contains(c.handlersOf(r.typ), h) { // the one before may have ended it
+			c.callHandler(h, r)
+		}
 	}
 }
 

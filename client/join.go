@@ -49,7 +49,7 @@ func (f *feed) askAgainLocked() {
 func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	c, before, position := s.feed.client, s.received, Position{m.Epoch, m.Offset}
 	if onPresence := s.opts.OnPresence; onPresence != nil {
-		c.events.Add(func() { c.guard("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
+		c.events.Add(func() { s.call("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
 	}
 	missed := s.misses(m)
 	switch known := !missed && before.Epoch != "" && m.Epoch != ""; {
@@ -94,7 +94,7 @@ func (s *Subscription) misses(m *protocol.Subscribed) bool {
 func (s *Subscription) loseLocked(l Loss) {
 	s.feed.client.events.Add(func() {
 		if s.opts.OnLoss != nil {
-			s.feed.client.guard("OnLoss", func() { s.opts.OnLoss(l) })
+			s.call("OnLoss", func() { s.opts.OnLoss(l) })
 		}
 		if !s.opts.State {
 			s.advance(l.Position)

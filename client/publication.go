@@ -210,7 +210,7 @@ func (c *Client) receivePresence(cn *conn, m *protocol.PresenceChanged) {
 	for _, s := range f.subs {
 		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
 			c.events.Add(func() {
-				c.guard("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
+				s.call("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
 			})
 		}
 	}

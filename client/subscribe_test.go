@@ -318,3 +318,36 @@ func TestSubscribe_MarkedPublicationsWithoutPosition(t *testing.T) {
 	expect(t, received, "lobby hi 0")
 	require.NoError(t, c.Close(ctx))
 }
+
+// TestUnsubscribe_NoHandlerBeginsAfterwards although publications wait for a slow one.
+func TestUnsubscribe_NoHandlerBeginsAfterwards(t *testing.T) {
+	t.Parallel()
+	s := startTopics(t)
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	began, release := make(chan string, 10), make(chan struct{})
+	sub, err := c.Subscribe(ctx, "room/slow", &client.SubscribeOptions{
+		Handlers: []client.Handler{client.HandlerFor(func(m said, _ *client.Received) { began <- m.Text; <-release })},
+		OnLoss:   func(client.Loss) { began <- "loss" },
+		OnEnd:    func(error) { began <- "end" },
+	})
+	require.NoError(t, err)
+	last := make(chan struct{})
+	client.On(c, func(m said, _ *client.Received) {
+		if m.Text == "3" {
+			close(last)
+		}
+	})
+	start := sub.Position().Offset
+	for n := range 3 {
+		s.publish("room/slow", n+1)
+	}
+	require.Equal(t, "1", <-began)
+	sub.Unsubscribe()
+	close(release)
+	s.publish("room/slow", 4)
+	<-last
+	require.NoError(t, c.Close(ctx))
+	assert.Empty(t, began)
+	assert.LessOrEqual(t, sub.Position().Offset, start+1, "what no handler has received is not counted")
+}

@@ -86,6 +86,7 @@ type Subscription struct {
 	readyOnce  sync.Once
 	ended      bool
 	err        error // why it has ended
+	left       bool  // Unsubscribe was called: no function of the application is called any more
 }
 
 // Subscribe subscribes to a topic, and waits until the server has confirmed it. The publications are
@@ -139,11 +140,13 @@ func (s *Subscription) Position() Position {
 	return s.handled
 }
 
-// Unsubscribe ends the subscription. Calling it again has no effect.
+// Unsubscribe ends the subscription. No function of its options is called after Unsubscribe has returned, except for one
+// that runs already; what they have not received is not counted by Position. Calling it again has no effect.
 func (s *Subscription) Unsubscribe() {
 	f, c := s.feed, s.feed.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.left = true
 	if s.ended {
 		return
 	}
@@ -177,15 +180,30 @@ func (s *Subscription) endLocked(cause error) {
 // handle calls the handlers of a publication.
 func (s *Subscription) handle(r *Received) {
 	for i := range s.opts.Handlers {
-		if h := &s.opts.Handlers[i]; h.typ == r.typ {
+		if h := &s.opts.Handlers[i]; h.typ == r.typ && !s.hasLeft() {
 			s.feed.client.callHandler(h, r)
 		}
 	}
+}
+
+// call calls another function of the options.
+func (s *Subscription) call(name string, f func()) {
+	if !s.hasLeft() {
+		s.feed.client.guard(name, f)
+	}
+}
+
+func (s *Subscription) hasLeft() bool {
+	s.feed.client.mu.Lock()
+	defer s.feed.client.mu.Unlock()
+	return s.left
 }
 
 // advance moves the position of what was handled.
 func (s *Subscription) advance(p Position) {
 	s.feed.client.mu.Lock()
 	defer s.feed.client.mu.Unlock()
-	s.handled = p
+	if !s.left {
+		s.handled = p
+	}
 }
