@@ -90,7 +90,7 @@ func (a *accessLog) storeDisconnect(user registry.User, code StatusCode, reason 
 	connsOnThisNode = len(r.conns.OfUser(user))
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
-	err = r.sessions.EndSessions(ctx, session.User(user))
+	err = r.sessions.EndSessions(ctx, session.User(user), session.End{Code: int(code), Reason: reason})
 	stored := a.store(ctx, userpacket.NewDisconnect(session.User(user), int(code), reason))
 	if stored != nil {
 		r.disconnect(user, code, reason)

@@ -115,6 +115,3 @@ const revocationTimeout = 5 * time.Second
 
 // errRevoked is the result of a resumed topic to which the client has lost access.
 var errRevoked = &errors.Error{Code: errors.PermissionDenied, Message: "the access to this topic has ended"}
-
-// errSessionsEnded closes a connection that has missed DisconnectUser.
-var errSessionsEnded = &errors.Error{Code: errors.PermissionDenied, Message: "the sessions of the user have ended"}

@@ -5,12 +5,10 @@ import (
 	"maps"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/ipprefix"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/userpacket"
-	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // This file connects sessions with their connections. internal/session decides what happens with a
@@ -248,12 +246,15 @@ func (c *Conn) actForSession(s *session.Session, a session.Action) {
 func (c *Conn) endAccess(s *session.Session, revoked session.Revoked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	topics, ends := s.Apply(revoked)
+	topics, end := s.Apply(revoked)
 	for _, t := range topics {
 		c.revokeLocked(t)
 	}
-	if ends {
-		payload := failure.Payload(errSessionsEnded)
-		c.Close(StatusPermissionDenied, wire.CloseReason(&payload))
+	switch {
+	case end == nil:
+	case end.Code == 0:
+		c.Close(StatusTryAgainLater, unknownReason(1))
+	default:
+		c.Close(StatusCode(end.Code), end.Reason)
 	}
 }

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,11 +35,12 @@ func TestSubscribe_OutlivesTheFailedRequestOfTheClient(t *testing.T) {
 		conn := onlyConn(t, r)
 		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s","timeoutMs":2000},"payload":{"topic":"feed/a","positions":true}}`)
 		synctest.Wait()
-		require.NoError(t, conn.Subscribe("feed/a"))
+		result := make(chan error, 1)
+		go func() { result <- conn.Subscribe("feed/a") }()
 		expired(t, client, "s")
 		synctest.Wait()
 		shared.away.Store(false)
-		time.Sleep(10 * time.Second)
+		require.NoError(t, <-result)
 		assert.True(t, conn.Subscribed("feed/a"))
 		publishTexts(t, r, 1, 1)
 		assert.Len(t, receivedTexts(client), 1)
@@ -55,13 +57,35 @@ func TestSubscribe_ReceivesWhileTheClientWaits(t *testing.T) {
 		conn := onlyConn(t, r)
 		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
 		time.Sleep(time.Second)
-		require.NoError(t, conn.Subscribe("feed/a"))
+		result := make(chan error, 1)
+		go func() { result <- conn.Subscribe("feed/a") }()
+		synctest.Wait()
 		require.NoError(t, r.Publish("feed/a", Blob{Text: "stored"}))
 		require.NoError(t, r.Publish("feed/a", Blob{Text: "local"}, router.Local()))
 		time.Sleep(time.Second)
 		shared.slow.Store(false)
+		require.NoError(t, <-result)
 		time.Sleep(10 * time.Second)
 		assert.Len(t, receivedTexts(client), 2)
+	})
+}
+
+// TestSubscribe_WithoutTheStoreSubscribesNothing: the connection would miss what is published before the store is back.
+func TestSubscribe_WithoutTheStoreSubscribesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &lossyBroker{Broker: memory.NewBroker()}
+		r := newFeedRouter(shared, router.History{Messages: 10})
+		shared.away.Store(true)
+		client := routertest.Dial(t, r)
+		conn := onlyConn(t, r)
+		start := time.Now()
+		require.ErrorIs(t, conn.Subscribe("feed/a"), context.DeadlineExceeded)
+		assert.Equal(t, 30*time.Second, time.Since(start), "Timeouts.Call")
+		assert.False(t, conn.Subscribed("feed/a"))
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s","timeoutMs":2000},"payload":{"topic":"feed/a"}}`)
+		expired(t, client, "s")
+		synctest.Wait()
+		assert.False(t, conn.Subscribed("feed/a"))
 	})
 }
 

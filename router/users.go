@@ -71,7 +71,7 @@ func (r *Router) DisconnectUser(tenantID, userID string, code StatusCode, reason
 	connsOnThisNode = r.disconnect(user, code, reason) // even if the store does not answer
 	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
 	defer cancel()
-	err = r.sessions.EndSessions(ctx, session.User(user))
+	err = r.sessions.EndSessions(ctx, session.User(user), session.End{Code: validCode(code), Reason: reason})
 	if r.resumes() {
 		r.disconnect(user, code, reason) // those that have resumed meanwhile
 	}

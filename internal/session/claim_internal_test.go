@@ -88,7 +88,7 @@ func TestClaim_RefusesWhoMayNotResume(t *testing.T) {
 			c.fails(errors.Unavailable)
 		},
 		"sessions have ended": func(c *claimTest) {
-			require.NoError(c.t, c.node.EndSessions(c.t.Context(), ann.User))
+			require.NoError(c.t, c.node.EndSessions(c.t.Context(), ann.User, End{Code: 4000}))
 			c.fails(errors.NotFound)
 		},
 		"application": func(c *claimTest) {

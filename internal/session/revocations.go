@@ -17,7 +17,15 @@ import (
 type revocations struct {
 	Sequence uint64            `json:"sequence"`          // of the latest change; 0 if there is none
 	Sessions uint64            `json:"sessions,omitzero"` // of the latest change that has ended all sessions
+	End      End               `json:"end,omitzero"`      // of the connections, by that change
 	Topics   map[string]uint64 `json:"topics,omitzero"`   // by name or pattern: that of its latest change
+}
+
+// An End is how the connections of sessions that have ended are closed. The zero End is that of sessions which
+// have ended only because the list of topics became too long.
+type End struct {
+	Code   int    `json:"code"`
+	Reason string `json:"reason,omitzero"`
 }
 
 // maxRevokedTopics bounds a list. With more topics, all sessions of the user end instead.
@@ -65,9 +73,9 @@ func (n *Node) Revoke(ctx context.Context, user User, topic string) (Change, err
 	return n.changeRevocations(ctx, user, func(l *revocations, seq uint64) { l.Topics[topic] = seq })
 }
 
-// EndSessions stores that all sessions of a user have ended.
-func (n *Node) EndSessions(ctx context.Context, user User) error {
-	_, err := n.changeRevocations(ctx, user, func(l *revocations, seq uint64) { l.Sessions, l.Topics = seq, nil })
+// EndSessions stores that all sessions of a user have ended, and how their connections are closed.
+func (n *Node) EndSessions(ctx context.Context, user User, end End) error {
+	_, err := n.changeRevocations(ctx, user, func(l *revocations, seq uint64) { l.Sessions, l.End, l.Topics = seq, end, nil })
 	return err
 }
 
@@ -120,7 +128,7 @@ func (l *revocations) next(lifetime time.Duration) uint64 {
 // encode returns the list as it is stored.
 func (l *revocations) encode() []byte {
 	if len(l.Topics) > maxRevokedTopics {
-		l.Sessions, l.Topics = l.Sequence, nil
+		l.Sessions, l.End, l.Topics = l.Sequence, End{}, nil
 	}
 	return encode(l)
 }
@@ -165,26 +173,27 @@ func (s *Session) CatchUp(ctx context.Context) error {
 }
 
 // Apply returns the topics to which the user has lost access without the session knowing it. The
-// connection must leave them, or be closed if ends is true, before anything else is granted. A new session, or
+// connection must leave them, or be closed if end is not nil, before anything else is granted. A new session, or
 // one whose user has changed, has missed nothing: what was granted follows what was revoked before.
-func (s *Session) Apply(r Revoked) (topics []topicname.Matcher, ends bool) {
+func (s *Session) Apply(r Revoked) (topics []topicname.Matcher, end *End) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.record.user() != r.user || s.state == abandoned {
-		return nil, false
+		return nil, nil
 	}
 	known, isNew := s.record.Revocations, s.revocationsOf != r.user
 	s.revocationsOf, s.mustCatchUp = r.user, false
 	s.record.Revocations = max(r.list.Sequence, known)
 	if isNew {
 		s.record.Revocations = r.list.Sequence
-		return nil, false
+		return nil, nil
 	}
-	topics, ends = r.list.since(known)
-	if ends {
-		s.discardLocked()
+	topics, ends := r.list.since(known)
+	if !ends {
+		return topics, nil
 	}
-	return topics, ends
+	s.discardLocked()
+	return topics, &r.list.End
 }
 
 // Follow notes that a change has been applied, unless an earlier one was missed: then the list is read

@@ -30,7 +30,7 @@ func TestRevocations_SessionCatchesUp(t *testing.T) {
 		assert.True(t, s.lostAccess(), "it has missed the change before")
 		s.tick()
 		assert.False(t, s.lostAccess(), "once")
-		require.NoError(t, s.node.EndSessions(t.Context(), ann.User))
+		require.NoError(t, s.node.EndSessions(t.Context(), ann.User, End{Code: 4000}))
 		s.SetIdentity(Identity{User: User{"t", "bob"}})
 		s.tick()
 		assert.False(t, s.lostAccess(), "of another user")

@@ -38,7 +38,7 @@ func newTestConn(id string) *testConn {
 		defer c.mu.Unlock()
 		name := [...]string{"StopServing", "GiveUp", "LeaveTopics", "ReportEnd", "EndAccess"}[a.Kind]
 		if a.Kind == EndAccess {
-			if topics, ends := s.Apply(a.Revoked); len(topics) == 0 && !ends {
+			if topics, end := s.Apply(a.Revoked); len(topics) == 0 && end == nil {
 				return
 			}
 		}
@@ -131,7 +131,7 @@ var events = map[string]func(*testSession){
 	"identity":  func(s *testSession) { s.SetIdentity(Identity{User: ann.User, ExpiresAt: time.Now().Add(time.Hour)}) },
 	"grant":     func(s *testSession) { s.Grant("room/b", Grant{}) },
 	"revoke": func(s *testSession) {
-		require.NoError(s.t, s.node.EndSessions(s.t.Context(), ann.User))
+		require.NoError(s.t, s.node.EndSessions(s.t.Context(), ann.User, End{Code: 4000}))
 		s.tick()
 	},
 	"tick": func(s *testSession) { s.tick() },
