@@ -105,7 +105,7 @@ func (s *watch) happens(h happening) {
 	h.at = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.unsubscribed.IsZero() {
+	if !s.unsubscribed.IsZero() && h.at.After(s.unsubscribed) {
 		s.life.device.world.Errorf("client %d: a handler of %s runs for %q after Unsubscribe has returned", s.life.device.index, s.topic, h.id)
 	}
 	s.happened = append(s.happened, h)
