@@ -32,10 +32,10 @@ type conn struct {
 	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
 	usable time.Time    // when the server had answered the greeting
 
-	wake    chan struct{}      // the writer looks for messages again
-	goaway  chan time.Duration // the server asks for another connection
-	ended   chan struct{}      // closed after err is set
-	err     error
+	wake   chan struct{}      // the writer looks for messages again
+	goaway chan time.Duration // the server asks for another connection
+	ended  chan struct{}      // closed after err is set
+	err    error
 
 	// The client's lock guards the following.
 	control     []outgoing // precede the messages of the queue
@@ -48,7 +48,7 @@ type conn struct {
 	toUser      offsets             // of the messages to the user that have arrived
 	other       *conn               // that this one replaces or follows, or that replaces this one; nil if that is of no interest
 	lost        time.Time
-	crowded     bool                // the server permits no other call before one of these is answered
+	crowded     bool // the server permits no other call before one of these is answered
 }
 
 // userMessageDelay is longer than a message to the user is on its way between nodes: for this time, a new connection may
@@ -58,7 +58,9 @@ const userMessageDelay = 5 * time.Second
 // offsets are those from first to last. The zero value is none.
 type offsets struct{ first, last uint64 }
 
-func (o *offsets) contain(offset uint64) bool { return o.last > 0 && offset >= o.first && offset <= o.last }
+func (o *offsets) contain(offset uint64) bool {
+	return o.last > 0 && offset >= o.first && offset <= o.last
+}
 
 func (o *offsets) add(offset uint64) {
 	if o.last == 0 {
