@@ -71,14 +71,13 @@ func (j *journal) connect(t *testing.T, s *brokertest.FaultyStore, name string) 
 }
 
 // appendTo appends a packet, and requires that it is stored.
-func appendTo(t *testing.T, n broker.HistoryNode, topic, packet string) broker.Position {
-	result, err := n.Append(t.Context(), broker.Append{Topic: topic, Packet: []byte(packet), Retention: broker.Retention{Messages: 1000}})
+func appendTo(t *testing.T, n broker.HistoryNode, topic, packet string) {
+	_, err := n.Append(t.Context(), broker.Append{Topic: topic, Packet: []byte(packet), Retention: broker.Retention{Messages: 1000}})
 	require.NoError(t, err)
-	return result.Position
 }
 
-func read(t *testing.T, n broker.HistoryNode, topic string) broker.Page {
-	page, err := n.Read(t.Context(), broker.Query{Topic: topic, Limit: 1000})
+func readNews(t *testing.T, n broker.HistoryNode) broker.Page {
+	page, err := n.Read(t.Context(), broker.Query{Topic: "news", Limit: 1000})
 	require.NoError(t, err)
 	return page
 }
@@ -101,7 +100,7 @@ func TestFaulty_FirstReadSeesAppendBeforeItsAnswer(t *testing.T) {
 				appendTo(t, a, "news", "1")
 				j.add("answer")
 			})
-			calls.Go(func() { j.add("read %d", read(t, b, "news").Position.Offset) })
+			calls.Go(func() { j.add("read %d", readNews(t, b).Position.Offset) })
 			calls.Wait()
 			time.Sleep(5 * time.Second)
 			orders[strings.Join(j.take(), ", ")]++
