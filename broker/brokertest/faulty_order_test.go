@@ -224,3 +224,47 @@ func TestFaulty_SameSeedHasSameSchedule(t *testing.T) {
 	assert.Equal(t, run(1), run(1))
 	assert.NotEqual(t, run(1), run(2))
 }
+
+// TestFaulty_FollowingAfterUnfollow follows again before the first subscription is confirmed:
+// Following of the first one would promise what the store does not deliver.
+func TestFaulty_FollowingAfterUnfollow(t *testing.T) {
+	forSeeds(t, 50, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		a, b := j.connect(t, s, "a"), j.connect(t, s, "b")
+		b.Follow("news")
+		b.Unfollow("news")
+		b.Follow("news")
+		for i := range 10 {
+			appendTo(t, a, "news", fmt.Sprint(i))
+		}
+		time.Sleep(5 * time.Second)
+		calls := 0
+		for _, event := range j.take() {
+			if event == "b following" {
+				calls++
+			}
+		}
+		assert.Equal(t, 1, calls)
+		for _, p := range s.Stored("news") {
+			if p.At.After(j.timeOf("b following")) {
+				assert.False(t, j.timeOf("b published "+string(p.Packet)).IsZero())
+			}
+		}
+	})
+}
+
+// TestFaulty_PacketsAreValidUntilPublishedReturns keeps one for longer.
+func TestFaulty_PacketsAreValidUntilPublishedReturns(t *testing.T) {
+	forSeeds(t, 1, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		var kept []byte
+		a := s.Node("a").ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+			Published: func(_ string, p broker.Publication) { kept = p.Packet },
+		})
+		a.Follow("news")
+		time.Sleep(5 * time.Second)
+		appendTo(t, a, "news", "packet")
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, "!!!!!!", string(kept))
+		assert.Equal(t, "packet", packets(readNews(t, a)))
+		require.NoError(t, a.Close(t.Context()))
+	})
+}
