@@ -228,10 +228,15 @@ func TestFaulty_SameSeedHasSameSchedule(t *testing.T) {
 // TestFaulty_FollowingAfterUnfollow follows again before the first subscription is confirmed:
 // Following of the first one would promise what the store does not deliver.
 func TestFaulty_FollowingAfterUnfollow(t *testing.T) {
-	forSeeds(t, 50, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+	runs := 0
+	forSeeds(t, 100, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		runs++
 		a, b := j.connect(t, s, "a"), j.connect(t, s, "b")
 		b.Follow("news")
+		time.Sleep(time.Duration(runs%10) * time.Millisecond)
 		b.Unfollow("news")
+		synctest.Wait()
+		j.take()
 		b.Follow("news")
 		for i := range 10 {
 			appendTo(t, a, "news", fmt.Sprint(i))
