@@ -268,6 +268,7 @@ func TestFaulty_PacketsAreValidUntilPublishedReturns(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		appendTo(t, a, "news", "packet")
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, "!!!!!!", string(kept))
 		assert.Equal(t, "packet", packets(readNews(t, a)))
 		require.NoError(t, a.Close(t.Context()))
