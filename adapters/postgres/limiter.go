@@ -130,6 +130,8 @@ func bucketArgs(p *batch.Policy, mode limit.Mode, what batch.Take) limitArgs {
 		what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases, what.Lease.Excess,
 	}
 	switch {
+	case what.Lease.IsMark():
+		args[11] = limit.MaxMarks
 	case mode == limit.Returning:
 		args[1] = opRefund
 	case mode == limit.Undoing:

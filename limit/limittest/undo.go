@@ -121,7 +121,7 @@ func undoOfReservation(h Harness) error {
 			return err
 		}
 		h.Sleep(1500 * time.Millisecond) // a second after the bucket held three
-		return b.undo(three, 3, 2*time.Second)
+		return b.undo(three, 4, time.Second)
 	})
 }
 
