@@ -145,6 +145,8 @@ func (t *Take) Undone() Receipt {
 
 func (t *Take) validateUndo() error {
 	switch receipt := t.Undone(); {
+	case receipt.Tokens < 0:
+		return fmt.Errorf("the receipt is one of %d tokens; it must not be negative", receipt.Tokens)
 	case t.Mode == Settling && receipt.Lease == 0 && receipt.Tokens > 0:
 		return errors.New("the receipt is not one of a Take with a Lease; undo it instead")
 	case t.Mode == Undoing && receipt.Lease != 0:
