@@ -1,4 +1,5 @@
--- Of the leases of a quota, only those that are not settled count.
+-- Of the leases of a quota, only those that are not settled count; a cooldown counts all calls of its
+-- window.
 
 -- limit_quota executes one call of a quota. (11) to (15) are when the previous, the current and the
 -- next two periods of the caller's clock begin, and when the last one ends. The numbers of a record
@@ -167,4 +168,128 @@ BEGIN
     s.numbers := CASE WHEN used > 0 OR reserved > 0 OR s.leases IS NOT NULL THEN ARRAY[start, ends, used, reserved, CASE WHEN reserved > 0 THEN reserved_ends ELSE 0 END] END;
     s.expires_at := greatest(empty_at, (s.leases[cardinality(s.leases)]).ends);
   END IF;
+END $$;
+
+-- limit_log executes one call of a sliding-window log, or of a cooldown: a log with penalties. (11)
+-- and (12) are the window and the penalty in microseconds; the latter is 0 for a log. The numbers
+-- of a record are: when it was written; the end of the penalty, or 0; and the largest maximum and
+-- the largest window of all policies that have written it. Its times are at least the newest ones,
+-- twice as many as the largest maximum, of the last largest window. Those of reservations are in
+-- the future. So a process with any of these policies finds the tokens that it must count: the
+-- newest of its window, at most twice as many as its maximum.
+CREATE OR REPLACE FUNCTION penstock.limit_log(INOUT s penstock.limit_record, a bigint[], now bigint,
+  OUT n bigint[], OUT changed boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  op CONSTANT bigint := a[2];
+  most CONSTANT bigint := a[3];
+  window_length CONSTANT bigint := a[11];
+  penalty CONSTANT bigint := a[12];
+  max_wait CONSTANT bigint := CASE WHEN a[2] <= 1 THEN a[5] ELSE 0 END;
+  old bigint[] := s.numbers;
+  times bigint[] := coalesce(s.times, '{}');
+  keep bigint := a[3];
+  retain bigint := a[11];
+  until_ bigint := 0; -- the end of the penalty
+  cost bigint := a[4];
+  outcome bigint := 0;
+  outside bigint; -- how many of the times do not count
+  stored bigint;
+  count bigint;
+  allowed_at bigint := 0;
+  reached_at bigint;
+  more_at bigint := 0;
+  all_at bigint := 0;
+  last_at bigint;
+  taken bigint := 0;
+  stamp bigint := now;
+  added bigint := 0;
+  first_removed bigint;
+  position bigint;
+BEGIN
+  changed := false;
+  IF old IS NOT NULL THEN
+    until_ := old[2];
+    keep := greatest(keep, old[3]);
+    retain := greatest(retain, old[4]);
+    IF now < old[1] THEN
+      -- If the clock went backwards, the whole record moves with it, so that nothing lasts for the
+      -- step.
+      times := ARRAY(SELECT greatest(t - (old[1] - now), 0) FROM unnest(times) WITH ORDINALITY u(t, i) ORDER BY i);
+      until_ := greatest(until_ - (old[1] - now), 0);
+      changed := op <> 1;
+    END IF;
+  END IF;
+  stored := cardinality(times);
+  outside := greatest(penstock.limit_older(times, now - window_length), stored - 2 * most);
+  count := stored - outside;
+
+  IF op = 4 OR op = 5 THEN -- refund, undo
+    first_removed := outside;
+    position := stored;
+    IF op = 5 THEN
+      first_removed := greatest(outside, penstock.limit_older(times, a[5] - 1));
+      position := penstock.limit_older(times, a[5]);
+    END IF;
+    first_removed := greatest(first_removed, position - cost);
+    IF first_removed < position THEN
+      times := times[1 : first_removed] || times[position + 1 :];
+      changed := true;
+    END IF;
+  ELSIF op = 3 THEN -- charge
+    added := least(cost, 2 * most);
+    changed := true;
+  ELSE
+    IF op = 2 AND cost > 0 THEN
+      cost := greatest(least(cost, most - count), 1);
+    END IF;
+    IF until_ > now THEN
+      outcome := 2;
+      more_at := until_;
+    ELSIF cost > 0 THEN
+      allowed_at := greatest(until_, penstock.limit_leaves(times, window_length, outside, count + cost - most));
+      -- A log with reservations has at most twice as many tokens as the maximum.
+      reached_at := greatest(allowed_at - max_wait, penstock.limit_leaves(times, window_length, outside, count + cost - 2 * most));
+      IF reached_at <= now THEN
+        stamp := greatest(allowed_at, now);
+        allowed_at := stamp;
+        added := cost;
+        taken := cost;
+        changed := op <> 1;
+      ELSIF penalty = 0 THEN
+        outcome := 3;
+      ELSE
+        outcome := 1;
+        until_ := now + penalty;
+        changed := op <> 1;
+      END IF;
+    END IF;
+    IF outcome > 0 THEN
+      allowed_at := greatest(until_, penstock.limit_leaves(times, window_length, outside, count + cost - most));
+      IF outcome = 1 THEN
+        until_ := allowed_at; -- the penalty also lasts until the window admits the call
+        more_at := until_;
+      ELSIF outcome = 3 THEN
+        allowed_at := reached_at;
+        more_at := greatest(until_, penstock.limit_leaves(times, window_length, outside, count + greatest(most - count, 0) + 1 - most));
+      END IF;
+      all_at := greatest(until_, penstock.limit_leaves(times, window_length, outside, count));
+    END IF;
+  END IF;
+
+  last_at := greatest(coalesce(times[cardinality(times)], 0), CASE WHEN added > 0 THEN stamp ELSE 0 END);
+  -- The tokens of the window may be more than count, if a policy with a larger maximum has counted them.
+  n := ARRAY[outcome, stored - penstock.limit_older(times, now - window_length) + taken, greatest(allowed_at - now, 0), greatest(until_ - now, last_at + window_length - now, 0),
+    greatest(more_at - now, 0), greatest(all_at - now, 0), taken, stamp];
+  IF NOT changed THEN
+    RETURN;
+  END IF;
+  IF added > 0 THEN
+    position := penstock.limit_older(times, stamp); -- those of reservations are later
+    times := times[1 : position] || array_fill(stamp, ARRAY[added::int]) || times[position + 1 :];
+  END IF;
+  stored := cardinality(times);
+  position := least(greatest(penstock.limit_older(times, now - retain), stored - 2 * keep), stored);
+  s.times := times[position + 1 :];
+  s.numbers := ARRAY[now, until_, keep, retain];
+  s.expires_at := greatest(until_, last_at + retain, now);
 END $$;
