@@ -135,7 +135,7 @@ func floodJointly(t *testing.T, room limit.Limiter, flooders int) {
 	never, users := denying(50*time.Millisecond), slow{memory.NewLimiter(limit.PerSecond(1000)), time.Millisecond}
 	key := limit.Key{"room"}
 	for n := range flooders {
-		for range 200 / flooders {
+		for range 60 / flooders {
 			go func() {
 				for ctx.Err() == nil {
 					_, _ = limit.ConsumeAll(ctx, limit.Request{Limiter: room, Key: key, Cost: 1}, limit.Request{Limiter: never, Key: limit.Key{"user", string(rune('a' + n))}, Cost: 2})
