@@ -93,11 +93,10 @@ func (m *Model) Undo(at, taken time.Duration, tokens int64) {
 	}
 }
 
-// take takes tokens now, and returns the index of that in the history.
-func (m *Model) take(tokens *big.Rat) int {
+// take takes tokens now.
+func (m *Model) take(tokens *big.Rat) {
 	m.history = append(m.history, modelChange{m.at, tokens})
 	m.tokens = m.after(m.tokens, tokens)
-	return len(m.history) - 1
 }
 
 // after returns what a bucket holds after a change.
