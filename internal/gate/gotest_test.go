@@ -43,7 +43,7 @@ func TestPasses(t *testing.T) {}
 // TestGotest_RunsATestThatFailsAgain runs .ci/gotest on modules with each kind of fault. What only
 // happens once must be a fault even so.
 func TestGotest_RunsATestThatFailsAgain(t *testing.T) {
-	programs := buildGate(t)
+	programs := linkGate(t)
 	for _, tt := range []struct {
 		name, source string
 		flags        []string
@@ -84,14 +84,24 @@ func TestGotest_RunsATestThatFailsAgain(t *testing.T) {
 	}
 }
 
-// buildGate returns a folder with the program.
-func buildGate(t *testing.T) string {
+// TestMain lets the test program be the command, too, if that is its name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "gate" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// linkGate returns a folder with the command.
+func linkGate(t *testing.T) string {
 	if _, err := exec.LookPath("gotestsum"); err != nil {
 		t.Skip("gotestsum is not installed; .ci/run installs it")
 	}
 	folder := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", folder, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(folder, "gate")))
 	return folder
 }
 
