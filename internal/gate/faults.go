@@ -50,6 +50,9 @@ func rerun(runs []*run) map[string]bool {
 	failed := map[string]bool{}
 	for _, r := range runs {
 		for _, e := range r.tests {
+			if e.isPart() {
+				continue
+			}
 			if _, again := failed[e.name()]; again && e.Action == "pass" {
 				failed[e.name()] = true
 			} else if e.Action == "fail" {

@@ -109,7 +109,10 @@ func TestReport_CountsFlakyTests(t *testing.T) {
 	events, counts := filepath.Join(t.TempDir(), "events.json"), filepath.Join(t.TempDir(), "flaky.txt")
 	require.NoError(t, os.WriteFile(events, []byte(`{"Action":"start","Package":"p"}
 {"Action":"fail","Package":"p","Test":"TestA","Elapsed":3}
+{"Action":"pass","Package":"p","Test":"TestB/sequential","Elapsed":2}
 {"Action":"pass","Package":"p","Test":"TestB","Elapsed":4}
+{"Action":"pass","Package":"p","Test":"TestC","Elapsed":0}
+{"Action":"pass","Package":"p","Test":"TestC/parallel","Elapsed":3.5}
 {"Action":"fail","Package":"p","Elapsed":7}
 {"Action":"start","Package":"p"}
 {"Action":"pass","Package":"p","Test":"TestA","Elapsed":1}
@@ -122,7 +125,7 @@ func TestReport_CountsFlakyTests(t *testing.T) {
 		text, err := os.ReadFile(counts)
 		require.NoError(t, err)
 		assert.Equal(t, want, string(text))
-		assert.Regexp(t, `(?s)4\.0 s  p\.TestB.*3\.0 s  p\.TestA.*ok  \tp\t1\.0s.*1 flaky tests.*p\.TestA`, out.String())
+		assert.Regexp(t, `(?s)4\.0 s  p\.TestB\n +3\.5 s  p\.TestC/parallel\n +3\.0 s  p\.TestA.*ok  \tp\t1\.0s.*1 flaky tests.*p\.TestA`, out.String())
 	}
 	require.NoError(t, os.WriteFile(counts, []byte("2 p.TestC\n1 p.TestA\n"), 0o600))
 	require.NoError(t, report(counts, []string{events}, &bytes.Buffer{}))

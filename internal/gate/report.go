@@ -45,8 +45,11 @@ func report(counts string, files []string, out io.Writer) error {
 func printSlowest(runs []*run, out io.Writer) {
 	var tests []event
 	for _, r := range runs {
-		for _, e := range r.tests {
-			tests = append(tests, e)
+		for name, e := range r.tests {
+			root, _, _ := strings.Cut(name, "/")
+			if name == root || e.Elapsed > r.tests[root].Elapsed { // a test does not count its parallel parts
+				tests = append(tests, e)
+			}
 		}
 	}
 	slices.SortFunc(tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })

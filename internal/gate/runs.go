@@ -26,12 +26,15 @@ func (e event) name() string {
 	return e.Package + "." + e.Test
 }
 
+// isPart reports whether a test is part of another one, with which it is run again.
+func (e event) isPart() bool { return strings.Contains(e.Test, "/") }
+
 // A run is one execution of the tests of a package: the first has all tests of the package, each
 // later one a test that has failed.
 type run struct {
 	pkg    string
 	action string           // pass, fail or skip; empty if the program has not ended
-	tests  map[string]event // the last event of each test that is not part of another one
+	tests  map[string]event // the last event of each test, and of each of its parts
 	line   string           // with which go test reports the package
 	took   float64          // seconds
 	races  []string         // data races, which are faults in a run that has passed, too
@@ -79,7 +82,7 @@ func (r *run) add(e event) {
 	case "run", "pass", "fail", "skip":
 		if e.Test == "" {
 			r.action, r.took = e.Action, e.Elapsed
-		} else if !strings.Contains(e.Test, "/") {
+		} else {
 			r.tests[e.Test] = e
 		}
 	}
