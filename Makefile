@@ -29,7 +29,7 @@ platforms: ## fails if something cannot be compiled for other systems
 	go run ./internal/platforms $(PLATFORMS)
 
 lint:
-	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 test: ## the full tier; CONTRIBUTING.md explains the tiers
 	@set -e; for m in $(filter-out internal/benchmarks internal/otelcol,$(MODULES)); do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done
