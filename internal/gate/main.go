@@ -1,7 +1,7 @@
 // Command gate reads the events of `go test -json` that .ci/run has gathered with gotestsum.
 //
 //	gate check FILE           fails if a test of this group has a fault that a second run would hide
-//	gate report FLAKY FILE... prints the slowest and the flaky tests of all groups, and counts the
+//	gate report FLAKY FILES   prints the slowest and the flaky tests of all groups, and counts the
 //	                          flaky ones in the file FLAKY
 //
 // gotestsum runs a test that fails again, alone, and passes if the test passes then. A data race, a
@@ -28,7 +28,7 @@ func command(args []string, out io.Writer) error {
 	case len(args) >= 3 && args[0] == "report":
 		return report(args[1], args[2:], out)
 	default:
-		return fmt.Errorf("usage: gate check FILE, or gate report FLAKY FILE...")
+		return fmt.Errorf("usage: gate check FILE, or gate report FLAKY FILES")
 	}
 }
 

@@ -29,7 +29,7 @@ func main() {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", platform, err)
 			os.Exit(1)
 		}
-		fmt.Println(platform, "ok")
+		fmt.Fprintln(os.Stdout, platform, "ok")
 	}
 }
 
