@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock-go/penstock/broker"
@@ -91,12 +92,20 @@ func notePublished(ctx context.Context, topic string) {
 // Publications of f with its context are delivered at once: without InTx, a node finds them when it
 // next looks, after [Options.PollInterval]. It sends one notification after the commit; if that
 // fails, a node finds them, too.
+//
+// An error with the code [broker.OutcomeUnknown] means that the transaction may have been
+// committed: the answer of the server is missing. After any other error, it was rolled back.
 func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	var published [shards]bool
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		return f(context.WithValue(ctx, publishedKey{}, &published), tx)
-	})
+	tx, err := pool.Begin(ctx)
 	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // nothing after a commit
+	if err := f(context.WithValue(ctx, publishedKey{}, &published), tx); err != nil {
+		return err
+	}
+	if err := commit(ctx, tx); err != nil {
 		return err
 	}
 	var changed []byte
@@ -116,4 +125,17 @@ func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context
 // InTx calls f in a transaction, with the [DefaultSchema]; see [Outbox.InTx].
 func InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	return Outbox{}.InTx(ctx, pool, f)
+}
+
+// commit commits a transaction. Its error says whether it may have been committed.
+func commit(ctx context.Context, tx pgx.Tx) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // nothing is sent
+	}
+	err := tx.Commit(ctx)
+	pg, isPg := errors.AsType[*pgconn.PgError](err)
+	if err == nil || errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) || isPg && isRollback(pg) {
+		return err
+	}
+	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the transaction may have been committed", Err: err}
 }

@@ -90,18 +90,18 @@ type outboxRow struct {
 func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	before := t.store.lineage.seen()
 	if t.conn, err = t.store.pool.Acquire(ctx); err != nil {
-		return false, notStored(err)
+		return false, notStored("publication", err)
 	}
 	defer t.conn.Release() // closes it if the transaction is open
 	if err := t.take(ctx); err != nil {
-		return false, notStored(err)
+		return false, notStored("publication", err)
 	}
 	if err := t.store.lineage.check(&t.facts, before); err != nil {
 		if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil {
-			return false, notStored(err)
+			return false, notStored("publication", err)
 		}
 		if err := t.store.beginLineage(ctx, &t.facts, before); err != nil {
-			return false, notStored(err)
+			return false, notStored("publication", err)
 		}
 		return false, errOldLineage
 	}
@@ -123,14 +123,6 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 		t.store.observe(OutboxBatch{len(t.outbox), t.lag + time.Since(t.taken)})
 	}
 	return t.more, nil
-}
-
-// notStored gives an error before the commit the code UNAVAILABLE, unless it has a better one.
-func notStored(err error) error {
-	if errors.CodeOf(storeError("publication", err)) != broker.OutcomeUnknown {
-		return err
-	}
-	return &errors.Error{Code: errors.Unavailable, Message: "the publication was not stored", Err: err}
 }
 
 // take locks the shard, takes publications from the outbox, and reads what is known of the topics.
@@ -227,8 +219,7 @@ func orZero(n *int64) int64 {
 	return *n
 }
 
-// write stores the plan, notifies and commits. An error of the server means that it has rolled
-// back.
+// write stores the plan, notifies and commits. See storeError for its error.
 func (t *sequencing) write(ctx context.Context) error {
 	for i := range t.outbox {
 		t.plan.add(&t.outbox[i], nil)
@@ -244,5 +235,8 @@ func (t *sequencing) write(ctx context.Context) error {
 	t.plan.queueWrites(b)
 	t.store.queueNotifications(b, t.plan.notifications())
 	b.Queue("COMMIT")
+	if ctx.Err() != nil {
+		return notStored("publication", ctx.Err())
+	}
 	return t.conn.SendBatch(ctx, b).Close()
 }
