@@ -96,14 +96,8 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	if err := t.take(ctx); err != nil {
 		return false, notStored("publication", err)
 	}
-	if err := t.store.lineage.check(&t.facts, before); err != nil {
-		if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil {
-			return false, notStored("publication", err)
-		}
-		if err := t.store.beginLineage(ctx, &t.facts, before); err != nil {
-			return false, notStored("publication", err)
-		}
-		return false, errOldLineage
+	if err := t.checkLineage(ctx, before); err != nil {
+		return false, err
 	}
 	if len(t.outbox) == 0 && len(t.calls) == 0 {
 		if _, err = t.conn.Exec(ctx, "COMMIT"); err != nil {
@@ -112,17 +106,36 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	} else if err := t.write(ctx); err != nil {
 		return false, err
 	}
-	switch {
-	case t.facts.lineage.no != before.no:
-		t.state.snapshot = "" // the one that was used may be of another server
-	case !t.more:
-		t.state.snapshot = t.snapshot
+	// Without a write, nothing was flushed: after a crash, transactions may have the IDs of some that
+	// the snapshot shows as ended.
+	if isWritten := len(t.outbox) > 0 || len(t.plan.order) > 0; isWritten && !t.more {
+		t.state.snapshot, t.state.lineage = t.snapshot, t.facts.lineage.no
 	}
 	t.plan.finish()
 	if len(t.outbox) > 0 {
 		t.store.observe(OutboxBatch{len(t.outbox), t.lag + time.Since(t.taken)})
 	}
 	return t.more, nil
+}
+
+// checkLineage rolls back and returns errOldLineage if the transaction must be repeated, because
+// the server has no lineage yet, or because the snapshot by which publications were taken is that of
+// another server.
+func (t *sequencing) checkLineage(ctx context.Context, before seen) error {
+	err := t.store.lineage.check(&t.facts, before)
+	if err == nil && (t.state.snapshot == noSnapshot || t.state.lineage == t.facts.lineage.no) {
+		return nil
+	}
+	t.state.snapshot = ""
+	if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil {
+		return notStored("publication", err)
+	}
+	if err != nil {
+		if err := t.store.beginLineage(ctx, &t.facts, before); err != nil {
+			return notStored("publication", err)
+		}
+	}
+	return errOldLineage
 }
 
 // take locks the shard, takes publications from the outbox, and reads what is known of the topics.

@@ -51,9 +51,10 @@ type shardState struct {
 	mu sync.Mutex // held while the node stores publications of the shard
 
 	// Guarded by mu: the snapshot in which everything of the outbox was taken that it shows, see
-	// candidates. "" is none.
+	// candidates. "" is none. The transaction IDs of another server mean nothing to it.
 	snapshot   string
 	snapshotAt time.Time
+	lineage    int // of the snapshot
 }
 
 // maxConns are the connections of a node: one for each shard, and others for reads and
