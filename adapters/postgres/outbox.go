@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/penstock-go/penstock/adapters/postgres/schema"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
@@ -16,7 +17,7 @@ import (
 // An Outbox publishes in transactions of the application. The zero Outbox is that of
 // [DefaultSchema].
 type Outbox struct {
-	Schema string // of the Broker
+	Schema string // of the Broker; an error if its name is invalid
 }
 
 // Publish publishes a in a transaction: it is stored and delivered to the nodes if and only if the
@@ -29,6 +30,9 @@ type Outbox struct {
 // refuses because it is closed, or because of its Fence or Epoch, with a warning in the log.
 // Durability is ignored: that of the transaction applies.
 func (o Outbox) Publish(ctx context.Context, tx pgx.Tx, a broker.Append) error {
+	if err := schema.Check(o.Schema); err != nil {
+		return err
+	}
 	statement, args := o.insert(&a)
 	_, err := tx.Exec(ctx, statement, args...)
 	if err == nil {
@@ -39,6 +43,9 @@ func (o Outbox) Publish(ctx context.Context, tx pgx.Tx, a broker.Append) error {
 
 // PublishSQL is Publish for database/sql with the driver of pgx.
 func (o Outbox) PublishSQL(ctx context.Context, tx *sql.Tx, a broker.Append) error {
+	if err := schema.Check(o.Schema); err != nil {
+		return err
+	}
 	statement, args := o.insert(&a)
 	_, err := tx.ExecContext(ctx, statement, args...)
 	return o.insertError(err)
@@ -96,6 +103,9 @@ func notePublished(ctx context.Context, topic string) {
 // An error with the code [broker.OutcomeUnknown] means that the transaction may have been
 // committed: the answer of the server is missing. After any other error, it was rolled back.
 func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
+	if err := schema.Check(o.Schema); err != nil {
+		return err
+	}
 	var published [shards]bool
 	tx, err := pool.Begin(ctx)
 	if err != nil {
