@@ -109,7 +109,7 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	// Without a write, nothing was flushed: after a crash, transactions may have the IDs of some that
 	// the snapshot shows as ended.
 	if isWritten := len(t.outbox) > 0 || len(t.plan.order) > 0; isWritten && !t.more {
-		t.state.snapshot, t.state.lineage = t.snapshot, t.facts.lineage.no
+		t.state.snapshot, t.state.lineage = t.snapshot, t.facts.lineage.epoch
 	}
 	t.plan.finish()
 	if len(t.outbox) > 0 {
@@ -123,7 +123,7 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 // another server.
 func (t *sequencing) checkLineage(ctx context.Context, before seen) error {
 	err := t.store.lineage.check(&t.facts, before)
-	if err == nil && (t.state.snapshot == noSnapshot || t.state.lineage == t.facts.lineage.no) {
+	if err == nil && (t.state.snapshot == noSnapshot || t.state.lineage == t.facts.lineage.epoch) {
 		return nil
 	}
 	t.state.snapshot = ""

@@ -54,7 +54,7 @@ type shardState struct {
 	// candidates. "" is none. The transaction IDs of another server mean nothing to it.
 	snapshot   string
 	snapshotAt time.Time
-	lineage    int // of the snapshot
+	lineage    string // the epoch of that of the snapshot
 }
 
 // maxConns are the connections of a node: one for each shard, and others for reads and
