@@ -37,7 +37,7 @@ func TestGuide_StatementsAndPrivileges(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Release()
 	blocks := guideSQL(t)
-	require.Len(t, blocks, 3)
+	require.Len(t, blocks, 4)
 	for _, block := range blocks {
 		_, err := conn.Conn().PgConn().Exec(t.Context(), block).ReadAll()
 		require.NoError(t, err, block)
@@ -69,6 +69,10 @@ func TestGuide_StatementsAndPrivileges(t *testing.T) {
 		_, err := publishers.Exec(t.Context(), "SELECT FROM penstock."+table)
 		require.ErrorContains(t, err, "permission denied", table)
 	}
+	_, err = publishers.Exec(t.Context(), "SELECT penstock.restored()")
+	require.ErrorContains(t, err, "permission denied")
+	_, err = nodes.Exec(t.Context(), "SELECT penstock.restored()")
+	require.NoError(t, err)
 	_, err = nodes.Exec(t.Context(), "DROP TABLE penstock.history")
 	require.ErrorContains(t, err, "must be owner")
 }
