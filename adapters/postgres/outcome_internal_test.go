@@ -29,7 +29,7 @@ type resettingConn struct {
 func (c *resettingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err == nil && bytes.Contains(b[:n], []byte("COMMIT\x00")) && c.isArmed.Load() {
-		_ = c.Conn.Close()
+		_ = c.Close()
 		return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 	}
 	return n, err
