@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	_ "time/tzdata" // for quotas, on systems without a time zone database
 
 	"github.com/penstock-go/penstock/errors"
@@ -82,13 +83,13 @@ func version() string {
 	if !ok {
 		return "penstock, unknown version"
 	}
-	text := "penstock " + info.Main.Version
+	words := []string{"penstock", info.Main.Version}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			text += " " + s.Value
+			words = append(words, s.Value)
 		}
 	}
-	return text + " " + info.GoVersion
+	return strings.Join(append(words, info.GoVersion), " ")
 }
 
 // A usageError is a mistake in the arguments.
