@@ -85,7 +85,8 @@ func (s *stream[Item]) run(ctx context.Context) {
 			s.fail(errors.Errorf(errors.ResourceExhausted, "the server has sent more items than it was granted"))
 			return
 		case <-ctx.Done():
-			s.fail(contextError(ctx))
+			s.ended = true
+			s.fail(contextError(ctx, s.client.abandon(s.call)))
 			return
 		}
 	}
@@ -128,7 +129,7 @@ func (s *stream[Item]) fail(err error) {
 // cancel makes the server stop, unless it has.
 func (s *stream[Item]) cancel() {
 	if !s.ended {
-		s.client.abandon(s.call)
+		_ = s.client.abandon(s.call)
 	}
 }
 
