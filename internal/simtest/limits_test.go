@@ -173,7 +173,7 @@ func (r *limitsRecord) observed(w *world, f router.IngressFunc) router.IngressFu
 			r.all.takes(allKey, costs[1])
 		case refused:
 			r.refused[refusal{in.ConnID, string(e.Kind), e.Policy}]++
-		case !r.distant:
+		case !r.distant && ctx.Err() == nil:
 			w.Errorf("a limit in memory cannot decide: %v", err)
 		}
 		return err
@@ -283,6 +283,9 @@ func (w *world) spendAgain(s step) {
 	}
 	w.begin(func() {
 		for range s.N {
+			if l.ended() {
+				return
+			}
 			id := w.newID("e")
 			c := w.newLimited(s, id, "spendMuch")
 			w.callLimited(l, c, spendMuch{id})
