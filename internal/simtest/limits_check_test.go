@@ -31,19 +31,29 @@ type grant struct {
 	at     time.Time
 }
 
-// newBucket returns a limiter; a distant one has answers that are late or lost, and a clock of its own.
-func newBucket(seed uint64, p limit.Policy, distant bool) *bucket {
+// How the limiters of a bucket decide.
+type deciding int
+
+const (
+	together deciding = iota // in one step
+	oneByOne                 // the first ones undo what they took if a later one denies
+	faultily                 // the same, with answers that are late or lost, and with a clock of their own
+)
+
+func newBucket(seed uint64, p limit.Policy, how deciding) *bucket {
 	b := &bucket{policies: []applied{{p, time.Now()}}, grants: map[limit.Key][]grant{}}
-	if !distant {
+	if how == together {
 		b.memory = memory.NewLimiter(p)
 		b.limiter = b.memory
 		return b
 	}
-	f := limittest.Faulty(seed, func(now func() time.Time) limit.Limiter {
-		b.memory = memory.NewSimulation(now).NewLimiter(p)
+	f := faulty(seed, func(s *memory.Simulation) limit.Limiter {
+		b.memory = s.NewLimiter(p)
 		return b.memory
 	})
-	f.SetFaults(limittest.Faults{MaxDelay: 5 * time.Millisecond, LostTakes: 1.0 / 32, LostAnswers: 1.0 / 32, LostAfter: time.Second})
+	if how == oneByOne {
+		f.SetFaults(limittest.Faults{})
+	}
 	b.limiter = f
 	return b
 }

@@ -59,7 +59,8 @@ var allKey = limit.Key{"tenant", "all"}
 type limitsRecord struct {
 	user, all *bucket
 	permits   *memory.Semaphore
-	distant   bool // the limiters answer late or never, and their clock steps
+	distant   bool          // the limiters answer late or never, and their clock steps
+	turn      chan struct{} // held by who decides, unless distant: so the order of the records is that of the decisions
 
 	mu       sync.Mutex
 	calls    []*call
@@ -105,14 +106,20 @@ func limitsFeature() feature {
 
 func newLimitsRecord(w *world) any {
 	r := &limitsRecord{
-		permits: memory.NewSemaphore(holdPermits), distant: w.plan.Mood != calm && w.plan.Seed%2 == 0,
+		permits: memory.NewSemaphore(holdPermits), turn: make(chan struct{}, 1), distant: w.plan.Mood != calm && w.plan.Seed%2 == 0,
 		passed: map[string]bool{}, admitted: map[limit.Key]int64{}, used: map[limit.Key]int64{},
 		refused: map[refusal]int64{}, reported: map[refusal]int64{}, holding: map[string]int64{}, waits: map[limit.Key]wait{},
 	}
-	if r.distant {
+	how := together
+	switch {
+	case r.distant:
 		w.fault()
+		how = faultily
+	case w.plan.Seed%3 == 0:
+		how = oneByOne
 	}
-	r.user, r.all = newBucket(w.plan.Seed, userPolicies[0].Named("spend.user"), r.distant), newBucket(w.plan.Seed+1, allPolicies[0].Named("spend.all"), r.distant)
+	r.user = newBucket(w.plan.Seed, userPolicies[0].Named("spend.user"), how)
+	r.all = newBucket(w.plan.Seed+1, allPolicies[0].Named("spend.all"), how)
 	return r
 }
 
@@ -150,15 +157,13 @@ func (a *app) limitRoutes() {
 // observed records what an ingress function decides.
 func (r *limitsRecord) observed(w *world, f router.IngressFunc) router.IngressFunc {
 	return func(ctx context.Context, in router.IngressContext) error {
-		if !r.distant { // it decides at once; so the order of the records is that of the decisions
-			r.mu.Lock()
-			defer r.mu.Unlock()
+		if !r.distant {
+			r.turn <- struct{}{}
+			defer func() { <-r.turn }()
 		}
 		err := f(ctx, in)
-		if r.distant {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		key := ratelimit.KeyPerUser(in)
 		e, refused := errors.AsType[*router.LimitExceeded](err)
 		if !r.distant {
