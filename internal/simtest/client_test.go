@@ -100,7 +100,7 @@ func (d *simClient) open() bool {
 	client.Handle(l.Client, l.answer)
 	for _, f := range features() {
 		if f.client != nil {
-			f.client(d)
+			f.client(l)
 		}
 	}
 	d.current = l

@@ -220,6 +220,10 @@ func (w *world) limitExceeded(e router.LimitExceeded) {
 	if e.Conn == nil {
 		return
 	}
+	if e.Kind == router.LimitQueue {
+		record[*slowRecord](w).dropped(e)
+		return
+	}
 	r := record[*limitsRecord](w)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -270,6 +270,9 @@ func (w *world) checkReading(g *reading, known *simRun, ends map[string]runs.End
 		next = p.Number + uint64(max(p.Count, 1))
 	}
 	client, id := name()
+	if errors.CodeOf(g.err) == errors.Internal {
+		w.Errorf("client %d: reading run %s failed: %v", client, id, g.err)
+	}
 	if !g.ended {
 		if calm && !g.life.ended() {
 			w.Errorf("calm: client %d does not know the end of run %s after item %d: %v", client, id, next, g.err)
