@@ -44,7 +44,7 @@ var (
 		spendTooMuch{}.MessageType(): {100, 1},
 	}
 	userPolicies = []limit.Policy{limit.Per(1, 2*time.Second).Burst(4), limit.PerSecond(1).Burst(3), limit.Per(1, 6*time.Second).Burst(6)}
-	allPolicies  = []limit.Policy{limit.PerSecond(1).Burst(7), limit.Per(1, 2*time.Second).Burst(9), limit.PerSecond(2).Burst(5)}
+	allPolicies  = []limit.Policy{limit.PerSecond(1).Burst(4), limit.Per(1, 2*time.Second).Burst(6), limit.PerSecond(2).Burst(3)}
 )
 
 const (
@@ -90,7 +90,7 @@ func limitsFeature() feature {
 		begin: newLimitsRecord,
 		verbs: []verb{
 			{name: "spend", weight: [3]int{8, 8, 12}, draw: func(d *draw, s *step) { d.client(s); s.N = d.IntN(24) }, run: (*world).spend},
-			{name: "spendAgain", weight: [3]int{3, 2, 2}, draw: func(d *draw, s *step) { d.client(s); s.N = d.IntN(8) }, run: (*world).spendAgain},
+			{name: "spendAgain", weight: [3]int{5, 4, 4}, draw: func(d *draw, s *step) { d.client(s); s.N = d.IntN(8) }, run: (*world).spendAgain},
 			{name: "hold", weight: [3]int{3, 3, 4}, draw: func(d *draw, s *step) {
 				d.client(s)
 				s.N = 1 + d.IntN(4)
