@@ -12,8 +12,10 @@ type feature struct {
 
 // features returns all features.
 func features() []feature {
-	return []feature{topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(), limitsFeature(), meterFeature(), runsFeature(),
-		slowFeature(), asksFeature(), streamsFeature(), expiryFeature()}
+	return []feature{
+		topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(),
+		limitsFeature(), meterFeature(), runsFeature(), slowFeature(), asksFeature(), streamsFeature(), expiryFeature(),
+	}
 }
 
 // verbs returns the steps of all features.
