@@ -172,16 +172,15 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 	}
 	needsState := false
 	for _, s := range f.readersLocked() {
-		before := s.received
 		s.received = position
-		if !lost || s.keepsState(before, m.Ended) {
+		if !lost {
 			if !s.takesState {
 				c.events.Add(func() { s.advance(position) })
 			}
 			continue
 		}
 		s.loseLocked(l)
-		if s.opts.State {
+		if s.opts.State && (m.Ended == nil || s.takesState) {
 			s.received, s.needsState, needsState = Position{}, true, true
 		}
 	}
@@ -189,12 +188,6 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 		f.all.received = Position{}
 		f.askLocked()
 	}
-}
-
-// keepsState reports whether a subscription has a state that the end of an epoch does not concern: it contains nothing that
-// is lost.
-func (s *Subscription) keepsState(before Position, ended *protocol.Position) bool {
-	return s.opts.State && !s.takesState && ended != nil && before.Offset <= ended.Offset
 }
 
 // receiveStateEnd handles the end of a state that has followed in parts.
@@ -221,7 +214,7 @@ func (c *Client) receivePresence(cn *conn, m *protocol.PresenceChanged) {
 		return
 	}
 	for _, s := range f.subs {
-		if onPresence := s.opts.OnPresence; onPresence != nil && s.hasMembers {
+		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
 			c.events.Add(func() {
 				s.call("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
 			})

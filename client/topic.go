@@ -35,8 +35,8 @@ type SubscribeOptions struct {
 	// State asks for the current state of topics whose publications have keys: one message per key, with
 	// Received.State set. A large state follows in part between publications, which are newer: a message of the
 	// state never replaces one. Position is the zero Position until the handlers have the whole state.
-	// When publications were missed, or some that it contains were lost, OnLoss is called, and the whole state follows:
-	// what is not part of it does not exist any more.
+	// When publications were missed, OnLoss is called, and the whole state follows: what is not part of it does
+	// not exist any more.
 	State bool
 
 	// Handlers receive the publications of the topic on this subscription. The functions that are registered with
@@ -82,7 +82,6 @@ type Subscription struct {
 	needsState bool          // it has no state to which publications could be applied
 	takesState bool          // it receives the state that follows
 	asked      bool          // it is part of the last request, or needs none
-	hasMembers bool          // OnPresence was called with all members
 	ready      chan struct{} // closed when it was confirmed, or has ended
 	readyOnce  sync.Once
 	ended      bool
