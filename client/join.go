@@ -64,7 +64,7 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	switch {
 	case missed || m.Ended != nil:
 		s.loseLocked(Loss{Ended: (*Position)(m.Ended), Position: position})
-		if s.opts.State && m.State == nil && (!m.Recovered || m.Ended == nil) {
+		if s.opts.State && m.State == nil {
 			s.received, s.needsState = Position{}, true // so that the next answer has the state
 			s.feed.all.received = Position{}
 			return true

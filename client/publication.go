@@ -174,7 +174,7 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 			continue
 		}
 		s.loseLocked(l)
-		if s.opts.State && (m.Ended == nil || s.takesState) {
+		if s.opts.State { // even if only the epoch has ended: OnLoss promises that the state follows
 			s.received, s.needsState, needsState = Position{}, true, true
 		}
 	}
