@@ -53,6 +53,12 @@ func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []
 	switch {
 	case r.Topic == userTopic && offset == 0:
 		return nil, false
+	case r.Topic == userTopic && (f == nil || !f.joined):
+		// While the client moves to another connection, the server sends them on both; and a node that is behind
+		// the one before sends again what that has sent.
+		cn.toUser.add(offset)
+		r.Position.Offset = offset
+		return nil, cn.other != nil && cn.other.toUser.contain(offset)
 	case f != nil && offset == 0 && cn == c.topicConn: // not in a history
 		return f.readersLocked(), true
 	case f == nil, !f.joined:

@@ -107,6 +107,9 @@ func (s *Server) answerDown(text []byte) peerAnswer {
 	if !current {
 		return peerAnswer{status: http.StatusConflict}
 	}
+	if b.end {
+		c.sentEnd()
+	}
 	return peerAnswer{http.StatusOK, b}
 }
 
