@@ -12,7 +12,7 @@ type feature struct {
 
 // features returns all features.
 func features() []feature {
-	return []feature{topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(), storeFeature()}
+	return []feature{topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(), storeFeature(), rawFeature()}
 }
 
 // verbs returns the steps of all features.

@@ -77,7 +77,9 @@ func (w *world) disturbStore(f brokertest.StoreFaults, d time.Duration) {
 	w.changeFaults(func() { r.active = append(r.active, &f) })
 	w.begin(func() {
 		time.Sleep(d)
-		w.changeFaults(func() { r.active = slices.DeleteFunc(r.active, func(other *brokertest.StoreFaults) bool { return other == &f }) })
+		w.changeFaults(func() {
+			r.active = slices.DeleteFunc(r.active, func(other *brokertest.StoreFaults) bool { return other == &f })
+		})
 	})
 }
 
