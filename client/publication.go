@@ -180,7 +180,7 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 			continue
 		}
 		s.loseLocked(l)
-		if s.opts.State && (m.Ended == nil || s.takesState) {
+		if s.opts.State { // even if only the epoch has ended: OnLoss promises that the state follows
 			s.received, s.needsState, needsState = Position{}, true, true
 		}
 	}
@@ -214,7 +214,7 @@ func (c *Client) receivePresence(cn *conn, m *protocol.PresenceChanged) {
 		return
 	}
 	for _, s := range f.subs {
-		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
+		if onPresence := s.opts.OnPresence; onPresence != nil && s.hasMembers {
 			c.events.Add(func() {
 				s.call("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
 			})

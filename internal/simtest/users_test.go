@@ -276,3 +276,15 @@ func (w *world) checkRevoked(v *revocation) {
 		}
 	}
 }
+
+// wasDisconnected reports whether the application has disconnected a user in a time.
+func (w *world) wasDisconnected(user string, from, to time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, dc := range record[*usersRecord](w).disconnects {
+		if dc.user == user && !dc.begun.After(to) && (dc.ended.IsZero() || dc.ended.Add(calmAccessTime).After(from)) {
+			return true
+		}
+	}
+	return false
+}
