@@ -17,7 +17,7 @@ type Observer struct {
 	// Violation receives a rule of the protocol that the server has broken, with the call or the topic.
 	Violation func(text string)
 
-	// Loss receives what the client was told about publications of a topic that it does not receive.
+	// Loss receives what the client was notified of about publications that it does not receive.
 	Loss func(topic, text string)
 }
 

@@ -61,7 +61,6 @@ func (c *Conn) recovered(s protocol.Subscribed, asked *protocol.Subscribe) {
 // resumed handles the answer to $ws:resume.
 func (c *Conn) resumed(r protocol.Resumed, asked []protocol.Subscribe) {
 	c.session = true
-	clear(c.topics)
 	byTopic := map[string]*protocol.Subscribe{}
 	for i := range asked {
 		byTopic[asked[i].Topic] = &asked[i]

@@ -87,7 +87,7 @@ type Cluster struct {
 // store as that node reaches it, for router.Options.Broker. It must be called in a testing/synctest bubble. If
 // opts is nil, the defaults are used.
 //
-// To find what nobody thinks of, call it with many seeds, each in a bubble of its own, and [Cluster.RandomFaults].
+// To find faults that no test was written for, call it with many seeds, each in a bubble of its own, and [Cluster.RandomFaults].
 func NewCluster(t testing.TB, start func(broker.HistoryBroker) App, opts *ClusterOptions) *Cluster {
 	t.Helper()
 	if !inBubble() {

@@ -112,7 +112,7 @@ func (c *Cluster) problem(format string, args ...any) {
 	c.t.Errorf("routertest: seed %d: after %v: "+format, append([]any{c.opts.Seed, time.Since(c.began).Round(time.Millisecond)}, args...)...)
 }
 
-// lossReported fails the test if nothing explains that who was told of a loss.
+// lossReported fails the test if a client or node was notified of a loss that no fault explains.
 func (c *Cluster) lossReported(who, topic, text string) {
 	if c.faultOccurred() || c.opts.MayLose != nil && c.opts.MayLose(topic) {
 		return

@@ -199,8 +199,12 @@ func newClockNode(b broker.HistoryBroker) routertest.App {
 // Every verb disturbs two clients, one of which uses plain HTTP, and both receive everything.
 func TestCluster_VerbsDisturbAndHeal(t *testing.T) {
 	for name, disturb := range map[string]func(*routertest.Cluster){
-		"cut":       func(c *routertest.Cluster) { c.Cut("ann"); c.Cut("bob") },
-		"stall":     func(c *routertest.Cluster) { c.Stall("ann", 20*time.Second); c.Stall("bob", time.Hour) },
+		"cut": func(c *routertest.Cluster) { c.Cut("ann"); c.Cut("bob") },
+		"stall": func(c *routertest.Cluster) {
+			c.Stall("ann", 20*time.Second)
+			c.Stall("bob", time.Hour)
+			c.Abandon("bob")
+		},
 		"abandon":   func(c *routertest.Cluster) { c.Abandon("ann"); c.Abandon("node2") },
 		"kill":      func(c *routertest.Cluster) { c.Kill(2); c.Wait(10 * time.Second); c.Start(2) },
 		"shutdown":  func(c *routertest.Cluster) { c.Shutdown(2); c.Wait(10 * time.Second); c.Start(2) },

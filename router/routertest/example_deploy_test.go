@@ -57,7 +57,7 @@ func checkDeploy(t testing.TB) {
 }
 
 // A rolling deploy: each node shuts down gracefully and starts again, and clients miss nothing. That no call is lost,
-// nothing arrives twice or out of order, and nobody is notified of a loss is checked without a line of code.
+// nothing arrives twice or out of order, and no loss is reported is checked without a line of code.
 func ExampleCluster_Deploy() {
 	var t *testing.T // the parameter of func TestDeploy(t *testing.T)
 
