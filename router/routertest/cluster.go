@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,12 +33,6 @@ type ClusterOptions struct {
 	Nodes int    // 3 if 0
 	Seed  uint64 // of delays, of the choice of nodes, and of [Cluster.RandomFaults]
 	Path  string // of the URL of clients; "/ws" if ""
-
-	// ShutdownTimeout bounds a graceful shutdown of a node, as the context of App.Shutdown: 10 s if 0.
-	ShutdownTimeout time.Duration
-
-	// MaxDelay bounds the random time that bytes are on their way between hosts: 20 ms if 0.
-	MaxDelay time.Duration
 
 	// MayLose reports whether clients may miss more publications of a topic than its history has. Losses of
 	// these topics do not fail the test. If nil, there are none.
@@ -87,7 +82,8 @@ type Cluster struct {
 // store as that node reaches it, for router.Options.Broker. It must be called in a testing/synctest bubble. If
 // opts is nil, the defaults are used.
 //
-// To find faults that no test was written for, call it with many seeds, each in a bubble of its own, and [Cluster.RandomFaults].
+// To find faults that no test was written for, call it with many seeds, each in a bubble of its own, and
+// [Cluster.RandomFaults]. The schedule of goroutines and the jitter of clients are not part of the seed.
 func NewCluster(t testing.TB, start func(broker.HistoryBroker) App, opts *ClusterOptions) *Cluster {
 	t.Helper()
 	if !inBubble() {
@@ -100,7 +96,7 @@ func NewCluster(t testing.TB, start func(broker.HistoryBroker) App, opts *Cluste
 	c.opts.setDefaults()
 	c.rng = rand.New(rand.NewPCG(c.opts.Seed, 1)) //nolint:gosec // not secret
 	c.Store = brokertest.Faulty(c.opts.Seed)
-	c.net = simnet.New(c.opts.Seed, simnet.Links{MaxDelay: c.opts.MaxDelay, Window: windowBytes})
+	c.net = simnet.New(c.opts.Seed, simnet.Links{MaxDelay: maxDelay, Window: windowBytes})
 	for i := range c.opts.Nodes {
 		n := &clusterNode{cluster: c, host: fmt.Sprintf("node%d", i+1)}
 		c.nodes = append(c.nodes, n)
@@ -112,32 +108,32 @@ func NewCluster(t testing.TB, start func(broker.HistoryBroker) App, opts *Cluste
 
 const bubbleExample = "synctest.Test(t, func(t *testing.T) { cluster := routertest.NewCluster(t, start, nil); … })"
 
-// inBubble reports whether the caller runs in a bubble. Outside, synctest.Wait panics.
+// inBubble reports whether the caller runs in a bubble. Outside, synctest.Wait panics, as it does inside if another
+// goroutine waits.
 func inBubble() (ok bool) {
-	defer func() { ok = recover() == nil }()
+	defer func() { ok = !strings.Contains(fmt.Sprint(recover()), "not in a bubble") }()
 	synctest.Wait()
 	return true
 }
 
-// windowBytes is what a connection holds of a direction: less than kernels do, so that slow readers are
-// noticed after fewer bytes.
-const windowBytes = 32 << 10
+const (
+	// maxDelay bounds the random time that bytes are on their way between hosts.
+	maxDelay = 20 * time.Millisecond
+
+	// windowBytes is what a connection holds of a direction: less than kernels do, so that slow readers are
+	// noticed after fewer bytes.
+	windowBytes = 32 << 10
+)
 
 func (o *ClusterOptions) setDefaults() {
-	if o.Nodes < 0 || o.ShutdownTimeout < 0 || o.MaxDelay < 0 {
-		panic("routertest: the numbers of ClusterOptions must not be negative")
+	if o.Nodes < 0 {
+		panic(fmt.Sprintf("routertest: ClusterOptions.Nodes is %d; it must be at least 1, or 0 for the default", o.Nodes))
 	}
 	if o.Nodes == 0 {
 		o.Nodes = 3
 	}
 	if o.Path == "" {
 		o.Path = "/ws"
-	}
-	if o.ShutdownTimeout == 0 {
-		o.ShutdownTimeout = 10 * time.Second
-	}
-	if o.MaxDelay == 0 {
-		o.MaxDelay = 20 * time.Millisecond
 	}
 }
 
@@ -216,7 +212,8 @@ func (c *Cluster) Dial(ctx context.Context, host string) (net.Conn, error) {
 	return nil, err
 }
 
-// Wait lets virtual time pass.
+// Wait lets virtual time pass, and returns when all other goroutines of the bubble wait for something. One goroutine may
+// call it at a time; others call time.Sleep.
 func (c *Cluster) Wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -97,7 +97,7 @@ func (c *Cluster) Heal() {
 // cluster selects them. At the end, it heals the cluster.
 func (c *Cluster) RandomFaults(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		c.Wait(c.random(min(d, 5*time.Second)))
+		time.Sleep(c.random(min(d, 5*time.Second)))
 		c.randomFault()
 	}
 	c.Heal()
@@ -119,7 +119,7 @@ func (c *Cluster) randomFault() {
 		c.Shutdown(node)
 	case fault == 2:
 		c.CutOff(node)
-		c.Wait(c.random(20 * time.Second))
+		time.Sleep(c.random(20 * time.Second))
 		c.Reconnect(node)
 	case fault == 3:
 		c.Pause(node, c.random(20*time.Second))

@@ -67,10 +67,13 @@ func (n *clusterNode) drain() App {
 	return n.app
 }
 
+// shutdownTimeout bounds a graceful shutdown, as Kubernetes does by default.
+const shutdownTimeout = 30 * time.Second
+
 // shutdown ends the node gracefully.
 func (n *clusterNode) shutdown() {
 	app := n.drain()
-	ctx, cancel := context.WithTimeout(context.Background(), n.cluster.opts.ShutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	_ = app.Shutdown(ctx) // the error of a connection that did not close in time
 	n.stopServer()
@@ -125,7 +128,7 @@ func (c *Cluster) node(number int) *clusterNode {
 // App returns what runs on a node, or nil if it is down.
 func (c *Cluster) App(node int) App { return c.node(node).running() }
 
-// Shutdown shuts a node down gracefully, and returns when it has ended. It is not a fault: nothing may be lost.
+// Shutdown shuts a node down gracefully, with a context of 30 s, and returns when it has ended. It is not a fault: nothing may be lost.
 func (c *Cluster) Shutdown(node int) { c.node(node).shutdown() }
 
 // Kill ends a node without a shutdown, as a crash does.
@@ -152,6 +155,6 @@ func (c *Cluster) Deploy() {
 			n.shutdown()
 		}
 		n.start()
-		c.Wait(time.Second)
+		time.Sleep(time.Second)
 	}
 }

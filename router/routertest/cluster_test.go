@@ -123,7 +123,7 @@ func TestCluster_MisusePanicsWithWhatIsRight(t *testing.T) {
 			"routertest: node1 is running; shut it down or kill it before Start":                                                     func() { c.Start(1) },
 			`routertest: the host of a client is "node1"; it needs a name of its own, which is not that of a node`:                   func() { c.Client("node1", nil) },
 			"routertest: the function that starts a node has returned nil; it must return a *router.Router, or a handler around one": func() { routertest.NewCluster(t, func(broker.HistoryBroker) routertest.App { return nil }, nil) },
-			"routertest: the numbers of ClusterOptions must not be negative":                                                         func() { routertest.NewCluster(t, newClock, &routertest.ClusterOptions{Nodes: -1}) },
+			"routertest: ClusterOptions.Nodes is -1; it must be at least 1, or 0 for the default":                                    func() { routertest.NewCluster(t, newClock, &routertest.ClusterOptions{Nodes: -1}) },
 			`routertest: there is no host "bob"; clients and nodes are hosts: ["ann" "node1" "node2"]`:                               func() { c.Client("ann", nil); c.Cut("bob") },
 		} {
 			assert.PanicsWithValue(t, want, misuse)
@@ -131,6 +131,21 @@ func TestCluster_MisusePanicsWithWhatIsRight(t *testing.T) {
 		c.Shutdown(1)
 		assert.Nil(t, c.App(1))
 		assert.PanicsWithValue(t, "routertest: node1 is down, or is shutting down; only a running node can be shut down or killed", func() { c.Kill(1) })
+	})
+}
+
+func TestCluster_VerbsMayRunWhileTheTestWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := routertest.NewCluster(t, newClock, nil)
+		go c.RandomFaults(time.Minute)
+		c.Wait(5 * time.Minute)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Deploy()
+		}()
+		c.Wait(5 * time.Minute)
+		<-done
 	})
 }
 
@@ -191,8 +206,8 @@ func (n *clockNode) publish(tick int) (err error) {
 
 func newClockNode(b broker.HistoryBroker) routertest.App {
 	n := &clockNode{Router: newClock(b).(*router.Router)}
-	n.Handle("/ws", n.Router)
-	n.Handle("/ws/http", n.HTTPFallback(nil))
+	n.Handle("/live", n.Router)
+	n.Handle("/live/http", n.HTTPFallback(nil))
 	return n
 }
 
@@ -216,9 +231,9 @@ func TestCluster_VerbsDisturbAndHeal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := routertest.NewCluster(t, newClockNode, &routertest.ClusterOptions{Nodes: 2})
+				c := routertest.NewCluster(t, newClockNode, &routertest.ClusterOptions{Nodes: 2, Path: "/live"})
 				_, ann := connect(t, c, "ann", c.Transport("ann"))
-				_, bob := connect(t, c, "bob", fallback.New("http://cluster.test/ws/http", &fallback.Options{Base: onlyHTTP{c.Transport("bob")}}))
+				_, bob := connect(t, c, "bob", fallback.New("http://cluster.test/live/http", &fallback.Options{Base: onlyHTTP{c.Transport("bob")}}))
 				publishTick(t, c, 1, 1)
 				disturb(c)
 				publishTick(t, c, 1, 2)
