@@ -39,6 +39,8 @@ type Client struct {
 	failure     error         // why the last connection was not opened, or why the client is closed
 	conn        *conn         // over which messages are sent; nil if there is none
 	topicConn   *conn         // that has the subscriptions: while a connection is replaced, the old one
+	lastConn    *conn         // that was lost last
+	outcome     chan struct{} // receives a value when a message may have its outcome
 	subscribing bool          // subscriptions are requested on topicConn
 	ids         idSource
 	queue       sendQueue
@@ -55,7 +57,7 @@ type Client struct {
 // call of Connect, Send, Call, Stream or Subscribe. If opts is nil, the zero Options apply; otherwise
 // opts is copied. New panics if an option is invalid.
 func New(url string, opts *Options) *Client {
-	c := &Client{url: url, changed: make(chan struct{}), ended: make(chan struct{}), handled: make(chan struct{}, 1)}
+	c := &Client{url: url, changed: make(chan struct{}), ended: make(chan struct{}), handled: make(chan struct{}, 1), outcome: make(chan struct{}, 1)}
 	if opts != nil {
 		c.opts = *opts
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,11 +33,10 @@ type conn struct {
 	read   atomic.Int64 // nanoseconds from opened to the last message or control frame
 	usable time.Time    // when the server had answered the greeting
 
-	wake    chan struct{}      // the writer looks for messages again
-	goaway  chan time.Duration // the server asks for another connection
-	outcome chan struct{}      // receives a value when a message has its outcome
-	ended   chan struct{}      // closed after err is set
-	err     error
+	wake   chan struct{}      // the writer looks for messages again
+	goaway chan time.Duration // the server asks for another connection
+	ended  chan struct{}      // closed after err is set
+	err    error
 
 	// The client's lock guards the following.
 	control     []outgoing // precede the messages of the queue
@@ -46,7 +46,28 @@ type conn struct {
 	acks        bool                // the server confirms messages
 	concurrency int                 // calls without an answer that the server permits; 0 if unknown
 	openCalls   map[string]struct{} // without an answer, by ID
-	crowded     bool                // the server permits no other call before one of these is answered
+	toUser      offsets             // of the messages to the user that have arrived
+	other       *conn               // that this one replaces or follows, or that replaces this one; nil if that is of no interest
+	lost        time.Time
+	crowded     bool // the server permits no other call before one of these is answered
+}
+
+// userMessageDelay is longer than a message to the user is on its way between nodes: for this time, a new connection may
+// receive what the one before has received already.
+const userMessageDelay = 5 * time.Second
+
+// offsets are those from first to last. The zero value is none.
+type offsets struct{ first, last uint64 }
+
+func (o *offsets) contain(offset uint64) bool {
+	return o.last > 0 && offset >= o.first && offset <= o.last
+}
+
+func (o *offsets) add(offset uint64) {
+	if o.last == 0 {
+		o.first = offset
+	}
+	o.last = max(o.last, offset)
 }
 
 // Times of a connection.
@@ -62,7 +83,7 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), outcome: make(chan struct{}, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}, kind: websocket.MessageText}
+	cn := &conn{client: c, opened: time.Now(), wake: make(chan struct{}, 1), goaway: make(chan time.Duration, 1), ended: make(chan struct{}), openCalls: map[string]struct{}{}, kind: websocket.MessageText}
 	ws, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{
 		HTTPClient: c.opts.HTTPClient, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled, Subprotocols: c.opts.subprotocols(),
 		OnPingReceived: func(context.Context, []byte) bool { cn.markRead(); return true },
@@ -80,6 +101,15 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 	ws.SetReadLimit(c.opts.MaxReadBytes)
 	cn.ws = ws
 	cn.ctx, cn.cancel = context.WithCancel(context.Background())
+	c.mu.Lock()
+	switch last := c.lastConn; {
+	case c.topicConn != nil:
+		cn.other, c.topicConn.other = c.topicConn, cn
+	case last != nil && time.Since(last.lost) < userMessageDelay:
+		cn.other = last
+	}
+	c.lastConn = nil
+	c.mu.Unlock()
 	var loops sync.WaitGroup
 	loops.Go(cn.readLoop)
 	loops.Go(cn.writeLoop)
@@ -88,6 +118,7 @@ func (c *Client) dial(ctx context.Context, expired bool) (*conn, error) {
 		loops.Wait()
 		_ = ws.CloseNow()
 		close(cn.ended)
+		cn.noteOutcome() // of what was sent over it: there is none
 	})
 	return cn, nil
 }
@@ -124,6 +155,18 @@ func (c *Client) server() string {
 		return "an invalid URL"
 	}
 	return u.Scheme + "://" + u.Host + u.Path
+}
+
+// checkURL returns an error for a URL with which no attempt to connect can succeed.
+func checkURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return &errors.Error{Code: errors.FailedPrecondition, Message: "the URL of the server is invalid", Err: withoutURL(err)}
+	}
+	if !slices.Contains([]string{"ws", "wss", "http", "https"}, u.Scheme) || u.Host == "" {
+		return errors.Errorf(errors.FailedPrecondition, "the URL of the server has the scheme %q and the host %q; it must be ws://host or wss://host", u.Scheme, u.Host)
+	}
+	return nil
 }
 
 // withoutURL returns the cause of an error that quotes the URL, which may contain a token.
@@ -337,7 +380,7 @@ func (cn *conn) settledLocked(id string) {
 func (cn *conn) noteOutcome() {
 	cn.wakeWriter()
 	select {
-	case cn.outcome <- struct{}{}:
+	case cn.client.outcome <- struct{}{}:
 	default:
 	}
 }

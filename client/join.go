@@ -49,6 +49,7 @@ func (f *feed) askAgainLocked() {
 func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	c, before, position := s.feed.client, s.received, Position{m.Epoch, m.Offset}
 	if onPresence := s.opts.OnPresence; onPresence != nil {
+		s.hasMembers = true
 		c.events.Add(func() { s.call("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
 	}
 	missed := s.misses(m)
@@ -64,7 +65,7 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	switch {
 	case missed || m.Ended != nil:
 		s.loseLocked(Loss{Ended: (*Position)(m.Ended), Position: position})
-		if s.opts.State && m.State == nil && (!m.Recovered || m.Ended == nil) {
+		if s.opts.State && m.State == nil {
 			s.received, s.needsState = Position{}, true // so that the next answer has the state
 			s.feed.all.received = Position{}
 			return true

@@ -53,6 +53,12 @@ func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []
 	switch {
 	case r.Topic == userTopic && offset == 0:
 		return nil, false
+	case r.Topic == userTopic && (f == nil || !f.joined):
+		// While the client moves to another connection, the server sends them on both; and a node that is behind
+		// the one before sends again what that has sent.
+		cn.toUser.add(offset)
+		r.Position.Offset = offset
+		return nil, cn.other != nil && cn.other.toUser.contain(offset)
 	case f != nil && offset == 0 && cn == c.topicConn: // not in a history
 		return f.readersLocked(), true
 	case f == nil, !f.joined:
@@ -174,7 +180,7 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 			continue
 		}
 		s.loseLocked(l)
-		if s.opts.State && (m.Ended == nil || s.takesState) {
+		if s.opts.State { // even if only the epoch has ended: OnLoss promises that the state follows
 			s.received, s.needsState, needsState = Position{}, true, true
 		}
 	}
@@ -208,7 +214,7 @@ func (c *Client) receivePresence(cn *conn, m *protocol.PresenceChanged) {
 		return
 	}
 	for _, s := range f.subs {
-		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
+		if onPresence := s.opts.OnPresence; onPresence != nil && s.hasMembers {
 			c.events.Add(func() {
 				s.call("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
 			})

@@ -16,6 +16,12 @@ import (
 // run keeps a connection until the client is closed.
 func (c *Client) run() {
 	defer close(c.ended)
+	if err := checkURL(c.url); err != nil {
+		c.log(slog.LevelError, "the client is closed, because it cannot connect to its URL", slog.String("url", c.server()), slog.Any("error", err))
+		c.cancel(err)
+		c.finish(err)
+		return
+	}
 	var r retries
 	for {
 		cn, w, err := c.connect(r.expired)
@@ -98,7 +104,7 @@ func (c *Client) serve(cn *conn, w *protocol.Welcome, r *retries) error {
 			c.lost(cn, cn.err)
 			return cn.err
 		case delay := <-cn.goaway:
-			if next := c.replace(cn, delay+r.move(cn, &c.opts)); next != nil {
+			if next := c.replace(cn, delay+r.move(cn, &c.opts), r); next != nil {
 				cn = next
 			}
 		case <-c.ctx.Done():
@@ -124,72 +130,11 @@ func (c *Client) startSending(cn *conn) {
 	cn.wakeWriter()
 }
 
-// replaceWait is how long calls on the old connection may take before it is closed.
-const replaceWait = 5 * time.Second
-
-// replace opens another connection after a delay, over which new messages are sent. It closes the old one
-// when its calls have been answered, and then moves the subscriptions. It returns nil if there is no other
-// one: the old one is then used to its end.
-func (c *Client) replace(old *conn, delay time.Duration) *conn {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-old.ended:
-		return nil
-	case <-c.ctx.Done():
-		return nil
-	}
-	next, w, err := c.connect(false)
-	if err != nil {
-		c.log(slog.LevelWarn, "the server asks for another connection, which was not opened", slog.String("url", c.server()), slog.Any("error", err))
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, replaceWait)
-	defer cancel()
-	c.mu.Lock()
-	old.sending = false
-	c.mu.Unlock()
-	// Events that the server has not admitted yet would be overtaken by those on the next connection.
-	c.await(ctx, old, next, func() bool { return !c.pacer.unconfirmed(old) })
-	c.use(next, w)
-	c.startSending(next)
-	c.await(ctx, old, next, func() bool { return len(old.openCalls) == 0 })
-	c.lost(old, ErrOutcomeUnknown)
-	go old.close(websocket.StatusGoingAway)
-	c.useForTopics(next)
-	if err := c.resubscribe(next); err != nil {
-		_ = next.ws.CloseNow() // its end is handled like any other
-	}
-	return next
-}
-
-// await waits until a condition holds, which is evaluated with the lock held when something that was sent over
-// the old connection has its outcome; or until a connection or the context ends.
-func (c *Client) await(ctx context.Context, old, next *conn, holds func() bool) {
-	for {
-		c.mu.Lock()
-		done := holds()
-		c.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-old.outcome:
-		case <-old.ended:
-			return
-		case <-next.ended:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // lost settles what was sent over a connection that has ended.
 func (c *Client) lost(cn *conn, cause error) {
 	c.mu.Lock()
 	cn.sending = false
+	c.lastConn, cn.lost = cn, time.Now()
 	var settled []*call
 	for id, cl := range c.calls {
 		if cl.conn != cn {

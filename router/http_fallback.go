@@ -1,7 +1,6 @@
 package router
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -84,7 +83,7 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	const perConn = 2 // a down and an up
 	answerBytes := fallback.MaxAnswerBytes(r.opts.Limits.QueueBytes)
 	r.asks.AnswerOwned(s.Answer, ask.QuestionBounds{Open: perConn * o.MaxConns, AnswerBytes: answerBytes, TotalBytes: answerBytes})
-	r.shutdowns = append(r.shutdowns, runaccess.Shutdown{Begin: s.Shutdown, End: func(context.Context) {}})
+	r.shutdowns = append(r.shutdowns, runaccess.Shutdown{Begin: s.Shutdown, End: s.Drain})
 	return s
 }
 

@@ -21,8 +21,9 @@ import (
 // The same seed and the same calls in the same order give the same times, as far as the scheduler
 // of Go permits. The store keeps everything that was ever stored, and no topic is forgotten.
 //
-// Its methods are safe for concurrent use, and return at once. It has no goroutine while nothing
-// happens. The functions of handlers are called on goroutines of their own.
+// Its methods are safe for concurrent use, and return at once; Crash also waits for functions of
+// handlers that run. The store has no goroutine while nothing happens, and each node has one for its
+// heartbeats. The functions of handlers are called on goroutines of their own.
 type FaultyStore struct {
 	network *enginetest.Network // what the nodes send each other without a history
 	pubsub  *cluster.Broker

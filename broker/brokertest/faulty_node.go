@@ -35,19 +35,30 @@ type faultyNode struct {
 }
 
 // Append stores and publishes p.
-func (n *faultyNode) Append(ctx context.Context, p broker.Append) (result broker.Appended, err error) {
+func (n *faultyNode) Append(ctx context.Context, p broker.Append) (broker.Appended, error) {
 	if err := p.Durability.Check(); err != nil {
 		return broker.Appended{}, err
 	}
 	c := &faultyCall{what: "append to topic " + strconv.Quote(p.Topic), isWrite: true, topic: p.Topic, line: n.lineOf(p.Topic), durable: p.Durability != broker.Durability{}}
-	c.process = func() (err error) {
-		if result, err = n.store.data.append(&p); err == nil && !result.Duplicate {
+	return answer(ctx, n, c, func() (broker.Appended, error) {
+		result, err := n.store.data.append(&p)
+		if err == nil && !result.Duplicate {
 			n.store.publishLocked(p.Topic)
 		}
+		return result, err
+	})
+}
+
+// answer returns what the store returns for a call. The store may process it when its caller has an
+// error already, which therefore returns another variable.
+func answer[T any](ctx context.Context, n *faultyNode, c *faultyCall, process func() (T, error)) (T, error) {
+	var result, none T
+	c.process = func() (err error) {
+		result, err = process()
 		return err
 	}
 	if err := n.do(ctx, c); err != nil {
-		return broker.Appended{}, err
+		return none, err
 	}
 	return result, nil
 }
@@ -65,55 +76,39 @@ func (n *faultyNode) lineOf(topic string) *faultyLine {
 }
 
 // Read returns stored publications of a topic and its current position.
-func (n *faultyNode) Read(ctx context.Context, q broker.Query) (page broker.Page, err error) {
-	err = n.read(ctx, "read topic "+strconv.Quote(q.Topic), func() {
+func (n *faultyNode) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
+	return answer(ctx, n, newRead("read topic "+strconv.Quote(q.Topic)), func() (broker.Page, error) {
 		n.store.noteEarlyLocked("read before answer", q.Topic)
-		page = n.store.data.read(q)
+		return n.store.data.read(q), nil
 	})
-	if err != nil {
-		return broker.Page{}, err
-	}
-	return page, nil
 }
 
 // ReadState returns a part of the current state of a topic.
-func (n *faultyNode) ReadState(ctx context.Context, q broker.StateQuery) (part broker.StatePart, err error) {
-	err = n.read(ctx, "read the state of topic "+strconv.Quote(q.Topic), func() { part = n.store.data.readState(q) })
-	if err != nil {
-		return broker.StatePart{}, err
-	}
-	return part, nil
+func (n *faultyNode) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
+	return answer(ctx, n, newRead("read the state of topic "+strconv.Quote(q.Topic)), func() (broker.StatePart, error) {
+		return n.store.data.readState(q), nil
+	})
 }
 
 // LoadValue returns a value.
-func (n *faultyNode) LoadValue(ctx context.Context, key string) (value broker.Value, err error) {
-	err = n.read(ctx, "load value "+strconv.Quote(key), func() { value = n.store.data.loadValue(key) })
-	if err != nil {
-		return broker.Value{}, err
-	}
-	return value, nil
+func (n *faultyNode) LoadValue(ctx context.Context, key string) (broker.Value, error) {
+	return answer(ctx, n, newRead("load value "+strconv.Quote(key)), func() (broker.Value, error) {
+		return n.store.data.loadValue(key), nil
+	})
 }
 
-func (n *faultyNode) read(ctx context.Context, what string, f func()) error {
-	return n.do(ctx, &faultyCall{what: what, line: &faultyLine{}, process: func() error {
-		f()
-		return nil
-	}})
-}
+func newRead(what string) *faultyCall { return &faultyCall{what: what, line: &faultyLine{}} }
 
 // ReadAll returns a page of each of several topics. They are read in a random order, at several
 // moments.
 func (n *faultyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	batch := newFaultyBatch(b)
-	c := &faultyCall{what: "read " + strconv.Itoa(len(b.Topics)) + " topics", line: &faultyLine{}, isComplete: batch.isComplete}
-	c.process = func() error {
+	c := newRead("read " + strconv.Itoa(len(b.Topics)) + " topics")
+	c.isComplete = batch.isComplete
+	return answer(ctx, n, c, func() ([]broker.BatchPage, error) {
 		n.store.readSomeLocked(batch)
-		return nil
-	}
-	if err := n.do(ctx, c); err != nil {
-		return nil, err
-	}
-	return batch.pages, nil
+		return batch.pages, nil
+	})
 }
 
 // StoreValue stores a value.
@@ -128,16 +123,11 @@ func (n *faultyNode) PatchValue(ctx context.Context, key string, p broker.Patch,
 	return n.changeValue(ctx, key, p.Apply, version, lifetime)
 }
 
-func (n *faultyNode) changeValue(ctx context.Context, key string, change func([]byte) ([]byte, bool), version uint64, lifetime time.Duration) (newVersion uint64, err error) {
+func (n *faultyNode) changeValue(ctx context.Context, key string, change func([]byte) ([]byte, bool), version uint64, lifetime time.Duration) (uint64, error) {
 	c := &faultyCall{what: "store value " + strconv.Quote(key), isWrite: true, line: &faultyLine{}}
-	c.process = func() (err error) {
-		newVersion, err = n.store.data.changeValue(key, change, version, lifetime)
-		return err
-	}
-	if err := n.do(ctx, c); err != nil {
-		return 0, err
-	}
-	return newVersion, nil
+	return answer(ctx, n, c, func() (uint64, error) {
+		return n.store.data.changeValue(key, change, version, lifetime)
+	})
 }
 
 // Close waits for the calls that are on their way, as long as ctx permits, and closes the node of

@@ -71,14 +71,13 @@ func (j *journal) connect(t *testing.T, s *brokertest.FaultyStore, name string) 
 }
 
 // appendTo appends a packet, and requires that it is stored.
-func appendTo(t *testing.T, n broker.HistoryNode, topic, packet string) broker.Position {
-	result, err := n.Append(t.Context(), broker.Append{Topic: topic, Packet: []byte(packet), Retention: broker.Retention{Messages: 1000}})
+func appendTo(t *testing.T, n broker.HistoryNode, topic, packet string) {
+	_, err := n.Append(t.Context(), broker.Append{Topic: topic, Packet: []byte(packet), Retention: broker.Retention{Messages: 1000}})
 	require.NoError(t, err)
-	return result.Position
 }
 
-func read(t *testing.T, n broker.HistoryNode, topic string) broker.Page {
-	page, err := n.Read(t.Context(), broker.Query{Topic: topic, Limit: 1000})
+func readNews(t *testing.T, n broker.HistoryNode) broker.Page {
+	page, err := n.Read(t.Context(), broker.Query{Topic: "news", Limit: 1000})
 	require.NoError(t, err)
 	return page
 }
@@ -101,7 +100,7 @@ func TestFaulty_FirstReadSeesAppendBeforeItsAnswer(t *testing.T) {
 				appendTo(t, a, "news", "1")
 				j.add("answer")
 			})
-			calls.Go(func() { j.add("read %d", read(t, b, "news").Position.Offset) })
+			calls.Go(func() { j.add("read %d", readNews(t, b).Position.Offset) })
 			calls.Wait()
 			time.Sleep(5 * time.Second)
 			orders[strings.Join(j.take(), ", ")]++
@@ -224,4 +223,54 @@ func TestFaulty_SameSeedHasSameSchedule(t *testing.T) {
 	}
 	assert.Equal(t, run(1), run(1))
 	assert.NotEqual(t, run(1), run(2))
+}
+
+// TestFaulty_FollowingAfterUnfollow follows again before the first subscription is confirmed:
+// Following of the first one would promise what the store does not deliver.
+func TestFaulty_FollowingAfterUnfollow(t *testing.T) {
+	runs := 0
+	forSeeds(t, 100, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		runs++
+		a, b := j.connect(t, s, "a"), j.connect(t, s, "b")
+		b.Follow("news")
+		time.Sleep(time.Duration(runs%10) * time.Millisecond)
+		b.Unfollow("news")
+		synctest.Wait()
+		j.take()
+		b.Follow("news")
+		for i := range 10 {
+			appendTo(t, a, "news", fmt.Sprint(i))
+		}
+		time.Sleep(5 * time.Second)
+		calls := 0
+		for _, event := range j.take() {
+			if event == "b following" {
+				calls++
+			}
+		}
+		assert.Equal(t, 1, calls)
+		for _, p := range s.Stored("news") {
+			if p.At.After(j.timeOf("b following")) {
+				assert.False(t, j.timeOf("b published "+string(p.Packet)).IsZero())
+			}
+		}
+	})
+}
+
+// TestFaulty_PacketsAreValidUntilPublishedReturns keeps one for longer.
+func TestFaulty_PacketsAreValidUntilPublishedReturns(t *testing.T) {
+	forSeeds(t, 1, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
+		var kept []byte
+		a := s.Node("a").ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+			Published: func(_ string, p broker.Publication) { kept = p.Packet },
+		})
+		a.Follow("news")
+		time.Sleep(5 * time.Second)
+		appendTo(t, a, "news", "packet")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, "!!!!!!", string(kept))
+		assert.Equal(t, "packet", packets(readNews(t, a)))
+		require.NoError(t, a.Close(t.Context()))
+	})
 }

@@ -107,7 +107,8 @@ func (d *faultyData) readState(q broker.StateQuery) broker.StatePart {
 	if most <= 0 {
 		most = broker.DefaultStateBytes
 	}
-	for i := end - 1; i >= t.unexpired(ageOf(q.Retention)); i-- {
+	oldest := t.unexpired(ageOf(q.Retention))
+	for i := end - 1; i >= oldest; i-- {
 		p := t.log[i].Publication
 		if latest, ok := t.state[p.StateKey]; !ok || latest != i {
 			continue

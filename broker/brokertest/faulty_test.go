@@ -72,21 +72,37 @@ func (c *faultyCluster) faultsOf(begin map[string]func(name string) (end func())
 	return all
 }
 
-// seeds returns the seeds of a test that runs in each tier.
-func seeds() uint64 { return testscale.Tiers[uint64](2, 5, 200) }
+// seeds are those of a test of the contract. Faults take more than ten times as long.
+func seeds(faults bool) uint64 {
+	if faults {
+		return testscale.Tiers[uint64](1, 2, 50)
+	}
+	return testscale.Tiers[uint64](4, 20, 1000)
+}
 
 func TestFaulty_KeepsContract(t *testing.T) {
+	keepsContract(t, false)
+}
+
+func TestFaulty_KeepsContractInFaults(t *testing.T) {
+	keepsContract(t, true)
+}
+
+func keepsContract(t *testing.T, faults bool) {
 	for _, c := range brokertest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			for seed := range seeds() {
+			for seed := range seeds(faults) {
 				synctest.Test(t, func(t *testing.T) {
 					cluster := newFaultyCluster(seed)
-					c.Run(t, brokertest.Cluster{
+					check := brokertest.Cluster{
 						Connect: func(h broker.Handler) broker.Node { return cluster.connect(h, broker.HistoryHandler{}) },
 						Kill:    func(n broker.Node) { cluster.store.Crash(cluster.names[n.Name()]) },
-						Faults:  cluster.faults(),
 						Timeout: time.Minute, QuietPeriod: 3 * time.Second,
-					})
+					}
+					if faults {
+						check.Faults = cluster.faults()
+					}
+					c.Run(t, check)
 				})
 			}
 		})
@@ -94,19 +110,31 @@ func TestFaulty_KeepsContract(t *testing.T) {
 }
 
 func TestFaulty_KeepsContractOfHistories(t *testing.T) {
+	keepsContractOfHistories(t, false)
+}
+
+func TestFaulty_KeepsContractOfHistoriesInFaults(t *testing.T) {
+	keepsContractOfHistories(t, true)
+}
+
+func keepsContractOfHistories(t *testing.T, faults bool) {
 	for _, c := range brokertest.HistoryCases() {
 		t.Run(c.Name, func(t *testing.T) {
-			for seed := range seeds() {
+			for seed := range seeds(faults) {
 				synctest.Test(t, func(t *testing.T) {
 					cluster := newFaultyCluster(seed)
-					faults := cluster.faults()
-					if c.Name == "batch in faults" { // the other node must not be disturbed
-						faults = cluster.nodeFaults()
-					}
-					c.Run(t, brokertest.HistoryCluster{
-						Connect: cluster.connect, Faults: faults, Timeout: time.Minute, QuietPeriod: time.Second,
+					check := brokertest.HistoryCluster{
+						Connect: cluster.connect, Timeout: time.Minute, QuietPeriod: time.Second,
 						Age: 10 * time.Second, IdempotencyTime: broker.IdempotencyTime,
-					})
+					}
+					switch {
+					case !faults:
+					case c.Name == "batch in faults": // the other node must not be disturbed
+						check.Faults = cluster.nodeFaults()
+					default:
+						check.Faults = cluster.faults()
+					}
+					c.Run(t, check)
 				})
 			}
 		})

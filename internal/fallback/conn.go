@@ -45,6 +45,7 @@ type conn struct {
 	sent     uint64  // ID of the last event that another node has sent
 	bytes    int     // their size
 	ended    bool    // the last event is in events, or is acknowledged
+	endSent  bool    // the last event was sent to the client, or to the node that sends it
 	lost     bool    // the client has gone, or the end is long ago
 	closing  bool    // the client has closed the connection without a seq
 	response *response
@@ -248,6 +249,21 @@ func (c *conn) sentUpTo(id uint64) {
 		c.sent = id
 		signal(c.room)
 	}
+}
+
+// sentEnd follows that the last event was sent.
+func (c *conn) sentEnd() {
+	c.mu.Lock()
+	c.endSent = true
+	c.mu.Unlock()
+	signal(c.server.changed)
+}
+
+// owesEnd reports whether the client has not been sent the last event.
+func (c *conn) owesEnd() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.endSent
 }
 
 // detach ends a response. From then on, the connection waits for another one.

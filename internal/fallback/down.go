@@ -57,7 +57,7 @@ func (s *Server) down(w http.ResponseWriter, req *http.Request) {
 
 // respond sends the events of a connection, until the response ends.
 func (c *conn) respond(ctx context.Context, out *output, r *response, after uint64) {
-	out.progress = func() { signal(c.room) }
+	out.progress, out.ended = func() { signal(c.room) }, c.sentEnd
 	out.send(ctx, after, func(ctx context.Context, after uint64, wait time.Duration) (batch, bool) {
 		return c.next(ctx, r, after, wait)
 	})
@@ -71,11 +71,12 @@ type output struct {
 	wait     time.Duration // of a poll without events
 	timeout  time.Duration // of a write
 	progress func()        // called after each write of events
+	ended    func()        // called when the last event was written
 }
 
 // newOutput begins a response. If that is not possible, it has answered the request, and returns an error.
 func (s *Server) newOutput(w http.ResponseWriter, req *http.Request, mode Mode, wait time.Duration) (*output, error) {
-	out := &output{w, http.NewResponseController(w), mode, wait, s.config.WriteTimeout, func() {}}
+	out := &output{w, http.NewResponseController(w), mode, wait, s.config.WriteTimeout, func() {}, func() {}}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx passes events on at once
@@ -115,7 +116,13 @@ func (out *output) send(ctx context.Context, after uint64, next source) {
 		case !ok:
 			return
 		case len(b.text) > 0:
-			if out.write(ctx, b.text) != nil || b.end || out.mode == Poll {
+			if out.write(ctx, b.text) != nil {
+				return
+			}
+			if b.end {
+				out.ended()
+			}
+			if b.end || out.mode == Poll {
 				return
 			}
 			after, idle = b.last, now

@@ -2,8 +2,10 @@ package fallback
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,11 +69,13 @@ type Server struct {
 	mu    sync.Mutex
 	conns map[digest]*conn
 	slots int // connections in conns, and those that are being opened
+
+	changed chan struct{} // of capacity 1: the end of a connection was sent, or it is forgotten
 }
 
 // New returns a server.
 func New(config Config) *Server {
-	s := &Server{config: config, node: hashNode(config.Peers.Name), conns: map[digest]*conn{}}
+	s := &Server{config: config, node: hashNode(config.Peers.Name), conns: map[digest]*conn{}, changed: make(chan struct{}, 1)}
 	s.asking.init(2 * config.MaxConns)
 	s.probing.init(maxProbes)
 	s.responses.senders = map[digest]*sender{}
@@ -83,6 +87,29 @@ func New(config Config) *Server {
 
 // Shutdown ends the responses for connections of other nodes.
 func (s *Server) Shutdown() { s.stop() }
+
+// drainWait bounds how long Drain waits for clients that do not ask for events.
+const drainWait = 3 * time.Second
+
+// Drain waits until the clients of this node have been sent the end of their connections, with what precedes it: the answers
+// to their calls. It must follow the end of these connections, and returns when ctx is done, or after drainWait.
+func (s *Server) Drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainWait)
+	defer cancel()
+	for s.owesEnds() && ctx.Err() == nil {
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *Server) owesEnds() bool {
+	s.mu.Lock()
+	conns := slices.Collect(maps.Values(s.conns))
+	s.mu.Unlock()
+	return slices.ContainsFunc(conns, (*conn).owesEnd)
+}
 
 // ServeHTTP handles a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -99,6 +126,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.Set("Access-Control-Allow-Credentials", "true")
 		h.Set("Access-Control-Expose-Headers", "Penstock-Fallback, Retry-After")
 		h.Set("Timing-Allow-Origin", origin) // so that a page sees whether it uses HTTP/2
+	}
+	if s.ctx.Err() != nil {
+		h.Set("Connection", "close") // the next request should reach another node
 	}
 	operation := req.URL.Query()
 	switch {
@@ -174,6 +204,7 @@ func (s *Server) remove(c *conn) {
 	if key := c.secret.digest(); s.conns[key] == c {
 		delete(s.conns, key)
 		s.slots--
+		signal(s.changed)
 	}
 }
 

@@ -64,6 +64,9 @@ func (w *world) call(s step) {
 		return
 	}
 	c := w.newCall(s, "call")
+	if s.Topic != "" {
+		c.kind = "publishing call" // the store may refuse the publication of its handler
+	}
 	c.cancel = s.N == 1
 	w.begin(func() {
 		ctx, cancel := timeout(c.limit)

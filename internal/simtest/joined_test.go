@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A stay is the time for which a handler has subscribed a client to a topic.
@@ -80,6 +81,9 @@ func (w *world) joinAndPublish(s step) {
 	})
 }
 
+// left reports whether the client has left the topic, or lost access to it, while it joined.
+func left(err error) bool { return errors.CodeOf(err) == errors.Canceled }
+
 // calmDeliveryTime is longer than a publication needs without a fault.
 const calmDeliveryTime = 10 * time.Second
 
@@ -91,7 +95,7 @@ func (l *life) join(topic string) bool {
 	ctx, cancel := timeout(30 * time.Second)
 	defer cancel()
 	if _, err := client.Call[joined](ctx, l.Client, join{Topic: topic}); err != nil {
-		if w.calm() && !l.ended() && w.mayRead(l.device.User, topic) == nil && !byApplication(err) {
+		if w.calm() && !l.ended() && w.mayRead(l.device.User, topic) == nil && !byApplication(err) && !left(err) {
 			w.Errorf("calm: client %d could not join %s: %v", l.device.index, topic, err)
 		}
 		return false

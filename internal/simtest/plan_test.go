@@ -23,6 +23,7 @@ type plan struct {
 	Mood    mood
 	Nodes   int
 	Clients []clientPlan
+	Raw     []rawPlan
 	Steps   []step
 }
 
@@ -42,6 +43,7 @@ type step struct {
 	Wait   time.Duration // before the step
 	Do     string        // the name of a verb
 	Client int
+	Raw    int // the index of a raw client
 	Node   int
 	Topic  string
 	N      int
@@ -96,6 +98,7 @@ func newPlan(seed uint64) plan {
 		c.CBOR = !c.Fallback && d.IntN(5) == 0
 		p.Clients = append(p.Clients, c)
 	}
+	p.Raw = d.rawPlans()
 	for range 60 + d.IntN(241) {
 		p.Steps = append(p.Steps, d.step())
 	}
@@ -128,6 +131,10 @@ func (p plan) String() string {
 	fmt.Fprintf(&b, "plan{\n\tSeed: %d, Mood: %q, Nodes: %d,\n\tClients: []clientPlan{\n", p.Seed, p.Mood, p.Nodes)
 	for _, c := range p.Clients {
 		fmt.Fprintf(&b, "\t\t%s,\n", fields("", fmt.Sprintf("%#v", c)))
+	}
+	b.WriteString("\t},\n\tRaw: []rawPlan{\n")
+	for _, r := range p.Raw {
+		fmt.Fprintf(&b, "\t\t%s,\n", fields("", fmt.Sprintf("%#v", r)))
 	}
 	b.WriteString("\t},\n\tSteps: []step{\n")
 	for _, s := range p.Steps {

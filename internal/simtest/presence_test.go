@@ -42,11 +42,13 @@ func (w *world) checkPresence() {
 		for l := range present {
 			want = append(want, l.device.User)
 		}
+		want = append(want, w.rawPresent(topic)...)
 		slices.Sort(want)
 		if topic == "room/2" { // all connections of a user are one member
 			want = slices.Compact(want)
 		}
 		w.checkMembers(topic, want)
+		w.checkRawMembers(topic, want)
 	}
 }
 

@@ -83,6 +83,7 @@ func runWorld(c *collector, p plan) {
 	for i, cp := range p.Clients {
 		w.clients = append(w.clients, newSimClient(w, i, cp))
 	}
+	record[*rawRecord](w).open(w)
 	for _, s := range p.Steps {
 		time.Sleep(s.Wait)
 		w.step(s)

@@ -19,12 +19,17 @@ type Config struct {
 	Session bool // ask for a session, and resume it on the next connection; requires Greet
 	Trace   bool // ask for the trace context of calls of the server; requires Greet
 
+	Take Grant // a session of another client to resume; requires Greet and Session
+
 	// Answer answers a call of the server with a type and a payload; with an empty type, it is left without
 	// an answer. It must not call the client. Nil: every call is answered with UNIMPLEMENTED.
 	Answer func(kind string, payload json.RawMessage) (replyKind string, reply any)
 	// Report receives each violation of the protocol. It must not call the client.
 	Report func(format string, args ...any)
 }
+
+// A Grant is a session as its client knows it.
+type Grant struct{ Token, MemberID string }
 
 // A Delivery is a message of the application that is neither an answer nor a call. Topic is nil for
 // one without a mark of its topic, and Position is zero for one without a position.
@@ -91,7 +96,10 @@ type Client struct {
 // New returns a client, which connects, and connects again, until Close.
 func New(cfg Config) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Client{cfg: cfg, ctx: ctx, cancel: cancel, topics: map[string]*topic{}, outcomes: map[string]*Outcome{}}
+	c := &Client{
+		cfg: cfg, ctx: ctx, cancel: cancel, topics: map[string]*topic{}, outcomes: map[string]*Outcome{},
+		token: cfg.Take.Token, memberID: cfg.Take.MemberID,
+	}
 	c.done.Go(c.run)
 	return c
 }
@@ -278,6 +286,13 @@ func (c *Client) Topic(name string) Topic {
 		known.Members = append(known.Members, m)
 	}
 	return known
+}
+
+// Grant returns the session that the next connection resumes; its token is empty if there is none.
+func (c *Client) Grant() Grant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Grant{c.token, c.memberID}
 }
 
 // Session returns the member ID of the client, which a session keeps over connections, and whether
