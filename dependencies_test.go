@@ -81,6 +81,7 @@ func jsonModules() []string {
 
 func TestRouter_LinksOnlyListedModules(t *testing.T) {
 	assert.Equal(t, routerModules(), linkedModules(t, "router"))
+	assert.Equal(t, routerModules(), linkedModules(t, "router/routertest"))
 	assert.Equal(t, routerModules(), linkedModules(t, "adapters/aisdk"))
 	assert.Equal(t, routerModules("github.com/dunglas/httpsfv"), linkedModules(t, "inspect")) // of adapters/memory, which decides in previews
 }

@@ -2,11 +2,12 @@ package wirecheck
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
 // A call is a message of the client with an ID: a call, a stream, or an event that is acknowledged.

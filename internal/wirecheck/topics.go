@@ -29,14 +29,14 @@ func (c *Conn) subscribed(s protocol.Subscribed, asked *protocol.Subscribe) {
 		}
 		return // otherwise, the client continues to receive positions if it has received them
 	}
-	t := &topic{epoch: s.Position.Epoch, offset: s.Position.Offset, acts: c.acts}
+	t := &topic{epoch: s.Epoch, offset: s.Offset, acts: c.acts}
 	c.topics[s.Topic] = t
 	r := s.Recovery
 	if asked != nil && asked.Epoch != "" && r != nil {
 		c.recovered(s, asked)
 	}
 	if r != nil && r.State != nil {
-		t.phase = &phase{left: *r.State, more: r.More, at: s.Position.Offset}
+		t.phase = &phase{left: *r.State, more: r.More, at: s.Offset}
 		t.endPhase()
 	}
 }
@@ -52,9 +52,9 @@ func (c *Conn) recovered(s protocol.Subscribed, asked *protocol.Subscribe) {
 		c.loss(s.Topic, "$ws:subscribed with the end of the epoch at offset %d: the publications up to %d are lost", s.Ended.Offset, asked.Offset)
 		expected = s.Ended.Offset
 	}
-	if s.Position.Offset != expected {
+	if s.Offset != expected {
 		c.violation("topic %q is recovered from offset %d, but the client has everything up to %d; the offsets between them are missing, or arrive twice",
-			s.Topic, s.Position.Offset, expected)
+			s.Topic, s.Offset, expected)
 	}
 }
 
@@ -113,6 +113,9 @@ func (c *Conn) moved(m protocol.Moved) {
 		return
 	}
 	from := t.offset
+	if t.epoch != "" && m.Epoch != t.epoch && m.Ended == nil && !m.Reset {
+		c.violation("$ws:position of topic %q has the epoch %s after %s; a notice that begins an epoch says where the previous one has ended", m.Topic, m.Epoch, t.epoch)
+	}
 	t.offset, t.epoch, t.acts = m.Offset, m.Epoch, c.acts
 	switch {
 	case m.Reset:

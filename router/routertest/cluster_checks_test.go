@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/client/fallback"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -86,14 +87,15 @@ func TestCluster_ReportsGap(t *testing.T) {
 		`client ann: TICK of topic "clock" has the offset 3 after 1`)
 }
 
-// ann returns after more ticks than the history has.
-func missTicks(t testing.TB, opts *routertest.ClusterOptions, disturb func(*routertest.Cluster)) {
+// missTicks makes ann return, over WebSocket or plain HTTP, after more ticks than the history has.
+func missTicks(t testing.TB, opts *routertest.ClusterOptions, overHTTP bool, disturb func(*routertest.Cluster)) {
 	c := routertest.NewCluster(t, func(b broker.HistoryBroker) routertest.App {
 		n := &clockNode{Router: router.New(&router.Options{Broker: b})}
 		router.Topic(n.Router, "clock", &router.TopicOptions{
 			Authorize: func(*router.Context, router.TopicMatch) error { return nil }, History: router.History{Messages: 2, Age: time.Hour},
 		})
 		n.Handle("/ws", n.Router)
+		n.Handle("/ws/http", n.HTTPFallback(nil))
 		return n
 	}, opts)
 	ann, _ := connect(t, c, "ann", c.Transport("ann"))
@@ -107,7 +109,11 @@ func missTicks(t testing.TB, opts *routertest.ClusterOptions, disturb func(*rout
 	for n := 2; n < 9; n++ {
 		publishTick(t, c, 1, n)
 	}
-	again := c.Client("ann", nil)
+	transport := c.Transport("ann")
+	if overHTTP {
+		transport = fallback.New("http://cluster.test/ws/http", &fallback.Options{Base: onlyHTTP{transport}})
+	}
+	again := c.Client("ann", &client.Options{HTTPClient: &http.Client{Transport: transport}})
 	require.NoError(t, again.Connect(t.Context()))
 	_, err = again.Subscribe(t.Context(), "clock", &client.SubscribeOptions{Since: since})
 	require.NoError(t, err)
@@ -115,16 +121,18 @@ func missTicks(t testing.TB, opts *routertest.ClusterOptions, disturb func(*rout
 
 func TestCluster_ReportsLossWithoutFault(t *testing.T) {
 	none := func(*routertest.Cluster) {}
-	requireOneFailure(t, failuresOf(t, func(t testing.TB) { missTicks(t, nil, none) }),
-		`client ann: topic "clock": $ws:subscribed without recovery: the history does not reach back to offset 1. The test has injected no fault`)
+	for _, overHTTP := range []bool{false, true} {
+		requireOneFailure(t, failuresOf(t, func(t testing.TB) { missTicks(t, nil, overHTTP, none) }),
+			`client ann: topic "clock": $ws:subscribed without recovery: the history does not reach back to offset 1. The test has injected no fault`)
+	}
 	assert.Empty(t, failuresOf(t, func(t testing.TB) {
-		missTicks(t, &routertest.ClusterOptions{MayLose: func(topic string) bool { return topic == "clock" }}, none)
+		missTicks(t, &routertest.ClusterOptions{MayLose: func(topic string) bool { return topic == "clock" }}, false, none)
 	}))
 	assert.Empty(t, failuresOf(t, func(t testing.TB) {
-		missTicks(t, nil, func(c *routertest.Cluster) { c.FailOver(0); c.Wait(time.Minute) })
+		missTicks(t, nil, false, func(c *routertest.Cluster) { c.FailOver(0); c.Wait(time.Minute) })
 	}))
 	requireOneFailure(t, failuresOf(t, func(t testing.TB) {
-		missTicks(t, nil, func(c *routertest.Cluster) { c.Deploy() })
+		missTicks(t, nil, false, func(c *routertest.Cluster) { c.Deploy() })
 	}), "The test has injected no fault")
 }
 

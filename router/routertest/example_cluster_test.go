@@ -74,10 +74,10 @@ func newShop(b broker.HistoryBroker, db *database, place func(*shop, *router.Con
 
 // publishAndStore has a fault: it publishes before it stores.
 func (s *shop) publishAndStore(ctx *router.Context, m PlaceOrder) (OrderPlaced, error) {
-	if err := s.Publish("orders", OrderPlaced{m.ID}, router.Stored(ctx, nil)); err != nil {
+	if err := s.Publish("orders", OrderPlaced(m), router.Stored(ctx, nil)); err != nil {
 		return OrderPlaced{}, err
 	}
-	return OrderPlaced{m.ID}, s.db.store(ctx, m.ID)
+	return OrderPlaced(m), s.db.store(ctx, m.ID)
 }
 
 // storeAndPublish has not.
@@ -85,14 +85,14 @@ func (s *shop) storeAndPublish(ctx *router.Context, m PlaceOrder) (OrderPlaced, 
 	if err := s.db.store(ctx, m.ID); err != nil {
 		return OrderPlaced{}, err
 	}
-	return OrderPlaced{m.ID}, s.Publish("orders", OrderPlaced{m.ID}, router.Stored(ctx, nil))
+	return OrderPlaced(m), s.Publish("orders", OrderPlaced(m), router.Stored(ctx, nil))
 }
 
 func (s *shop) find(_ *router.Context, m FindOrder) (Order, error) {
 	if !s.db.contains(m.ID) {
 		return Order{}, errors.Errorf(errors.NotFound, "there is no order %s", m.ID)
 	}
-	return Order{m.ID}, nil
+	return Order(m), nil
 }
 
 // checkOrders places an order, and checks that who is notified of it can read it, on whatever node.

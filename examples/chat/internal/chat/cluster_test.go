@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -61,7 +60,7 @@ func (c chatCluster) member(t *testing.T, name string) *member {
 	m := &member{name: name, t: t, seen: map[string]bool{}}
 	m.Client = c.Client(name, &client.Options{
 		Token:  func(context.Context, bool) (string, error) { return name, nil },
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	client.On(m.Client, func(said Said, r *client.Received) { m.receive(said, r.Position.Offset) })
 	require.NoError(t, m.Connect(t.Context()))
