@@ -74,6 +74,8 @@ func (c *Client) moveTopics(leaving []*conn, next *conn) *conn {
 	c.useForTopics(next)
 	if err := c.resubscribe(next); err != nil {
 		_ = next.ws.CloseNow() // its end is handled like any other
+	} else {
+		c.reportMove()
 	}
 	return next
 }

@@ -102,7 +102,7 @@ func (w *world) checkAsked(k *asking, l *life, calm bool) bool {
 	if n > 0 && l.device.User != k.user {
 		w.Errorf("client %d was asked %s, which is for %s", l.device.index, k.id, k.user)
 	}
-	if l.device.User != k.user || !calm || !k.quiet {
+	if l.device.User != k.user || !calm || !k.quiet || k.answers[""] > 0 {
 		return false
 	}
 	for _, c := range l.conns {

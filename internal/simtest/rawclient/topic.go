@@ -92,7 +92,9 @@ func (k *conn) publication(e envelope, d *Delivery) bool {
 		t.ended = false // a handler has subscribed the client again, which has no session
 	}
 	if t == nil || !t.on && t.pending == 0 && !t.ended {
-		if k.c.token != "" && k.greet == greeted && k.resuming == "" {
+		if name == "" { // the server has subscribed the client to the messages to its user
+			k.c.topic(name).pos = nil
+		} else if k.c.token != "" && k.greet == greeted && k.resuming == "" {
 			k.fail("a publication of %q, to which the client is not subscribed", name)
 		}
 		t = k.c.topic(name)
