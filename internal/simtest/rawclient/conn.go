@@ -33,6 +33,7 @@ type conn struct {
 
 	greet     int
 	resuming  string // the ID of $ws:resume while it has no answer
+	resumes   bool   // it is sent again, because the server could not read the session
 	welcome   welcome
 	open      map[string]*call  // without a final answer
 	used      map[string]string // the state of every ID that the client has used: "" or why no answer may follow
