@@ -18,19 +18,18 @@ MODULES := $(PUBLISHED) examples/chat/postgres examples/orders examples/producti
 published: ## prints the folders of the modules that are released
 	@echo $(PUBLISHED)
 
-# Each stands for systems on which other files are built. They are compiled without optimizations,
-# which would take longer and find nothing.
-PLATFORMS := linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64 js/wasm
+# Each stands for systems on which other files are compiled. The tests are checked on one, where numbers may be
+# too large for an int.
+PLATFORMS := linux/386/tests linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64 js/wasm
 
 vet:
 	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
 
 platforms: ## fails if something cannot be compiled for other systems
-	GOOS=linux GOARCH=386 go vet ./... # with the tests, whose numbers may be too large for an int
-	@set -e; for p in $(PLATFORMS); do echo "$$p go build ./..."; GOOS=$${p%/*} GOARCH=$${p#*/} go build -gcflags='all=-N -l' ./...; done
+	go run ./internal/platforms $(PLATFORMS)
 
 lint:
-	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 test: ## the full tier; CONTRIBUTING.md explains the tiers
 	@set -e; for m in $(filter-out internal/benchmarks internal/otelcol,$(MODULES)); do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done

@@ -36,17 +36,22 @@ func programs(t *testing.T, path string) map[string][]string {
 	return packages
 }
 
-// TestDocuments_ProgramsCompile vets every program, which builds all that it imports.
+// TestDocuments_ProgramsCompile vets every program, which builds all that it imports. Those of a
+// module are vetted together, because each call of the go command reads all that they import.
 func TestDocuments_ProgramsCompile(t *testing.T) {
 	testscale.FullOnly(t, "TestDocuments_ProgramsUseWhatExists")
-	found := 0
+	folders := map[string][]string{} // of the programs in each module
 	for _, path := range documents(t) {
 		for name, blocks := range programs(t, path) {
-			found++
-			t.Run(path+" "+name, func(t *testing.T) { vet(t, blocks) })
+			module := moduleOf(blocks)
+			folders[module] = append(folders[module], writeProgram(t, module, path+" "+name, blocks))
 		}
 	}
-	assert.Positive(t, found)
+	assert.NotEmpty(t, folders)
+	for module, folders := range folders {
+		out, err := exec.Command("go", append([]string{"vet", "-C", module}, folders...)...).CombinedOutput() //nolint:gosec // the folders are those above
+		assert.NoError(t, err, "%s", out)
+	}
 }
 
 // TestDocuments_ProgramsUseWhatExists parses every program, and looks up the identifiers that it uses
@@ -79,16 +84,24 @@ func TestReadme_ProgramIsInPackageDocumentation(t *testing.T) {
 	assert.Contains(t, text, string(programs[0][1]))
 }
 
-func vet(t *testing.T, blocks []string) {
-	inside := "."
+// moduleOf returns the folder of the module that has all that a program imports.
+func moduleOf(blocks []string) string {
 	switch all := strings.Join(blocks, ""); {
 	case strings.Contains(all, `"go.opentelemetry.io/otel`):
-		inside = "internal/interop" // the module that requires an exporter
+		return "internal/interop" // requires an exporter
 	case strings.Contains(all, `/adapters/postgres"`):
-		inside = "adapters/postgres"
+		return "adapters/postgres"
+	default:
+		return "."
 	}
+}
+
+// writeProgram writes a program to a new folder of the module, whose path there it returns. The
+// folder has the name of the program, which messages about it begin with.
+func writeProgram(t *testing.T, module, name string, blocks []string) string {
+	name = regexp.MustCompile(`\W+`).ReplaceAllString(name, "_")
 	//nolint:usetesting // it must be inside the module, so that its packages are found
-	dir, err := os.MkdirTemp(inside, "_program")
+	dir, err := os.MkdirTemp(module, "_program_"+name+"_")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for i, source := range blocks {
@@ -98,8 +111,7 @@ func vet(t *testing.T, blocks []string) {
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600))
 	}
-	out, err := exec.Command("go", "vet", "-C", inside, "./"+filepath.Base(dir)).CombinedOutput()
-	assert.NoError(t, err, "%s", out)
+	return "./" + filepath.Base(dir)
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:\s]+(?:\.(?:md|svg|png|json|yml)|/))(?:#[^)]*)?\)`)

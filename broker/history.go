@@ -283,6 +283,12 @@ type TopicQuery struct {
 	Retention Retention
 	After     uint64
 	Limit     int
+
+	// Epoch is that of After, if the caller has received a publication there, and otherwise "". An After
+	// above the current position of the same epoch proves that publications are lost, to a store whose
+	// data may have been restored from a copy without a trace: it begins a new epoch before it answers.
+	// A client may have invented it, so a store must bound how often it does so. Other stores ignore it.
+	Epoch string
 }
 
 // A BatchPage is the page of a topic in a Batch.

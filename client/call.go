@@ -91,8 +91,7 @@ func Call[Reply Message](ctx context.Context, c *Client, m Message) (Reply, erro
 		}
 		return reply, a.decode(&reply)
 	case <-ctx.Done():
-		c.abandon(cl)
-		return reply, contextError(ctx)
+		return reply, contextError(ctx, c.abandon(cl))
 	}
 }
 
@@ -103,15 +102,19 @@ func (c *Client) withDeadline(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeout(ctx, c.opts.CallTimeout)
 }
 
-// contextError returns the error of a call whose context is done.
-func contextError(ctx context.Context) error {
-	return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: "the call has ended before its answer", Err: context.Cause(ctx)}
+// contextError returns the error of a call whose context is done. rejection is why it waited, or nil.
+func contextError(ctx context.Context, rejection error) error {
+	cause := context.Cause(ctx)
+	if rejection != nil {
+		cause = errors.Join(cause, rejection)
+	}
+	return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: "the call has ended before its answer", Err: cause}
 }
 
 // startCall queues a call.
 func (c *Client) startCall(ctx context.Context, cl *call, m Message, credit int64) error {
 	if ctx.Err() != nil {
-		return contextError(ctx)
+		return contextError(ctx, nil)
 	}
 	payload, err := c.encode(m)
 	if err != nil {
@@ -149,17 +152,18 @@ func (c *Client) enqueue(m *outgoing) error {
 }
 
 // abandon ends a call whose caller no longer waits: it is not sent, or the server is asked to cancel
-// it.
-func (c *Client) abandon(cl *call) {
+// it. If it waited because the server had rejected it, abandon returns that error.
+func (c *Client) abandon(cl *call) (rejection error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cl.queue != nil && c.withdrawLocked(cl.queue) {
-		return
+		return cl.queue.rejection
 	}
 	if c.calls[cl.id] == cl && cl.conn != nil {
 		cl.abandoned = true // until the server has answered
 		cl.conn.sendControlLocked(protocol.TypeAbort, cl.id, -1, nil)
 	}
+	return nil
 }
 
 // forget removes a call of the protocol.

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -154,6 +155,18 @@ func (c *Client) server() string {
 		return "an invalid URL"
 	}
 	return u.Scheme + "://" + u.Host + u.Path
+}
+
+// checkURL returns an error for a URL with which no attempt to connect can succeed.
+func checkURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return &errors.Error{Code: errors.FailedPrecondition, Message: "the URL of the server is invalid", Err: withoutURL(err)}
+	}
+	if !slices.Contains([]string{"ws", "wss", "http", "https"}, u.Scheme) || u.Host == "" {
+		return errors.Errorf(errors.FailedPrecondition, "the URL of the server has the scheme %q and the host %q; it must be ws://host or wss://host", u.Scheme, u.Host)
+	}
+	return nil
 }
 
 // withoutURL returns the cause of an error that quotes the URL, which may contain a token.

@@ -49,6 +49,7 @@ func (f *feed) askAgainLocked() {
 func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	c, before, position := s.feed.client, s.received, Position{m.Epoch, m.Offset}
 	if onPresence := s.opts.OnPresence; onPresence != nil {
+		s.hasMembers = true
 		c.events.Add(func() { s.call("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
 	}
 	missed := s.misses(m)

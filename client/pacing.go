@@ -266,6 +266,9 @@ func (c *Client) NextAllowedAt(typ string) time.Time {
 	if wait >= forever { // an outcome is awaited
 		wait = 0
 	}
+	if l := c.pacer.learned[typ]; l != nil { // a rejection counts even if its message does not wait any more
+		wait = max(wait, l.at.Sub(at))
+	}
 	for _, m := range c.queue.messages {
 		if c.pacer.shareLane(m.typ, typ) {
 			wait = max(wait, m.notBefore.Sub(at))

@@ -141,7 +141,7 @@ func constant(d time.Duration) func() time.Duration { return func() time.Duratio
 func TestPacing_MessagesAreAdmittedInOrder(t *testing.T) {
 	t.Parallel()
 	hundred := limit.PerSecond(100).Burst(20).Named("messages")
-	messages := testscale.Tiers(2000, 4000, 10_000)
+	messages := testscale.Tiers(2000, 2000, 10_000)
 	for _, tt := range []pacingCase{
 		{"announced", hundred, true, constant(0), messages, 0, 0.99},
 		{"announced, slow network", hundred, true, constant(25 * time.Millisecond), messages, 0, 0.99},

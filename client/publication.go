@@ -214,7 +214,7 @@ func (c *Client) receivePresence(cn *conn, m *protocol.PresenceChanged) {
 		return
 	}
 	for _, s := range f.subs {
-		if onPresence := s.opts.OnPresence; onPresence != nil && s.asked {
+		if onPresence := s.opts.OnPresence; onPresence != nil && s.hasMembers {
 			c.events.Add(func() {
 				s.call("OnPresence", func() { onPresence(publicMembers(m.Joined), publicMembers(m.Left), false) })
 			})

@@ -28,6 +28,7 @@ type outgoing struct {
 	settled   bool      // result has a value
 	notBefore time.Time // when it may be sent again after a rejection
 	crowded   bool      // it was rejected because of the calls of other connections
+	rejection error     // why it waits to be sent again; nil if it was not rejected
 }
 
 func (m *outgoing) bytes() int64 { return int64(len(m.payload)+len(m.typ)) + 128 }

@@ -15,38 +15,39 @@ import (
 // replaceWait is how long calls on the connections that are left may take before these are closed.
 const replaceWait = 5 * time.Second
 
-// replace opens another connection after a delay, over which new messages are sent. It closes the old one
-// when its calls have been answered, and then moves the subscriptions. If the server asks to leave the other connection,
-// too, or that ends, while the calls are awaited, replace opens the next one. It returns nil if there is no other one: the
-// old one is then used to its end.
+// replace opens another connection after a delay, over which new messages are sent, and closes the old one
+// when its calls have been answered; then it moves the subscriptions. It opens the next one if that fails, and while calls are
+// awaited also if the other connection ends or the server asks to leave that, too. It returns nil if the old one has ended
+// before.
 func (c *Client) replace(old *conn, delay time.Duration, r *retries) *conn {
-	next, w, err := c.openAfter(delay, old.ended)
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, replaceWait)
+	ctx, cancel := context.WithCancel(c.ctx) // until calls are no longer awaited
 	defer cancel()
 	leaving := []*conn{old} // the first one has the subscriptions
-	for {
+	ended := old.ended
+	for again := true; again; {
+		next, w, err := c.openAfter(delay, ended)
 		if err == nil {
+			if ended != nil {
+				time.AfterFunc(replaceWait, cancel)
+				ended = nil
+			}
 			c.sendOver(ctx, next, w, leaving[len(leaving)-1])
 			if delay, err = c.awaitCalls(ctx, leaving, next); err == nil && delay == 0 {
 				return c.moveTopics(leaving, next)
 			}
 		}
-		again := true
-		if err == nil {
+		switch {
+		case err == nil:
 			leaving = append(leaving, next)
 			delay += r.move(next, &c.opts)
-		} else {
+		case c.ctx.Err() != nil, old.hasEnded() && !c.haveCalls(leaving):
+			again = false
+		default:
 			delay, again = r.next(err, &c.opts)
 		}
-		if !again || !c.haveCalls(leaving) || ctx.Err() != nil {
-			c.leave(leaving[1:])
-			return nil
-		}
-		next, w, err = c.openAfter(delay, nil)
 	}
+	c.leave(leaving[1:])
+	return nil
 }
 
 // openAfter opens a connection after a delay, unless the old one ends before.

@@ -16,6 +16,12 @@ import (
 // run keeps a connection until the client is closed.
 func (c *Client) run() {
 	defer close(c.ended)
+	if err := checkURL(c.url); err != nil {
+		c.log(slog.LevelError, "the client is closed, because it cannot connect to its URL", slog.String("url", c.server()), slog.Any("error", err))
+		c.cancel(err)
+		c.finish(err)
+		return
+	}
 	var r retries
 	for {
 		cn, w, err := c.connect(r.expired)

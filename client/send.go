@@ -135,6 +135,7 @@ func (c *Client) sendAgainLocked(cn *conn, m *outgoing, err error, sentAt int64,
 	if !again {
 		return false
 	}
+	m.rejection = err
 	if m.call != nil {
 		delete(c.calls, m.id)
 		cn.settledLocked(m.id)
@@ -169,7 +170,7 @@ func (c *Client) expire(m *outgoing) {
 	waits := c.withdrawLocked(m)
 	c.mu.Unlock()
 	if waits {
-		c.fail(m, errWaitedTooLong)
+		c.fail(m, &errors.Error{Code: errWaitedTooLong.Code, Message: errWaitedTooLong.Message, Err: errors.Join(errWaitedTooLong, m.rejection)})
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 // streamCredit is how many items the server may send before the loop has received them.
 const streamCredit = 64
 
+var errOverflow = &errors.Error{Code: errors.ResourceExhausted, Message: "the server has sent more items than it was granted"}
+
 // Stream starts a stream and returns its items. An error ends it, and is the last element. The loop
 // slows the server down: it sends at most 64 items that the loop has not received. Leaving the loop
 // cancels the stream. A stream has no deadline unless ctx has one. It does not outlive the connection: it
@@ -23,6 +25,7 @@ func Stream[Item any](ctx context.Context, c *Client, m Message) iter.Seq2[Item,
 
 // StreamReply is [Stream] for a stream that ends with a reply, or for a call whose handler sends
 // progress messages. reply has the reply when the loop has ended without an error and was not left.
+// Progress messages need no credits: a loop that is more than 64 of them behind ends with RESOURCE_EXHAUSTED.
 func StreamReply[Item any, Reply Message](ctx context.Context, c *Client, m Message, reply *Reply) iter.Seq2[Item, error] {
 	return streamOf[Item](ctx, c, m, (*reply).MessageType(), reply)
 }
@@ -82,10 +85,11 @@ func (s *stream[Item]) run(ctx context.Context) {
 			s.finish(a)
 			return
 		case <-s.overflow:
-			s.fail(errors.Errorf(errors.ResourceExhausted, "the server has sent more items than it was granted"))
+			s.fail(errOverflow)
 			return
 		case <-ctx.Done():
-			s.fail(contextError(ctx))
+			s.ended = true
+			s.fail(contextError(ctx, s.client.abandon(s.call)))
 			return
 		}
 	}
@@ -97,6 +101,9 @@ func (s *stream[Item]) finish(a answer) {
 		if !s.pass(<-s.items) {
 			return
 		}
+	}
+	if len(s.overflow) > 0 { // an item is missing
+		a.err = errOverflow
 	}
 	if a.err == nil && s.reply != nil {
 		a.err = a.decode(s.reply)
@@ -128,7 +135,7 @@ func (s *stream[Item]) fail(err error) {
 // cancel makes the server stop, unless it has.
 func (s *stream[Item]) cancel() {
 	if !s.ended {
-		s.client.abandon(s.call)
+		_ = s.client.abandon(s.call)
 	}
 }
 

@@ -82,6 +82,7 @@ type Subscription struct {
 	needsState bool          // it has no state to which publications could be applied
 	takesState bool          // it receives the state that follows
 	asked      bool          // it is part of the last request, or needs none
+	hasMembers bool          // OnPresence was called with all members
 	ready      chan struct{} // closed when it was confirmed, or has ended
 	readyOnce  sync.Once
 	ended      bool

@@ -27,7 +27,7 @@ import (
 // pointer per connection, and what the rows of one page take.
 func TestConns_ListsOfManyTakeLittleMemory(t *testing.T) {
 	n := newCluster(t, 1)[0]
-	conns := testscale.Tiers(5_000, 20_000, 100_000)
+	conns := testscale.Tiers(5_000, 10_000, 100_000)
 	openMany(t, n.router, conns)
 	for name, query := range map[string]object{
 		"all": {}, "slow": {"slow": true}, "prefix": {"ip": "192.0.2.0/24"}, "tenant": {"tenant": "many"}, "user": {"tenant": "many", "user": "user7"},

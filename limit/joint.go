@@ -21,7 +21,9 @@ type Request struct {
 // in one Durable Object, are decided in one atomic step. On a Redis Cluster, where the keys may be
 // on different nodes, and with other limiters, they are decided in the given order. If one of them
 // denies, those after it only look, and what those before it took is undone; until then, other
-// calls see those tokens missing, and they stay missing if the process dies in between. Neither
+// calls see those tokens missing, and they stay missing if the process dies in between. So that a
+// flood of denied calls does not empty the limiters before the one that denies it, calls of a
+// process wait while it has taken half of what a bucket can hold, and not been answered. Neither
 // case grants more than any limit allows.
 //
 // A flood of denied calls hardly reaches a store. If a limiter on a store remembers that it denies, or a
@@ -142,20 +144,49 @@ func chain(decisions []Decision) (first *Receipt) {
 }
 
 // TakeEach calls the limiters of the requests one after the other, unless a denial is known already.
-// After a denial it only looks, and undoes what was taken before. It is for adapters that implement
-// [Batcher], for requests that they cannot decide in one step.
+// After a denial it only looks, and undoes what was taken before. Calls with the same limiter and key
+// wait while others have taken half of what its bucket can hold and are not decided. It is for
+// adapters that implement [Batcher], for requests that they cannot decide in one step.
 func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
-	decisions := RememberedDenials(requests, take.MaxWait)
-	if decisions == nil {
-		decisions = localDenials(ctx, requests, take.MaxWait)
-	}
+	decisions, isLocal := earlyDenials(ctx, requests, take)
 	if decisions != nil {
 		return decisions, nil
 	}
-	decisions = make([]Decision, 0, len(requests))
-	denied := false
-	for _, r := range requests {
-		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Lease: take.Lease, Mode: take.Mode, Receipt: take.Mode == Whole}
+	if take.Mode == Whole && len(requests) > 1 && !isLocal {
+		leave, waited, err := enterGates(ctx, gatesOf(requests))
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		if waited {
+			decisions, _ = earlyDenials(ctx, requests, take)
+		}
+		if decisions != nil {
+			return decisions, nil
+		}
+	}
+	return takeEach(ctx, requests, take)
+}
+
+// earlyDenials returns the decisions about requests of which one is denied without asking a store, nil if
+// none is, and whether no request needs a store.
+func earlyDenials(ctx context.Context, requests []Request, take Take) (decisions []Decision, isLocal bool) {
+	isLocal = !slices.ContainsFunc(requests, func(r Request) bool {
+		_, ok := r.Limiter.(InProcess)
+		return !ok
+	})
+	if decisions = RememberedDenials(requests, take.MaxWait); decisions == nil && !isLocal {
+		decisions = localDenials(ctx, requests, take.MaxWait)
+	}
+	return decisions, isLocal
+}
+
+func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
+	decisions, denied := make([]Decision, 0, len(requests)), false
+	for i, r := range requests {
+		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Lease: take.Lease, Mode: take.Mode}
+		// What the last one took is undone by the caller only.
+		one.Receipt = take.Mode == Whole && (take.Receipt || take.Lease > 0 || i < len(requests)-1)
 		if denied {
 			one.Mode, one.Receipt, one.Lease = Looking, false, 0
 		}
@@ -189,15 +220,6 @@ func RememberedDenials(requests []Request, maxWait time.Duration) []Decision {
 // localDenials is RememberedDenials for limiters in this process, which are asked before others are: a flood
 // that they deny reaches no store.
 func localDenials(ctx context.Context, requests []Request, maxWait time.Duration) []Decision {
-	local := 0
-	for _, r := range requests {
-		if _, ok := r.Limiter.(InProcess); ok {
-			local++
-		}
-	}
-	if local == len(requests) {
-		return nil
-	}
 	return knownDenials(requests, func(r Request) (Decision, bool) {
 		if _, ok := r.Limiter.(InProcess); !ok {
 			return Decision{}, false

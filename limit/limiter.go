@@ -67,7 +67,7 @@ type Rememberer interface {
 }
 
 // A Resetter is a limiter that can forget what a key has taken. The limiters of packages memory,
-// redis and durableobject are resetters.
+// redis, postgres and durableobject are resetters.
 type Resetter interface {
 	Limiter
 
@@ -76,7 +76,7 @@ type Resetter interface {
 }
 
 // A Blocker is a limiter that can ban a key for some time. The limiters of packages
-// memory, redis and durableobject are blockers.
+// memory, redis, postgres and durableobject are blockers.
 type Blocker interface {
 	Resetter
 
@@ -91,8 +91,9 @@ type Blocker interface {
 }
 
 // A PolicySetter is a limiter whose policy, of type P, can change while it is in use. The token
-// buckets of packages memory, redis and durableobject are policy setters of a [Policy], the sliding
-// windows of memory and redis of a [WindowPolicy], and their quotas of a [QuotaPolicy].
+// buckets of packages memory, redis, postgres and durableobject are policy setters of a [Policy],
+// the sliding windows of memory, redis and postgres of a [WindowPolicy], and their quotas of a
+// [QuotaPolicy].
 type PolicySetter[P any] interface {
 	Limiter
 
@@ -132,8 +133,8 @@ type Description struct {
 }
 
 // A Describer is a limiter that describes its limits, such as for the HTTP header
-// RateLimit-Policy. All limiters of packages limit, memory, redis and durableobject are
-// describers.
+// RateLimit-Policy. All limiters of packages limit, memory, redis, postgres and durableobject
+// are describers.
 type Describer interface {
 	Limiter
 

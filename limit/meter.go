@@ -16,7 +16,7 @@ import (
 //		// without an error and if d.Allowed: the work
 //		err = meter.Settle(ctx, d.Receipt, used, user)
 //
-//	  - If the work has used less, the rest returns, less what has returned by itself.
+//	  - If the work has used less, the rest returns, as if the estimate had been what was used.
 //	  - If it has used more, the limiters hold a deficit of any size. Further work is denied until a
 //	    bucket has refilled, or until the period of a quota ends.
 //	  - If the process dies or forgets to settle, the estimate returns at the end of its lease. If the
@@ -69,7 +69,8 @@ func (m *Meter) Reserve(ctx context.Context, estimate int64, keys ...Key) (Decis
 
 // Settle replaces an estimate by what was really used, for the keys of Reserve. It takes at most five
 // seconds, and continues if ctx is canceled: the work has been done. After an error it can be
-// repeated; until the end of the lease, nothing is charged twice.
+// repeated; until the end of the lease, nothing is charged twice, except if the key had 1,000
+// settlements meanwhile.
 func (m *Meter) Settle(ctx context.Context, receipt Receipt, used int64, keys ...Key) error {
 	if used < 0 {
 		return fmt.Errorf("limit: %d is used; it must not be negative", used)

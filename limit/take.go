@@ -39,7 +39,8 @@ type Take struct {
 	//
 	//   - It must be whole milliseconds, from 1 to those of [MaxLease], with the mode Whole and
 	//     Receipt, and without Keep and MaxWait.
-	//   - A key has at most [MaxLeases] of them. A further Take is denied until the first one ends.
+	//   - A key has at most [MaxLeases] of them that are not settled. A further Take is denied until
+	//     the first one ends or is settled.
 	//   - Reset and Block end the leases of their key, and return nothing more. A lease from before
 	//     SetPolicy may return nothing at its end.
 	//   - RetryAfter does not count on leases that end earlier.
@@ -83,22 +84,27 @@ const (
 	// Decision has no number.
 	Returning
 
-	// Undoing returns what the Take with the receipt Undo took, but no token that has returned
-	// meanwhile: those of the receipt are taken to return first, from the time on at which the
-	// bucket held them. So calls and their undoing together are never granted more than the
-	// policy allows, unless the key was reset or blocked in between. Undoing a Take twice
-	// returns its tokens twice. The receipt of a Take with a Lease is an error: settle it with a Cost of
-	// 0, as [Undo] does. The Decision has no number.
+	// Undoing returns what the Take with the receipt Undo took: a bucket is then as if the Take had not
+	// been made. Refill that was lost because the bucket was full does not return, and is deducted
+	// once for all Takes that overlap. So calls and their undoing together are never granted more
+	// than the policy allows, unless the key was reset or blocked in between.
+	//
+	// That is exact for [ExactUndo] after the tokens could be spent, and for the receipts of 16 Takes
+	// of a key at once. Of others, less may return: the refill since the Take is deducted, lost or
+	// not. Undoing a Take twice returns its tokens twice. The receipt of a Take with a Lease is an
+	// error: settle it with a Cost of 0, as [Undo] does. The Decision has no number.
 	Undoing
 
 	// Settling replaces what the Take with a Lease and the receipt Undo took by Cost, which is what
 	// its work has really used. The Decision has no number.
 	//
-	//   - If Cost is less, the difference returns, as by Undoing: as if the Take had been one of Cost.
+	//   - If Cost is less, the difference returns, as by Undoing: as if the Take had been one of Cost. For
+	//     leases, that is always exact.
 	//   - If Cost is more, the difference is taken, as by Charging, even if the bucket holds less.
 	//   - After the end of the lease, whose tokens have returned, Cost is taken as by Charging.
 	//   - The lease ends. Until the time at which it would have ended, settling it again does nothing,
-	//     so that a caller can repeat it after an error.
+	//     so that a caller can repeat it after an error. That is known of the last [MaxLeases] that
+	//     were settled.
 	//   - For the zero Receipt, of a Take that took nothing, Cost is taken as by Charging. The receipt of a
 	//     Take that took something without a Lease is an error.
 	Settling
@@ -139,6 +145,8 @@ func (t *Take) Undone() Receipt {
 
 func (t *Take) validateUndo() error {
 	switch receipt := t.Undone(); {
+	case receipt.Tokens < 0:
+		return fmt.Errorf("the receipt is one of %d tokens; it must not be negative", receipt.Tokens)
 	case t.Mode == Settling && receipt.Lease == 0 && receipt.Tokens > 0:
 		return errors.New("the receipt is not one of a Take with a Lease; undo it instead")
 	case t.Mode == Undoing && receipt.Lease != 0:
@@ -214,8 +222,14 @@ const MaxReserve = time.Hour
 // Bounds of a [Take] with a Lease.
 const (
 	MaxLease  = 24 * time.Hour // the longest one
-	MaxLeases = 1000           // of a key at once
+	MaxLeases = 1000           // of a key at once; as many settled ones are known to be settled
 )
+
+// ExactUndo is for how long undoing a [Take] without a Lease is exact. See [Undoing].
+const ExactUndo = time.Minute
+
+// MaxMarks is for how many Takes of a key at once undoing is exact. It is for adapters.
+const MaxMarks = 16
 
 // Consume takes cost tokens from key's bucket, or none of them.
 func Consume(ctx context.Context, l Limiter, key Key, cost int64) (Decision, error) {
@@ -261,7 +275,7 @@ func Refund(ctx context.Context, l Limiter, key Key, tokens int64) error {
 	return err
 }
 
-// Undo returns what a [Take] of key took, as far as it has not returned by itself. See [Undoing]. A Take
+// Undo returns what a [Take] of key took, as if it had not been made. See [Undoing]. A Take
 // with a Lease that is settled or has ended returns nothing.
 func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
 	switch {

@@ -113,6 +113,80 @@ func TestConsumeAll_DeniedCallsGrantNoMoreThanTheBucketAllows(t *testing.T) {
 	}
 }
 
+// TestConsumeAll_DeniedFloodLeavesTokensForOthers has floods of joint calls that a slow limiter denies,
+// while a client takes from the first one at half its rate, alone and jointly.
+func TestConsumeAll_DeniedFloodLeavesTokensForOthers(t *testing.T) {
+	for name, flooders := range map[string]int{"of one client": 1, "of many clients": 20} {
+		for kind, room := range map[string]func() limit.Limiter{
+			"bucket": func() limit.Limiter { return memory.NewLimiter(limit.PerSecond(10)) },
+			"log":    func() limit.Limiter { return memory.NewSlidingLog(limit.WindowPolicy{Max: 10, Window: time.Second}) },
+			"quota":  func() limit.Limiter { return memory.NewQuota(limit.QuotaPolicy{Max: 100, Period: limit.Hour}) },
+		} {
+			t.Run(name+" of a "+kind, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { floodJointly(t, room(), flooders) })
+			})
+		}
+	}
+}
+
+func floodJointly(t *testing.T, room limit.Limiter, flooders int) {
+	ctx, stop := context.WithCancel(t.Context())
+	never, users := denying(50*time.Millisecond), slow{memory.NewLimiter(limit.PerSecond(1000)), time.Millisecond}
+	key := limit.Key{"room"}
+	for n := range flooders {
+		for range 60 / flooders {
+			go func() {
+				for ctx.Err() == nil {
+					_, _ = limit.ConsumeAll(ctx, limit.Request{Limiter: room, Key: key, Cost: 1}, limit.Request{Limiter: never, Key: limit.Key{"user", string(rune('a' + n))}, Cost: 2})
+					time.Sleep(time.Millisecond) // the bucket may deny in this process
+				}
+			}()
+		}
+	}
+	granted := 0
+	for n := range 50 {
+		time.Sleep(200 * time.Millisecond)
+		requests := []limit.Request{{Limiter: room, Key: key, Cost: 1}}
+		if n%10 == 0 {
+			requests = append(requests, limit.Request{Limiter: users, Key: ann, Cost: 1})
+		}
+		d, err := limit.ConsumeAll(ctx, requests...)
+		require.NoError(t, err)
+		if d.Allowed {
+			granted++
+		}
+	}
+	assert.GreaterOrEqual(t, granted, 49)
+	stop()
+	synctest.Wait()
+	time.Sleep(2 * time.Second)
+	d, err := limit.Inspect(t.Context(), room, key)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, d.Remaining, int64(10), "nothing of denied calls is missing")
+}
+
+// TestConsumeAll_WaitsForItsPlaceUntilTheContextEnds has more joint calls than may be on their way.
+func TestConsumeAll_WaitsForItsPlaceUntilTheContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		bucket, never := memory.NewLimiter(limit.PerHour(4)), denying(time.Second)
+		for range 2 {
+			go jointly(t, bucket, never)
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := limit.ConsumeAll(ctx, limit.Request{Limiter: bucket, Key: ann, Cost: 1}, limit.Request{Limiter: never, Key: ann, Cost: 2})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		d, err := limit.Inspect(t.Context(), bucket, ann)
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, d.Remaining, "half of what the bucket can hold is on its way")
+		time.Sleep(2 * time.Second)
+		jointly(t, bucket, never)
+	})
+}
+
 // TestUndoAll_ReturnsWhatSeveralLimitersGave takes from a bucket, a quota and a nested AllOf.
 func TestUndoAll_ReturnsWhatSeveralLimitersGave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

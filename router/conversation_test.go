@@ -75,7 +75,7 @@ func (c *conversation) receive(t *testing.T) {
 // TestConversation_EveryRequestHasOneAnswer sends random calls, streams, credits and aborts, with IDs
 // that repeat, in two formats, and then shuts the router down.
 func TestConversation_EveryRequestHasOneAnswer(t *testing.T) {
-	for seed := range testscale.Pick[uint64](4, 20) {
+	for seed := range testscale.Tiers[uint64](4, 10, 20) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var open atomic.Int64

@@ -120,6 +120,9 @@ func (m StoredMessage) Decode(v any) error {
 // ReadHistory returns stored messages of a topic with a History, in the order of their positions, and
 // the current position of the topic. The Topic and Retention of the query are ignored. With Backward,
 // it returns the newest messages.
+//
+// A stored message that cannot be read, which another program has written to the store, is logged and
+// skipped: by ReadHistory, ReadState and Follow. Subscribers learn that it is lost.
 func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) (messages []StoredMessage, current broker.Position, err error) {
 	if err := topicname.Check(topic); err != nil {
 		return nil, current, err
@@ -132,8 +135,7 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 	if err != nil {
 		return nil, current, err
 	}
-	messages, err = r.parseAllStored(page.Publications)
-	return messages, page.Position, err
+	return r.parseAllStored(ctx, topic, page.Publications), page.Position, nil
 }
 
 // Follow returns the messages of a topic with a History after a position, each once and in the order of positions, and
@@ -157,7 +159,10 @@ func (r *Router) Follow(ctx context.Context, topic string, after broker.Position
 		for p, err := range r.topics.Tail(ctx, topic, after) {
 			var m StoredMessage
 			if err == nil {
-				m, err = r.parseStored(p)
+				var isReadable bool
+				if m, isReadable = r.parseStored(ctx, topic, p); !isReadable {
+					continue
+				}
 			}
 			if !yield(m, err) || err != nil {
 				return
@@ -166,30 +171,37 @@ func (r *Router) Follow(ctx context.Context, topic string, after broker.Position
 	}
 }
 
-// parseAllStored returns stored messages in JSON.
-func (r *Router) parseAllStored(publications []broker.Publication) (messages []StoredMessage, err error) {
+// parseAllStored returns the stored messages that can be read.
+func (r *Router) parseAllStored(ctx context.Context, topic string, publications []broker.Publication) (messages []StoredMessage) {
 	for _, p := range publications {
-		m, err := r.parseStored(p)
-		if err != nil {
-			return nil, err
+		if m, ok := r.parseStored(ctx, topic, p); ok {
+			messages = append(messages, m)
 		}
-		messages = append(messages, m)
 	}
-	return messages, nil
+	return messages
 }
 
-// parseStored returns a stored message in JSON.
-func (r *Router) parseStored(p broker.Publication) (StoredMessage, error) {
+// parseStored returns a stored message. It logs one that cannot be read, and reports false.
+func (r *Router) parseStored(ctx context.Context, topic string, p broker.Publication) (m StoredMessage, ok bool) {
+	m, err := r.decodeStored(p)
+	if err != nil {
+		r.log.Unreadable(ctx, topic, fmt.Errorf("the message at %v cannot be read: %w", p.Position, err))
+	}
+	return m, err == nil
+}
+
+// decodeStored returns a stored message in JSON.
+func (r *Router) decodeStored(p broker.Publication) (StoredMessage, error) {
 	_, packet := topic.CutExcept(p.Packet)
 	message, _, ok := r.formats.ParsePacket(packet, envelope.OnlyJSON, p.At)
 	frame := message.Frame(envelope.JSON)
 	if !ok || frame == nil {
-		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v cannot be read", p.Position)}
+		return StoredMessage{}, errors.New("it is no packet with JSON")
 	}
 	defer message.Free()
 	envelope, err := wire.Parse(frame.Text())
 	if err != nil {
-		return StoredMessage{}, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: the stored message at %v: %w", p.Position, err)}
+		return StoredMessage{}, err
 	}
 	stored := StoredMessage{Position: p.Position, At: p.At, Type: string(envelope.Type)}
 	if envelope.Payload != nil {

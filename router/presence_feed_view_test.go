@@ -53,7 +53,7 @@ func (v *view) receive(c *routertest.Conn) (messages int) {
 // TestPresenceFeed_ViewsConverge lets clients of two nodes join, leave, ask for presence and
 // disconnect at random, and compares what each client knows with Presence.
 func TestPresenceFeed_ViewsConverge(t *testing.T) {
-	for seed := range testscale.Pick[uint64](3, 20) {
+	for seed := range testscale.Tiers[uint64](3, 8, 20) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test needs the same numbers again
 			b := memory.NewBroker()

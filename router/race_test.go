@@ -217,7 +217,7 @@ func (*discardBroker) Close(context.Context) error            { return nil }
 func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
 	const nodes = 8
-	rounds := testscale.Tiers(100, 300, 1000)
+	rounds := testscale.Tiers(100, 150, 1000)
 	var present, joins atomic.Int64
 	b := &discardBroker{}
 	r := router.New(&router.Options{Broker: b, OnPresence: func(e router.PresenceEvent) {

@@ -57,7 +57,7 @@ type resumeModel struct {
 // lost answers, acknowledgments, closed and lost connections, crashed nodes, lost packets, and time.
 func TestResume_OnlyOwnersOfValidTokensSucceed(t *testing.T) {
 	t.Parallel()
-	seeds, steps := testscale.Tiers[uint64](4, 8, 20), 250
+	seeds, steps := testscale.Tiers[uint64](4, 5, 20), 250
 	var total resumeModel
 	for seed := range seeds {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -72,7 +72,7 @@ func (m *meteredBroker) reset() {
 // counted is read for the resume alone.
 func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
 	t.Parallel()
-	topics := testscale.Tiers(30, 60, 300)
+	topics := testscale.Tiers(30, 40, 300)
 	for _, tt := range []struct {
 		name             string
 		missed           func(topic int) int

@@ -45,6 +45,5 @@ func (r *Router) ReadState(ctx context.Context, topic string) ([]StoredMessage, 
 	if err != nil {
 		return nil, broker.Position{}, err
 	}
-	messages, err := r.parseAllStored(state)
-	return messages, at, err
+	return r.parseAllStored(ctx, topic, state), at, nil
 }

@@ -53,7 +53,7 @@ func (b *board) read() {
 // state in parts, on two nodes.
 func TestStateParts_ChangesReachJoiners(t *testing.T) {
 	t.Parallel()
-	for seed := range testscale.Tiers[uint64](2, 5, 20) {
+	for seed := range testscale.Tiers[uint64](2, 3, 20) {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinInParts(t, seed) })
 	}
 }

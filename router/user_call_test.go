@@ -189,7 +189,7 @@ func TestCallUser_ManyConnections(t *testing.T) {
 // that stays connected to a healthy node answers is a result.
 func TestCallUser_RandomFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testscale.Tiers(20, 30, 500)) {
+	for seed := range uint64(testscale.Tiers(20, 20, 500)) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 59))
 			_, nodes := netNodes(t, 4, router.Options{Timeouts: router.Timeouts{Call: 20 * time.Second}})

@@ -145,7 +145,7 @@ func TestUserConns_Bounded(t *testing.T) {
 // model.
 func TestUserConns_AreThoseOfAllNodes(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testscale.Tiers(5, 20, 100)) {
+	for seed := range uint64(testscale.Tiers(5, 10, 100)) {
 		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 59))
 			_, nodes := netNodes(t, 3, router.Options{})

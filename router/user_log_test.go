@@ -326,7 +326,7 @@ func TestUserHistory_IdleLogsAreComparedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &meteredBroker{HistoryBroker: memory.NewBroker()}
 		r := newUserLogRouter(m, func(o *router.Options) { o.Limits = withoutRates(o.Limits) })
-		for n := range testscale.Tiers(200, 500, 5000) {
+		for n := range testscale.Tiers(200, 300, 5000) {
 			routertest.Dial(t, r, routertest.Token(fmt.Sprint("user", n)))
 		}
 		time.Sleep(10 * time.Minute)

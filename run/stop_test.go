@@ -26,7 +26,7 @@ import (
 // TestStop_FromEveryNodeAtOnceWithTheEndAndTheNextStart stops a run on all nodes while it ends and while another one is
 // started: the run has one end, and the next one is untouched.
 func TestStop_FromEveryNodeAtOnceWithTheEndAndTheNextStart(t *testing.T) {
-	for round := range testscale.Tiers(50, 300, 2000) {
+	for round := range testscale.Tiers(50, 100, 2000) {
 		synctest.Test(t, func(t *testing.T) { stopAtOnce(t, round, memory.NewBroker) })
 	}
 }
@@ -35,7 +35,7 @@ func TestStop_FromEveryNodeAtOnceWithTheEndAndTheNextStart(t *testing.T) {
 func TestStop_OnRedis(t *testing.T) {
 	client := redis.WithNamespace(redistest.Shared(t), "stop-"+cryptorand.Text())
 	connect := func() broker.HistoryBroker { return redis.NewBroker(client) }
-	for round := range testscale.Tiers(5, 30, 100) {
+	for round := range testscale.Tiers(5, 10, 100) {
 		stopAtOnce(t, round, connect)
 	}
 }

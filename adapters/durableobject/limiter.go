@@ -82,7 +82,7 @@ func (l *Limiter) RemembersDenial(key limit.Key, take limit.Take) (limit.Decisio
 
 func (l *Limiter) takePart(p *bucketPolicy, key *limit.Key, t batch.Take) part {
 	numbers := []int64{p.PerMicro(), p.PerToken(), p.capacity, t.Units, t.Lowest, t.Divisor, t.Since}
-	if t.Lease.ID != 0 {
+	if t.Lease.Length > 0 {
 		numbers = append(numbers, t.Lease.ID, t.Lease.Length.Microseconds())
 	}
 	return l.newPart(key, "take", numbers...)

@@ -142,7 +142,7 @@ func randomStep(r *rand.Rand, p limit.Policy) int64 {
 // policies, with rational arithmetic.
 func TestWorker_EqualsModel(t *testing.T) {
 	w := startWorker(t, 1)
-	for seed := range testscale.Tiers[uint64](10, 20, 60) {
+	for seed := range testscale.Tiers[uint64](10, 10, 60) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		// Half of the histories change between two policies, which may differ in any way.
 		policies := []limit.Policy{modelPolicies[r.IntN(len(modelPolicies))]}

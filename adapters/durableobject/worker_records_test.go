@@ -55,9 +55,10 @@ func TestWorker_ReshardingKeepsRecords(t *testing.T) {
 			require.Equal(t, all(4, int64(i+1)), w.used(noon, key))
 		}
 	}
-	for _, parts := range w.do(limitPath, noon, body(lease("settle", 0, 42, -400_000, 1)...)).Replies {
+	for _, parts := range w.do(limitPath, noon, body(lease("take", 0, 0, 1, 0)...)).Replies {
 		assert.Equal(t, [][]int64{{600_000, noon, hour, 0}}, parts, "the object has the lease")
 	}
+	w.do(limitPath, noon, body(lease("settle", 0, 42, -400_000, 1)...))
 	assert.Equal(t, all(20, 1_000_000), w.limit(noon, perSecond, each(keys, 0)...))
 	w.Clear()
 	assert.Equal(t, all(4, 0), w.used(noon, keys[0]))

@@ -110,7 +110,7 @@ var invalidBodies = []invalidBody{
 	invalidPart(validBucket, 10, `-1`, "calls[1][0][10]"),
 	invalidPart(validBucket, 10, `0.5`, "calls[1][0][10]"),
 	invalidPart(validBucket, 10, `1,1`, "calls[1][0] must have 9 numbers"),
-	invalidPart(validLease, 11, `0`, "calls[1][0][11]"),
+	invalidPart(validLease, 11, `-1`, "calls[1][0][11]"),
 	invalidPart(validLease, 11, `9007199254740992`, "calls[1][0][11]"),
 	invalidPart(validLease, 12, `0`, "calls[1][0][12]"),
 	invalidPart(validLease, 12, `86400000001`, "calls[1][0][12]"),

@@ -11,37 +11,30 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// Leases keeps the leases of a limiter's keys. A bucket does not contain its leases, so that it stays
-// one number, and a limiter without leases pays for one load.
+// Leases keeps the leases and the receipts of the keys of a shard. A bucket does not contain its
+// leases, so that it stays one number, and a shard without leases pays for two loads.
 //
 // The limiter applies the leases that have ended before it decides: a bucket that is full at the end of
 // a lease gets nothing, and in any other the tokens return as if they had been returned then, because
 // a bucket is the time at which it will be full.
 type leases struct {
-	next atomic.Int64 // when the first lease ends, in microseconds, or never
+	next  atomic.Int64 // when the first lease ends, in microseconds, or never
+	added atomic.Int64 // how many leases were added, before their tokens were taken
 
-	// mu is locked before that of a shard. A call that takes or settles a lease holds it.
+	// mu is locked before that of a shard. A call for a key with leases holds it.
 	mu    sync.Mutex
 	ends  leaseHeap
-	byKey map[uint64]map[int64]*lease // by hash and identifier
-}
-
-// A lease is a Take of a key with a hash. Times are in microseconds since the limiter was created.
-type lease struct {
-	receipt limit.Receipt
-	hash    uint64
-	ends    int64
-	settled bool // its end returns nothing
+	byKey map[uint64]*keyLeases // by hash
 }
 
 const never = math.MaxInt64
 
 func (s *leases) init() {
-	s.byKey = map[uint64]map[int64]*lease{}
+	s.byKey = map[uint64]*keyLeases{}
 	s.next.Store(never)
 }
 
-// end applies the leases that have ended.
+// end applies the leases of a shard that have ended.
 func (s *leases) end(l *Limiter) {
 	if s.next.Load() > l.clock() {
 		return
@@ -54,14 +47,12 @@ func (s *leases) end(l *Limiter) {
 func (s *leases) endLocked(l *Limiter) {
 	for now := l.clock(); len(s.ends) > 0 && s.ends[0].ends <= now; {
 		e := heap.Pop(&s.ends).(*lease)
-		if !e.settled {
-			l.take(e.hash, &request{kind: undo, undo: &undoing{e.receipt, e.receipt.Tokens, e.ends}})
+		k := s.byKey[e.hash]
+		if !e.settled && !e.isMark() {
+			s.giveBackLocked(l, k, e, e.receipt.Tokens, e.ends)
 		}
-		if ofKey := s.byKey[e.hash]; ofKey[e.receipt.Lease] == e {
-			delete(ofKey, e.receipt.Lease)
-			if len(ofKey) == 0 {
-				delete(s.byKey, e.hash)
-			}
+		if k.remove(e); k.isEmpty() {
+			delete(s.byKey, e.hash)
 		}
 	}
 	s.nextLocked()
@@ -75,33 +66,120 @@ func (s *leases) nextLocked() {
 	s.next.Store(next)
 }
 
+// takeTracked makes a request about a key with leases, and records what its bucket was missing. It
+// returns false if the key has none.
+func (s *leases) takeTracked(hash uint64, r *request, l *Limiter) (have int64, t *table, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(l)
+	k := s.byKey[hash]
+	if k == nil {
+		return 0, nil, false
+	}
+	r.tracked = true
+	have, t = l.take(hash, r)
+	k.lower(r.before(have, t))
+	return have, t, true
+}
+
+// giveBackLocked returns tokens of a lease of a key, as if they had been returned at a time that is not
+// in the future: nothing has changed the bucket since.
+func (s *leases) giveBackLocked(l *Limiter, k *keyLeases, e *lease, tokens, at int64) {
+	r := request{kind: look, tracked: true}
+	have, t := l.take(e.hash, &r)
+	missing := t.units.Full() - have
+	if have <= blocked || missing == 0 {
+		k.lowerAll(0)
+		return
+	}
+	missing += max(r.at-at*t.units.PerMicro(), 0)
+	k.lowerAll(missing)
+	units := t.units.RefundUnits(tokens)
+	switch {
+	case e.receipt.Version != t.version:
+		return
+	case e.low == untracked:
+		left := t.units.UndoUnits(e.receipt.Tokens, micros(at-e.receipt.Stamp))
+		units = k.giveBackUntracked(min(units, left, missing))
+	default:
+		units = k.giveBack(units, e.low)
+	}
+	l.take(e.hash, &request{kind: give, gives: units, tracked: true})
+}
+
+// undo returns what the Take with a receipt took.
+func (s *leases) undo(l *Limiter, hash uint64, receipt limit.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(l)
+	k := s.byKey[hash]
+	if k == nil {
+		k = &keyLeases{low: never}
+	}
+	e := k.markOf(receipt)
+	if e == nil || e.low == untracked {
+		e = &lease{receipt: receipt, hash: hash, low: untracked} // it was long ago, or the bucket was full
+	}
+	s.giveBackLocked(l, k, e, receipt.Tokens, l.clock())
+}
+
 // waitLocked returns how long a key has to wait until it may have one more lease.
 func (s *leases) waitLocked(hash uint64, l *Limiter) time.Duration {
-	ofKey := s.byKey[hash]
-	if len(ofKey) < limit.MaxLeases {
+	k := s.byKey[hash]
+	if k == nil || len(k.open) < limit.MaxLeases {
 		return 0
 	}
 	first := int64(never)
-	for _, e := range ofKey {
+	for _, e := range k.open {
 		first = min(first, e.ends)
 	}
 	return micros(first - l.clock())
 }
 
-// addLocked adds a lease of what a receipt says, and completes the receipt.
-func (s *leases) addLocked(hash uint64, receipt *limit.Receipt, length time.Duration) {
-	ofKey := s.byKey[hash]
-	if ofKey == nil {
-		ofKey = map[int64]*lease{}
-		s.byKey[hash] = ofKey
+// prepareLocked makes sure that calls for a key are tracked from now on. A caller adds a lease if its take is
+// allowed, and calls cleanLocked.
+func (s *leases) prepareLocked(hash uint64) {
+	if s.byKey[hash] == nil {
+		s.byKey[hash] = &keyLeases{low: never}
 	}
-	for receipt.Lease == 0 || ofKey[receipt.Lease] != nil {
+	s.added.Add(1)
+	if s.next.Load() == never {
+		s.next.Store(never - 1) // so that calls look
+	}
+}
+
+// cleanLocked ends what prepareLocked began.
+func (s *leases) cleanLocked(hash uint64) {
+	if k := s.byKey[hash]; k != nil && k.isEmpty() {
+		delete(s.byKey, hash)
+	}
+	s.nextLocked()
+}
+
+// addLocked adds a lease or a mark of what a receipt says, and completes the receipt. The bucket was
+// missing some units before. The length is in microseconds.
+func (s *leases) addLocked(hash uint64, receipt *limit.Receipt, length, missing int64, isLease bool) {
+	k := s.byKey[hash]
+	for isLease && (receipt.Lease == 0 || k.find(receipt.Lease) != nil) {
 		receipt.Lease = random.N[int64](1 << 53)
 	}
-	e := &lease{receipt: *receipt, hash: hash, ends: receipt.Stamp + length.Microseconds()}
-	ofKey[receipt.Lease] = e
-	heap.Push(&s.ends, e)
-	s.nextLocked()
+	k.lowerAll(max(missing, 0))
+	e := &lease{receipt: *receipt, hash: hash, ends: receipt.Stamp + length, low: never}
+	if missing == untracked {
+		e.low = untracked
+	}
+	if isLease {
+		k.open = append(k.open, e)
+		heap.Push(&s.ends, e)
+		return
+	}
+	forgotten, added := k.addMark(e)
+	for _, m := range forgotten {
+		heap.Remove(&s.ends, m.index)
+	}
+	if added {
+		heap.Push(&s.ends, e)
+	}
 }
 
 // drop forgets the leases of a key whose bucket is filled or blocked.
@@ -111,33 +189,72 @@ func (s *leases) drop(hash uint64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.byKey[hash] {
-		e.settled = true
+	k := s.byKey[hash]
+	if k == nil {
+		return
 	}
 	delete(s.byKey, hash)
+	for _, all := range [][]*lease{k.open, k.marks, k.settled} {
+		for _, e := range all {
+			heap.Remove(&s.ends, e.index)
+		}
+	}
+	s.nextLocked()
 }
 
-// takeLeased is Take with a Lease.
-func (l *Limiter) takeLeased(hash uint64, r *request, length time.Duration) limit.Decision {
-	s := &l.leases
+// takeLeased is Take with a Lease or a receipt, for a length in microseconds.
+func (s *leases) takeLeased(l *Limiter, hash uint64, r *request, length int64, isLease bool) (d limit.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked(l)
-	if wait := s.waitLocked(hash, l); wait > 0 {
+	if wait := s.waitLocked(hash, l); isLease && wait > 0 {
 		return l.denyLease(hash, r, wait)
 	}
+	s.prepareLocked(hash)
+	defer s.cleanLocked(hash)
+	r.tracked = true
 	have, t := l.take(hash, r)
-	d := t.decision(have, r)
-	if d.Allowed && r.tokens > 0 {
-		d.Receipt = t.receipt(r, &d)
-		s.addLocked(hash, &d.Receipt, length)
+	d = t.decide(have, r)
+	if d.Allowed && r.kind != look && r.tokens > 0 {
+		d.Receipt = t.receipt(r)
+		s.addLocked(hash, &d.Receipt, length, r.before(have, t), isLease)
 	}
 	return d
 }
 
+// settle replaces what the Take with a receipt took by what it has used.
+func (s *leases) settle(l *Limiter, hash uint64, receipt limit.Receipt, used int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked(l)
+	k := s.byKey[hash]
+	e := k.find(receipt.Lease)
+	switch {
+	case e == nil:
+		l.chargeLocked(k, hash, used)
+		return
+	case e.settled:
+		return
+	case used > e.receipt.Tokens:
+		l.chargeLocked(k, hash, used-e.receipt.Tokens)
+	default:
+		s.giveBackLocked(l, k, e, e.receipt.Tokens-used, l.clock())
+	}
+	if forgotten := k.settle(e); forgotten != nil {
+		heap.Remove(&s.ends, forgotten.index)
+	}
+}
+
+// chargeLocked charges a key whose leases are locked.
+func (l *Limiter) chargeLocked(k *keyLeases, hash uint64, tokens int64) {
+	r := request{kind: charge, tokens: tokens, tracked: true}
+	have, t := l.take(hash, &r)
+	k.lower(r.before(have, t))
+}
+
 // denyLease returns the denial of a request of a key that has as many leases as it may.
 func (l *Limiter) denyLease(hash uint64, r *request, wait time.Duration) limit.Decision {
-	r.kind = look
+	r.kind, r.tracked = look, true
 	have, t := l.take(hash, r)
 	d := t.decision(have, r)
 	if d.Allowed {
@@ -148,27 +265,6 @@ func (l *Limiter) denyLease(hash uint64, r *request, wait time.Duration) limit.D
 	return d
 }
 
-// settle replaces what the Take with a receipt took by what it has used.
-func (l *Limiter) settle(hash uint64, receipt limit.Receipt, used int64) {
-	s := &l.leases
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.endLocked(l)
-	e := s.byKey[hash][receipt.Lease]
-	switch {
-	case e == nil:
-		l.take(hash, &request{kind: charge, tokens: used})
-	case e.settled:
-	case used > e.receipt.Tokens:
-		l.take(hash, &request{kind: charge, tokens: used - e.receipt.Tokens})
-	default:
-		l.take(hash, &request{kind: undo, undo: &undoing{e.receipt, e.receipt.Tokens - used, 0}})
-	}
-	if e != nil {
-		e.settled = true
-	}
-}
-
 // A leaseHeap orders leases by their ends.
 type leaseHeap []*lease
 
@@ -177,9 +273,15 @@ func (h leaseHeap) Len() int { return len(h) }
 // Less reports whether lease i ends before lease j.
 func (h leaseHeap) Less(i, j int) bool { return h[i].ends < h[j].ends }
 
-func (h leaseHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h leaseHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
 
-func (h *leaseHeap) Push(e any) { *h = append(*h, e.(*lease)) }
+func (h *leaseHeap) Push(e any) {
+	e.(*lease).index = len(*h)
+	*h = append(*h, e.(*lease))
+}
 
 func (h *leaseHeap) Pop() any {
 	last := (*h)[len(*h)-1]

@@ -13,8 +13,8 @@ import (
 )
 
 // A Limiter is a [limit.Limiter] in this process with token buckets. It can do every [limit.Take] and
-// implements every optional interface of package limit that needs no store. A call for a key that has a bucket takes no lock and allocates nothing; if it is
-// denied, it writes nothing.
+// implements every optional interface of package limit that needs no store. A call for a key that has a bucket takes no lock and allocates nothing, unless
+// the key has leases or receipts of the last minute; if it is denied, it writes nothing.
 //
 // A bucket is found by a 64-bit hash of its key with a random seed. Two of n keys share a hash,
 // and therefore a bucket, with a probability below n²/2⁶⁵.
@@ -24,7 +24,6 @@ type Limiter struct {
 	shards []shard
 	shift  int // the hash's bits above it select the shard
 
-	leases      leases
 	changes     sync.Mutex // held by SetPolicy; locked before mu of a shard
 	description atomic.Pointer[[]limit.Description]
 }
@@ -77,7 +76,6 @@ func newLimiter(policy limit.Policy, maxKeys int, clock func() int64) *Limiter {
 		shift:  64 - bits.TrailingZeros(uint(shards)),
 	}
 	l.describe(policy)
-	l.leases.init()
 	for i := range l.shards {
 		l.shards[i].init(units, (maxKeys-1)/shards+1)
 	}
@@ -90,16 +88,17 @@ func (l *Limiter) InProcess() {}
 // Take takes tokens from key's bucket. It ignores its context, because it never waits.
 func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	hash := key.Hash(l.seed)
-	if l.leases.next.Load() != never {
-		l.leases.end(l)
+	s := &l.shards[hash>>l.shift]
+	r := request{tokens: take.Cost, seen: s.leases.added.Load()}
+	hasLeases := s.leases.next.Load() != never
+	if hasLeases {
+		s.leases.end(l)
 	}
 	if !take.IsPlain() {
 		return l.takeSpecial(hash, &take)
 	}
-	s := &l.shards[hash>>l.shift]
-	r := request{tokens: take.Cost}
 	t := s.table.Load()
-	if found, _ := t.find(hash); found != nil { // as shard.take, but for most calls
+	if found, _ := t.find(hash); found != nil && !hasLeases { // as shard.take, but for most calls
 		costUnits := t.units.CostUnits(take.Cost)
 		have, ok := found.take(hash, costUnits, 0, &r, t, l)
 		switch {
@@ -109,7 +108,7 @@ func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit
 			return t.decision(have, &r), nil
 		}
 	}
-	have, t := s.takeLocked(hash, &r, l)
+	have, t := s.take(hash, &r, l)
 	return t.decision(have, &r), nil
 }
 
@@ -133,34 +132,29 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 		l.take(hash, &r)
 		return limit.Decision{}, nil
 	case limit.Undoing:
-		r.kind, r.undo = undo, &undoing{receipt: take.Undone(), returns: take.Undone().Tokens}
-		l.take(hash, &r)
+		l.leases(hash).undo(l, hash, take.Undone())
 		return limit.Decision{}, nil
 	case limit.Settling:
-		l.settle(hash, take.Undone(), take.Cost)
+		l.leases(hash).settle(l, hash, take.Undone(), take.Cost)
 		return limit.Decision{}, nil
 	}
-	if take.Lease > 0 {
-		return l.takeLeased(hash, &r, take.Lease), nil
+	switch {
+	case take.Lease > 0:
+		return l.leases(hash).takeLeased(l, hash, &r, take.Lease.Microseconds(), true), nil
+	case take.Receipt:
+		return l.leases(hash).takeLeased(l, hash, &r, (limit.ExactUndo + take.MaxWait).Microseconds(), false), nil
+	default:
+		have, t := l.take(hash, &r)
+		return t.decide(have, &r), nil
 	}
-	have, t := l.take(hash, &r)
-	var granted int64
-	if r.kind == upTo {
-		granted = min(r.tokens, t.units.WholeTokens(have))
-		r.tokens = max(granted, min(r.tokens, 1))
-	}
-	d := t.decision(have, &r)
-	d.Granted = granted
-	if take.Receipt && d.Allowed && r.kind != look && r.tokens > 0 {
-		d.Receipt = t.receipt(&r, &d)
-	}
-	return d, nil
 }
+
+func (l *Limiter) leases(hash uint64) *leases { return &l.shards[hash>>l.shift].leases }
 
 // Reset fills key's bucket and ends a block.
 func (l *Limiter) Reset(_ context.Context, key limit.Key) error {
 	hash := key.Hash(l.seed)
-	l.leases.drop(hash)
+	l.leases(hash).drop(hash)
 	l.shards[hash>>l.shift].fill(hash)
 	return nil
 }
@@ -172,7 +166,7 @@ func (l *Limiter) Block(_ context.Context, key limit.Key, d time.Duration) error
 		return fmt.Errorf("memory: %w", err)
 	}
 	hash := key.Hash(l.seed)
-	l.leases.drop(hash)
+	l.leases(hash).drop(hash)
 	l.shards[hash>>l.shift].block(hash, l.clock()+d.Microseconds(), l)
 	return nil
 }

@@ -23,7 +23,8 @@ type batchCall struct {
 	shard   *shard
 	hash    uint64
 	request request
-	bucket  int // index of its heldBucket
+	bucket  int   // index of its heldBucket
+	missing int64 // what the bucket was missing before, in units
 }
 
 // A heldBucket is a bucket about which a batch decides. Its value is held meanwhile, except
@@ -50,15 +51,10 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take li
 			return nil, fmt.Errorf("memory: a batch cannot hold a request to a %T", r.Limiter)
 		}
 		hash := r.Key.Hash(rl.seed)
-		calls[i] = batchCall{rl, &rl.shards[hash>>rl.shift], hash, request{tokens: r.Cost, maxWait: take.MaxWait.Microseconds()}, 0}
+		calls[i] = batchCall{rl, &rl.shards[hash>>rl.shift], hash, request{tokens: r.Cost, maxWait: take.MaxWait.Microseconds(), tracked: true}, 0, 0}
 	}
-	if take.Lease > 0 {
-		defer unlockAll(lockLeases(calls))
-	} else {
-		for i := range calls {
-			calls[i].limiter.leases.end(calls[i].limiter)
-		}
-	}
+	defer unlockAll(lockLeases(calls, take.Receipt))
+	defer cleanLeases(calls, take.Receipt)
 	defer unlockAll(lockShards(calls))
 	buckets := holdBucketsLocked(calls)
 	decisions, allowed := decideBatch(calls, buckets)
@@ -70,33 +66,54 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take li
 	}
 	for i := range calls {
 		c := &calls[i]
-		if !take.Receipt || !allowed || c.request.tokens == 0 {
+		if !allowed || c.request.tokens == 0 {
 			continue
 		}
-		receipt := c.shard.table.Load().receipt(&c.request, &decisions[i])
-		if take.Lease > 0 {
-			c.limiter.leases.addLocked(c.hash, &receipt, take.Lease)
+		leases := &c.shard.leases
+		leases.byKey[c.hash].lower(c.missing)
+		if !take.Receipt {
+			continue
 		}
-		decisions[i].Receipt = receipt
+		d, length := &decisions[i], take.Lease
+		if length == 0 {
+			length = limit.ExactUndo + take.MaxWait
+		}
+		d.Receipt = c.shard.table.Load().receipt(&c.request)
+		leases.addLocked(c.hash, &d.Receipt, length.Microseconds(), c.missing, take.Lease > 0)
 	}
 	return decisions, nil
 }
 
-// lockLeases locks the leases of all limiters in the order of their addresses, and applies those that
-// have ended.
-func lockLeases(calls []batchCall) []*sync.Mutex {
-	limiters := make([]*Limiter, len(calls))
+// lockLeases locks the leases of all shards in the order of their addresses, and applies those that have
+// ended. Calls for the keys that come later are tracked.
+func lockLeases(calls []batchCall, tracks bool) []*sync.Mutex {
+	all := make([]*leases, len(calls))
 	for i := range calls {
-		limiters[i] = calls[i].limiter
+		all[i] = &calls[i].shard.leases
 	}
-	limiters = sortedByAddress(limiters)
-	locks := make([]*sync.Mutex, len(limiters))
-	for i, l := range limiters {
-		locks[i] = &l.leases.mu
+	all = sortedByAddress(all)
+	locks := make([]*sync.Mutex, len(all))
+	for i, s := range all {
+		locks[i] = &s.mu
 		locks[i].Lock()
-		l.leases.endLocked(l)
+	}
+	for i := range calls {
+		c := &calls[i]
+		c.shard.leases.endLocked(c.limiter)
+		if tracks {
+			c.shard.leases.prepareLocked(c.hash)
+		}
 	}
 	return locks
+}
+
+// cleanLeases ends what lockLeases began for keys that are tracked.
+func cleanLeases(calls []batchCall, tracks bool) {
+	for i := range calls {
+		if c := &calls[i]; tracks {
+			c.shard.leases.cleanLocked(c.hash)
+		}
+	}
 }
 
 // denyLeasesLocked denies each call whose key has as many leases as it may, and reports whether there
@@ -105,7 +122,7 @@ func denyLeasesLocked(calls []batchCall, buckets []heldBucket, decisions []limit
 	none := true
 	for i := range calls {
 		c, d := &calls[i], &decisions[i]
-		wait := c.limiter.leases.waitLocked(c.hash, c.limiter)
+		wait := c.shard.leases.waitLocked(c.hash, c.limiter)
 		if wait == 0 {
 			continue
 		}
@@ -198,6 +215,9 @@ func decideBatch(calls []batchCall, buckets []heldBucket) (decisions []limit.Dec
 			continue
 		}
 		missing, clockWentBack := t.missing(b.value, now)
+		if c.missing = missing; b.hash == 0 {
+			c.missing = untracked
+		}
 		if clockWentBack {
 			t.lower(b.value)
 			b.old, b.value = now+missing, now+missing // even if the batch is denied

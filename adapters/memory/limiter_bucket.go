@@ -42,15 +42,14 @@ type request struct {
 	tokens  int64
 	keep    int64 // of consume and look: what must be left
 	maxWait int64 // of consume and look: microseconds until the bucket holds the tokens
-	undo    *undoing
+	gives   int64 // of give
 	at      int64 // set by take: when it was executed, in units
-}
 
-// An undoing says which tokens a request of kind undo returns.
-type undoing struct {
-	receipt limit.Receipt
-	returns int64 // of the tokens of the receipt at most
-	at      int64 // when they return, in microseconds; 0 for the time of the call
+	// The leases of a key whose calls are tracked are locked. Otherwise, none had been added to the
+	// shard beyond seen when the key had none; take must not change the bucket if one has been since.
+	tracked  bool
+	seen     int64
+	overflow bool // set by take: the bucket is an overflow bucket
 }
 
 type requestKind uint8
@@ -59,7 +58,7 @@ const (
 	consume requestKind = iota // all tokens or none
 	look                       // as consume, but takes nothing
 	refund
-	undo   // refund of tokens that have not returned since stamp
+	give   // returns units
 	upTo   // at most the tokens
 	charge // all tokens, even if the bucket does not hold them, up to the largest deficit
 )
@@ -77,8 +76,8 @@ func (r *request) units(u *limit.Units) (units, ahead int64) {
 		return 0, 0
 	case refund:
 		return -u.RefundUnits(r.tokens), 0
-	case undo:
-		return -u.RefundUnits(r.undo.returns), 0
+	case give:
+		return -r.gives, 0
 	case upTo:
 		return math.MaxInt64, 0
 	case charge:
@@ -92,6 +91,24 @@ func (r *request) units(u *limit.Units) (units, ahead int64) {
 	}
 }
 
+// before returns the units that a bucket was missing before a request that take has returned have for, or
+// untracked if other keys change it, too.
+func (r *request) before(have int64, t *table) int64 {
+	switch {
+	case r.overflow:
+		return untracked
+	case have <= blocked:
+		return 0
+	default:
+		return t.units.Full() - have
+	}
+}
+
+// isOutdated reports whether the key may have a lease of which the request does not know.
+func (r *request) isOutdated(hash uint64, l *Limiter) bool {
+	return !r.tracked && r.seen != l.shards[hash>>l.shift].leases.added.Load()
+}
+
 // part returns how many units a request takes that is not all or none, and whether it takes any.
 func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes bool) {
 	if r.kind == upTo {
@@ -103,7 +120,8 @@ func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes b
 }
 
 // take takes units from the bucket if the request permits it. It returns the units that the
-// bucket held before, negative for a deficit, and false if the slot has no bucket of the key.
+// bucket held before, negative for a deficit, and false if the slot has no bucket of the key, or if
+// the request is outdated.
 func (s *slot) take(hash uint64, units, ahead int64, r *request, t *table, l *Limiter) (have int64, ok bool) {
 	if ahead > 0 {
 		t.raiseAhead(ahead) // the bucket may have such a deficit afterwards
@@ -130,6 +148,9 @@ func (s *slot) take(hash uint64, units, ahead int64, r *request, t *table, l *Li
 			}
 			if !c.writes(fullAt) {
 				return c.have, true
+			}
+			if r.isOutdated(hash, l) { // asked after the bucket was loaded, so that no lease is missed
+				return 0, false
 			}
 			if c.next < fullAt {
 				t.lower(fullAt)
@@ -163,11 +184,8 @@ func (t *table) changeBy(r *request, now, units, ahead, fullAt int64) change {
 	}
 	have, next := full-missing, now+missing
 	amount, takes := units, units < 0 || units <= have+ahead
-	switch {
-	case r.kind > undo:
+	if r.kind > give {
 		amount, takes = r.part(units, have, &t.units)
-	case r.kind == undo:
-		amount = -t.undoUnits(r, now)
 	}
 	if takes {
 		next = max(next+amount, now)

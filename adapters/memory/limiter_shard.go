@@ -8,10 +8,11 @@ import (
 )
 
 // A shard keeps the buckets of a part of the keys. Calls for keys that have a bucket take no
-// lock. mu is never held while waiting for another lock, except that TakeBatch locks several
-// shards in the order of their addresses.
+// lock, unless the key has leases. mu is never held while waiting for another lock, except that
+// TakeBatch locks several shards in the order of their addresses.
 type shard struct {
-	table atomic.Pointer[table]
+	table  atomic.Pointer[table]
+	leases leases
 
 	mu         sync.Mutex
 	used       int   // slots of the table with a bucket
@@ -31,6 +32,7 @@ type shard struct {
 
 func (s *shard) init(units limit.Units, maxKeys int) {
 	s.maxKeys = maxKeys
+	s.leases.init()
 	s.table.Store(newTable(units, 0))
 	s.overflow.bucket.Store(s.fullMarkerLocked())
 }
@@ -38,19 +40,32 @@ func (s *shard) init(units limit.Units, maxKeys int) {
 // take makes a request to a key's bucket. It returns what the bucket held before, in units of
 // the returned table.
 func (s *shard) take(hash uint64, r *request, l *Limiter) (have int64, t *table) {
-	t = s.table.Load()
-	if found, _ := t.find(hash); found != nil {
-		units, ahead := r.units(&t.units)
-		if have, ok := found.take(hash, units, ahead, r, t, l); ok {
+	for {
+		if !r.tracked {
+			r.seen = s.leases.added.Load() // before it asks whether the key has leases
+			if s.leases.next.Load() != never {
+				if have, t, ok := s.leases.takeTracked(hash, r, l); ok {
+					return have, t
+				}
+			}
+		}
+		t = s.table.Load()
+		if found, _ := t.find(hash); found != nil {
+			units, ahead := r.units(&t.units)
+			if have, ok := found.take(hash, units, ahead, r, t, l); ok {
+				return have, t
+			}
+		}
+		if have, t := s.takeSlowly(hash, r, l); t != nil {
 			return have, t
 		}
 	}
-	return s.takeLocked(hash, r, l)
 }
 
-// takeLocked is take for a key that may have no bucket. It locks mu to find or add one.
-func (s *shard) takeLocked(hash uint64, r *request, l *Limiter) (have int64, t *table) {
-	for {
+// takeSlowly is take for a key that may have no bucket. It locks mu to find or add one. It returns no table
+// if the request is outdated.
+func (s *shard) takeSlowly(hash uint64, r *request, l *Limiter) (have int64, t *table) {
+	for !r.isOutdated(hash, l) {
 		s.mu.Lock()
 		found := s.bucketForLocked(hash, r, l)
 		t = s.table.Load()
@@ -58,6 +73,7 @@ func (s *shard) takeLocked(hash uint64, r *request, l *Limiter) (have int64, t *
 		if found == &s.overflow {
 			// The overflow bucket changes only with mu held, so that no call still charges
 			// it for a key that has got a bucket of its own.
+			r.overflow, r.tracked = true, true // no lease has a low of it
 			have, _ = found.take(0, units, ahead, r, t, l)
 			s.mu.Unlock()
 			return have, t
@@ -67,6 +83,7 @@ func (s *shard) takeLocked(hash uint64, r *request, l *Limiter) (have int64, t *
 			return have, t
 		}
 	}
+	return 0, nil
 }
 
 // bucketForLocked returns a key's slot, or the overflow bucket.

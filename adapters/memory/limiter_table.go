@@ -94,21 +94,22 @@ func (t *table) decision(have int64, r *request) limit.Decision {
 	}
 }
 
-func (t *table) receipt(r *request, d *limit.Decision) limit.Receipt {
-	return limit.Receipt{Tokens: r.tokens, Stamp: r.at/t.units.PerMicro() + d.RetryAfter.Microseconds(), Version: t.version}
+// decide is decision for a request of kind upTo, too, of which tokens are then those that it took, or 1
+// if there were none.
+func (t *table) decide(have int64, r *request) limit.Decision {
+	var granted int64
+	if r.kind == upTo {
+		granted = min(r.tokens, t.units.WholeTokens(have))
+		r.tokens = max(granted, min(r.tokens, 1))
+	}
+	d := t.decision(have, r)
+	d.Granted = granted
+	return d
 }
 
-// undoUnits returns how many units a request of kind undo returns.
-func (t *table) undoUnits(r *request, now int64) int64 {
-	u := r.undo
-	if u.receipt.Version != t.version {
-		return 0
-	}
-	at := u.at
-	if at == 0 {
-		at = now / t.units.PerMicro()
-	}
-	return min(t.units.UndoUnits(u.receipt.Tokens, micros(at-u.receipt.Stamp)), t.units.RefundUnits(u.returns))
+// receipt returns that of a request that took its tokens.
+func (t *table) receipt(r *request) limit.Receipt {
+	return limit.Receipt{Tokens: r.tokens, Stamp: r.at / t.units.PerMicro(), Version: t.version}
 }
 
 func (t *table) raiseAhead(units int64) { raise(&t.maxAhead, units) }

@@ -41,6 +41,8 @@ type quotaCount struct {
 	next    int64
 	nextEnd int64        // of the next period; 0 if nothing is reserved in it
 	leases  []quotaLease // in the order of their ends
+
+	settlements int64 // how many leases were settled
 }
 
 // emptyAt returns when nothing counts.
@@ -70,7 +72,7 @@ func (r *quotaCount) clone() quotaCount {
 func (q *quotaRules) advance(r *quotaCount, now int64) {
 	q.endLeases(r, now)
 	if r.next > 0 && r.period.end <= now {
-		*r = quotaCount{period: quotaPeriod{r.period.end, r.nextEnd}, used: r.next, leases: r.leases}
+		*r = quotaCount{period: quotaPeriod{r.period.end, r.nextEnd}, used: r.next, leases: r.leases, settlements: r.settlements}
 	}
 	if r.used+r.next > 0 && r.period.start <= now && now < r.period.end {
 		return
@@ -78,9 +80,9 @@ func (q *quotaRules) advance(r *quotaCount, now int64) {
 	current := q.period(now)
 	switch {
 	case r.emptyAt() <= now:
-		*r = quotaCount{period: current, leases: r.leases}
+		*r = quotaCount{period: current, leases: r.leases, settlements: r.settlements}
 	case current.end < r.period.start:
-		*r = quotaCount{period: current, used: min(r.used+r.next, limit.MaxDeficit), leases: r.leases}
+		*r = quotaCount{period: current, used: min(r.used+r.next, limit.MaxDeficit), leases: r.leases, settlements: r.settlements}
 	}
 }
 

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
@@ -14,8 +13,10 @@ type quotaLease struct {
 	receipt limit.Receipt
 	length  int64 // in microseconds
 	ends    int64
-	settled bool // its end returns nothing
+	settled int64 // which settlement of the key it was, from 1: its end returns nothing
 }
+
+func (l quotaLease) isOpen() bool { return l.settled == 0 }
 
 func compareEnds(a, b quotaLease) int { return cmp.Compare(a.ends, b.ends) }
 
@@ -30,7 +31,7 @@ func (q *quotaRules) endLeases(r *quotaCount, now int64) {
 	for len(r.leases) > 0 && r.leases[0].ends <= now {
 		first := r.leases[0]
 		r.leases = r.leases[1:]
-		if !first.settled && first.receipt.Version == q.version {
+		if first.isOpen() && first.receipt.Version == q.version {
 			q.giveBack(r, now, first.receipt.Tokens, &first.receipt.Stamp)
 		}
 	}
@@ -52,7 +53,7 @@ func (q *Quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) 
 }
 
 func (q *quotaRules) lease(r *quotaCount, now int64, take *limit.Take) limit.Decision {
-	if len(r.leases) >= limit.MaxLeases {
+	if r.openLeases() >= limit.MaxLeases {
 		return q.denyLease(r, now, take.Cost)
 	}
 	d, stamp := q.consume(r, now, take.Cost, 0)
@@ -66,6 +67,27 @@ func (q *quotaRules) lease(r *quotaCount, now int64, take *limit.Take) limit.Dec
 	return d
 }
 
+// openLeases returns how many leases are not settled.
+func (r *quotaCount) openLeases() (open int) {
+	for _, l := range r.leases {
+		if l.isOpen() {
+			open++
+		}
+	}
+	return open
+}
+
+// settleLease marks a lease as settled, and forgets the one that was settled first if there are too many.
+func (r *quotaCount) settleLease(l *quotaLease) {
+	r.settlements++
+	l.settled = r.settlements
+	if len(r.leases)-r.openLeases() <= limit.MaxLeases {
+		return
+	}
+	first := slices.MinFunc(r.leases, func(a, b quotaLease) int { return cmp.Compare(uint64(a.settled-1), uint64(b.settled-1)) })
+	r.leases = slices.DeleteFunc(r.leases, func(l quotaLease) bool { return l.settled == first.settled })
+}
+
 // denyLease returns the denial of a key that has as many leases as it may.
 func (q *quotaRules) denyLease(r *quotaCount, now, cost int64) limit.Decision {
 	copied := r.clone()
@@ -74,7 +96,8 @@ func (q *quotaRules) denyLease(r *quotaCount, now, cost int64) limit.Decision {
 		d, _ = q.consume(r, now, 0, 0)
 		d.Allowed = false
 	}
-	d.RetryAfter = max(d.RetryAfter, time.Duration(r.leases[0].ends-now)*time.Microsecond)
+	first := r.leases[slices.IndexFunc(r.leases, quotaLease.isOpen)]
+	d.RetryAfter = max(d.RetryAfter, micros(first.ends-now))
 	return d
 }
 
@@ -90,12 +113,13 @@ func (q *Quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt,
 		lease := &r.leases[i]
 		taken := lease.receipt
 		switch {
-		case lease.settled:
+		case !lease.isOpen():
+			return
 		case used > taken.Tokens:
 			rules.charge(r, now, used-taken.Tokens)
 		case taken.Version == rules.version:
 			rules.giveBack(r, now, taken.Tokens-used, &taken.Stamp)
 		}
-		lease.settled = true
+		r.settleLease(lease)
 	})
 }

@@ -14,7 +14,8 @@ import (
 
 // Options are those of a [Broker]. The zero Options are the defaults.
 type Options struct {
-	// Schema is the PostgreSQL schema of the tables; [DefaultSchema] if empty.
+	// Schema is the PostgreSQL schema of the tables; [DefaultSchema] if empty. A name has at most 63
+	// bytes.
 	Schema string
 
 	// Listen leads to the server directly. It is needed if the pool leads to it through PgBouncer
@@ -67,8 +68,8 @@ const (
 	defaultPollInterval = 50 * time.Millisecond
 )
 
-// NewBroker returns a broker. It panics if the pool is nil. It sends nothing before Connect.
-// [Migrate] must have created the schema. Nil options are the zero ones.
+// NewBroker returns a broker. It panics if the pool is nil or the name of the schema is invalid.
+// It sends nothing before Connect. [Migrate] must have created the schema. Nil options are the zero ones.
 func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 	if pool == nil {
 		panic("postgres: NewBroker needs a pool")
@@ -77,6 +78,7 @@ func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 	if opts != nil {
 		b.opts = *opts
 	}
+	mustBeSchema(b.opts.Schema)
 	b.opts.Schema = schemaOr(b.opts.Schema)
 	if b.opts.PollInterval <= 0 {
 		b.opts.PollInterval = defaultPollInterval

@@ -27,8 +27,8 @@ import (
 // most the largest capacity plus what the largest refill returns in that interval. The numbers of a
 // policy replace a missing name, so unnamed policies with different numbers have separate buckets.
 //
-// A bucket is a row of about 200 bytes, and 80 for each of its leases, which every call for its key
-// writes. The row is removed after the bucket is full and its last lease has ended. A Limiter is
+// A bucket is a row of about 200 bytes, and 80 for each of its leases and for the marks of up to 16
+// receipts, which every call for its key writes. The row is removed after the bucket is full and its last lease has ended. A Limiter is
 // safe for concurrent use.
 type Limiter struct {
 	limits  *Limits
@@ -130,6 +130,8 @@ func bucketArgs(p *batch.Policy, mode limit.Mode, what batch.Take) limitArgs {
 		what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases, what.Lease.Excess,
 	}
 	switch {
+	case what.Lease.IsMark():
+		args[11] = limit.MaxMarks
 	case mode == limit.Returning:
 		args[1] = opRefund
 	case mode == limit.Undoing:

@@ -59,12 +59,13 @@ type Limits struct {
 	needsLevel atomic.Bool
 }
 
-// NewLimits returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil. It
-// sends nothing.
+// NewLimits returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil or the
+// name is invalid. It sends nothing.
 func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
 	if pool == nil {
 		panic("postgres: NewLimits needs a pool")
 	}
+	mustBeSchema(schema)
 	epoch := time.Now()
 	l := &Limits{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
 	// A caller executes a round trip with its own context only if that never ends: otherwise, pgx

@@ -22,6 +22,11 @@ type facts struct {
 	fsync    bool
 	lineage  lineage
 	shards   [shards]shardEpochs
+
+	// restarted is true if the server has started since the lineage began, perhaps with the data of a
+	// copy. A position above the top of its epoch then begins a new lineage, and not after that: so a
+	// client that invents one causes at most one false notice for each start of the server.
+	restarted bool
 }
 
 // A lineage is a row of the table lineage.
@@ -45,7 +50,7 @@ SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || left(
          || '/' || 'penstock.topic'::regclass::oid,
        (pg_current_wal_insert_lsn() - '0/0')::bigint, clock_timestamp(),
        current_setting('synchronous_standby_names'), current_setting('fsync') = 'on',
-       l.no, l.epoch, l.identity, s.lineage, s.first, coalesce(s.previous, '')
+       l.no, l.epoch, l.identity, l.began < pg_postmaster_start_time(), s.lineage, s.first, coalesce(s.previous, '')
 FROM (SELECT * FROM penstock.lineage ORDER BY no DESC LIMIT 1) l, penstock.shard s ORDER BY s.no`
 
 // queueFacts queues the statement that reads the facts.
@@ -61,7 +66,7 @@ func scanFacts(results pgx.BatchResults) (f facts, err error) {
 	for ; rows.Next() && n < shards; n++ {
 		e := &f.shards[n]
 		if err := rows.Scan(&f.identity, &f.lsn, &f.now, &f.standbys, &f.fsync,
-			&f.lineage.no, &f.lineage.epoch, &f.lineage.identity, &e.lineage, &e.first, &e.previous); err != nil {
+			&f.lineage.no, &f.lineage.epoch, &f.lineage.identity, &f.restarted, &e.lineage, &e.first, &e.previous); err != nil {
 			return f, err
 		}
 	}

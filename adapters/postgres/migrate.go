@@ -16,6 +16,13 @@ const DefaultSchema = schema.DefaultName
 // inSchema replaces the schema of statements.
 func inSchema(sql, name string) string { return schema.Qualify(sql, name) }
 
+// mustBeSchema panics if the name of a schema is invalid.
+func mustBeSchema(name string) {
+	if err := schema.Check(name); err != nil {
+		panic("postgres: " + err.Error())
+	}
+}
+
 // schemaOr returns the default schema for "".
 func schemaOr(name string) string {
 	if name == "" {
@@ -25,11 +32,14 @@ func schemaOr(name string) string {
 }
 
 // Migrate creates the schema or changes it to the newest version, and does nothing if it has that or a
-// newer one. "" is [DefaultSchema]. It needs the privilege CREATE on the database to create the
+// newer one. "" is [DefaultSchema], and a name has at most 63 bytes. It needs the privilege CREATE on the database to create the
 // schema, and later the ownership of the tables. It is safe to call it on all nodes at once, and
 // while nodes of the version before use the schema. Package schema has the statements for other
 // tools, and so does `penstock postgres schema`.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, schemaName string) error {
+	if err := schema.Check(schemaName); err != nil {
+		return fmt.Errorf("postgres: migrate: %w", err)
+	}
 	schemaName = schemaOr(schemaName)
 	for {
 		isDone, err := migrateOnce(ctx, pool, schemaName)

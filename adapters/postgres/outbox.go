@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/penstock-go/penstock/adapters/postgres/schema"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
@@ -15,7 +17,7 @@ import (
 // An Outbox publishes in transactions of the application. The zero Outbox is that of
 // [DefaultSchema].
 type Outbox struct {
-	Schema string // of the Broker
+	Schema string // of the Broker; an error if its name is invalid
 }
 
 // Publish publishes a in a transaction: it is stored and delivered to the nodes if and only if the
@@ -28,6 +30,9 @@ type Outbox struct {
 // refuses because it is closed, or because of its Fence or Epoch, with a warning in the log.
 // Durability is ignored: that of the transaction applies.
 func (o Outbox) Publish(ctx context.Context, tx pgx.Tx, a broker.Append) error {
+	if err := schema.Check(o.Schema); err != nil {
+		return err
+	}
 	statement, args := o.insert(&a)
 	_, err := tx.Exec(ctx, statement, args...)
 	if err == nil {
@@ -38,6 +43,9 @@ func (o Outbox) Publish(ctx context.Context, tx pgx.Tx, a broker.Append) error {
 
 // PublishSQL is Publish for database/sql with the driver of pgx.
 func (o Outbox) PublishSQL(ctx context.Context, tx *sql.Tx, a broker.Append) error {
+	if err := schema.Check(o.Schema); err != nil {
+		return err
+	}
 	statement, args := o.insert(&a)
 	_, err := tx.ExecContext(ctx, statement, args...)
 	return o.insertError(err)
@@ -91,12 +99,23 @@ func notePublished(ctx context.Context, topic string) {
 // Publications of f with its context are delivered at once: without InTx, a node finds them when it
 // next looks, after [Options.PollInterval]. It sends one notification after the commit; if that
 // fails, a node finds them, too.
+//
+// An error with the code [broker.OutcomeUnknown] means that the transaction may have been
+// committed: the answer of the server is missing. After any other error, it was rolled back.
 func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
+	if err := schema.Check(o.Schema); err != nil {
+		return err
+	}
 	var published [shards]bool
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		return f(context.WithValue(ctx, publishedKey{}, &published), tx)
-	})
+	tx, err := pool.Begin(ctx)
 	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // nothing after a commit
+	if err := f(context.WithValue(ctx, publishedKey{}, &published), tx); err != nil {
+		return err
+	}
+	if err := commit(ctx, tx); err != nil {
 		return err
 	}
 	var changed []byte
@@ -116,4 +135,17 @@ func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context
 // InTx calls f in a transaction, with the [DefaultSchema]; see [Outbox.InTx].
 func InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	return Outbox{}.InTx(ctx, pool, f)
+}
+
+// commit commits a transaction. Its error says whether it may have been committed.
+func commit(ctx context.Context, tx pgx.Tx) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // nothing is sent
+	}
+	err := tx.Commit(ctx)
+	pg, isPg := errors.AsType[*pgconn.PgError](err)
+	if err == nil || errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) || isPg && isRollback(pg) {
+		return err
+	}
+	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the transaction may have been committed", Err: err}
 }

@@ -86,3 +86,27 @@ func TestPublish_RouterAndSQLFunction(t *testing.T) {
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT messages FROM "+schema+".topic").Scan(&messages))
 	assert.Equal(t, 10, messages, "SQL keeps the retention")
 }
+
+// TestPublishSQL_RefusesWhatARouterRefuses publishes names that would break readers of the topic.
+func TestPublishSQL_RefusesWhatARouterRefuses(t *testing.T) {
+	t.Parallel()
+	pool, schema := newSchema(t)
+	publish := func(topic, typ any) error {
+		_, err := pool.Exec(t.Context(), "SELECT "+schema+".publish($1, $2, '{}')", topic, typ)
+		return err
+	}
+	for _, topic := range []any{nil, "", strings.Repeat("x", 257), strings.Repeat("é", 129), strings.Repeat("x", 3000), "a\nb", "a\u0085b", "\x01", "\x7f"} {
+		assert.ErrorContains(t, publish(topic, "ORDER_PAID"), "a topic's name must have 1 to 256 bytes", topic)
+	}
+	for _, typ := range []any{nil, "", strings.Repeat("T", 129)} {
+		assert.ErrorContains(t, publish("orders/1", typ), "a type must have 1 to 128 bytes", typ)
+	}
+	for _, typ := range []any{"$ws:position", "__heartbeat", "ERROR", "RPC_ERROR"} {
+		assert.ErrorContains(t, publish("orders/1", typ), "is reserved for the protocol", typ)
+	}
+	assert.Zero(t, outboxRows(t, pool, schema))
+	for _, topic := range []string{"x", strings.Repeat("é", 128), "a b/\u00a0ü"} {
+		assert.NoError(t, publish(topic, strings.Repeat("T", 128)), topic)
+	}
+	assert.Equal(t, 3, outboxRows(t, pool, schema))
+}

@@ -7,7 +7,8 @@ import (
 )
 
 // ReadAll reads several topics in one transaction: their positions, the sizes of the pages that
-// MaxMessages permits, and those that MaxBytes permits, too.
+// MaxMessages permits, and those that MaxBytes permits, too. It begins a lineage if a query proves
+// that the data of the server was restored from a copy.
 func (s *historyNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
@@ -34,6 +35,9 @@ func (r *reading) batch(b *broker.Batch) ([]broker.BatchPage, error) {
 	var queries []pageQuery
 	for i, q := range b.Topics {
 		t := r.topics[q.Topic]
+		if r.facts.restarted && q.Epoch == t.position.Epoch && q.After > t.position.Offset {
+			return nil, errOldLineage
+		}
 		pages[i].Page = broker.Page{Position: t.position, Previous: t.previous, Closed: t.closed}
 		if q.Limit <= 0 || t.position.Offset <= q.After {
 			continue

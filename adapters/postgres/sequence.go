@@ -90,20 +90,14 @@ type outboxRow struct {
 func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	before := t.store.lineage.seen()
 	if t.conn, err = t.store.pool.Acquire(ctx); err != nil {
-		return false, notStored(err)
+		return false, notStored("publication", err)
 	}
 	defer t.conn.Release() // closes it if the transaction is open
 	if err := t.take(ctx); err != nil {
-		return false, notStored(err)
+		return false, notStored("publication", err)
 	}
-	if err := t.store.lineage.check(&t.facts, before); err != nil {
-		if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil {
-			return false, notStored(err)
-		}
-		if err := t.store.beginLineage(ctx, &t.facts, before); err != nil {
-			return false, notStored(err)
-		}
-		return false, errOldLineage
+	if err := t.checkLineage(ctx, before); err != nil {
+		return false, err
 	}
 	if len(t.outbox) == 0 && len(t.calls) == 0 {
 		if _, err = t.conn.Exec(ctx, "COMMIT"); err != nil {
@@ -112,11 +106,10 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	} else if err := t.write(ctx); err != nil {
 		return false, err
 	}
-	switch {
-	case t.facts.lineage.no != before.no:
-		t.state.snapshot = "" // the one that was used may be of another server
-	case !t.more:
-		t.state.snapshot = t.snapshot
+	// Without a write, nothing was flushed: after a crash, transactions may have the IDs of some that
+	// the snapshot shows as ended.
+	if isWritten := len(t.outbox) > 0 || len(t.plan.order) > 0; isWritten && !t.more {
+		t.state.snapshot, t.state.lineage = t.snapshot, t.facts.lineage.epoch
 	}
 	t.plan.finish()
 	if len(t.outbox) > 0 {
@@ -125,12 +118,24 @@ func (t *sequencing) run(ctx context.Context) (more bool, err error) {
 	return t.more, nil
 }
 
-// notStored gives an error before the commit the code UNAVAILABLE, unless it has a better one.
-func notStored(err error) error {
-	if errors.CodeOf(storeError("publication", err)) != broker.OutcomeUnknown {
-		return err
+// checkLineage rolls back and returns errOldLineage if the transaction must be repeated, because
+// the server has no lineage yet, or because the snapshot by which publications were taken is that of
+// another server.
+func (t *sequencing) checkLineage(ctx context.Context, before seen) error {
+	err := t.store.lineage.check(&t.facts, before)
+	if err == nil && (t.state.snapshot == noSnapshot || t.state.lineage == t.facts.lineage.epoch) {
+		return nil
 	}
-	return &errors.Error{Code: errors.Unavailable, Message: "the publication was not stored", Err: err}
+	t.state.snapshot = ""
+	if _, err := t.conn.Exec(ctx, "ROLLBACK"); err != nil {
+		return notStored("publication", err)
+	}
+	if err != nil {
+		if err := t.store.beginLineage(ctx, &t.facts, before); err != nil {
+			return notStored("publication", err)
+		}
+	}
+	return errOldLineage
 }
 
 // take locks the shard, takes publications from the outbox, and reads what is known of the topics.
@@ -227,8 +232,7 @@ func orZero(n *int64) int64 {
 	return *n
 }
 
-// write stores the plan, notifies and commits. An error of the server means that it has rolled
-// back.
+// write stores the plan, notifies and commits. See storeError for its error.
 func (t *sequencing) write(ctx context.Context) error {
 	for i := range t.outbox {
 		t.plan.add(&t.outbox[i], nil)
@@ -244,5 +248,8 @@ func (t *sequencing) write(ctx context.Context) error {
 	t.plan.queueWrites(b)
 	t.store.queueNotifications(b, t.plan.notifications())
 	b.Queue("COMMIT")
+	if ctx.Err() != nil {
+		return notStored("publication", ctx.Err())
+	}
 	return t.conn.SendBatch(ctx, b).Close()
 }

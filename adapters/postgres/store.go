@@ -3,8 +3,8 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
-	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,9 +51,10 @@ type shardState struct {
 	mu sync.Mutex // held while the node stores publications of the shard
 
 	// Guarded by mu: the snapshot in which everything of the outbox was taken that it shows, see
-	// candidates. "" is none.
+	// candidates. "" is none. The transaction IDs of another server mean nothing to it.
 	snapshot   string
 	snapshotAt time.Time
+	lineage    string // the epoch of that of the snapshot
 }
 
 // maxConns are the connections of a node: one for each shard, and others for reads and
@@ -118,25 +119,51 @@ func begin(b *pgx.Batch) {
 		set_config('statement_timeout', $3, true), set_config('synchronous_commit', 'local', true)`, lockTimeout, idleTimeout, statementTimeout)
 }
 
-// storeError converts an error of a transaction that stores something: its code says whether that
-// may have been stored.
+// storeError converts an error of a batch that ends with COMMIT: its code says whether something
+// may have been stored. Only an ERROR of the server proves that nothing was. An error of pgx does
+// not, even if it is safe to retry: in the mode exec, pgx reports a connection that broke after it
+// was written to as one that was closed before.
 func storeError(what string, err error) error {
-	var code errors.Code
-	switch pg, isPg := errors.AsType[*pgconn.PgError](err); {
+	pg, isPg := errors.AsType[*pgconn.PgError](err)
+	switch {
 	case err == nil:
 		return nil
-	case errors.CodeOf(err) == errors.Unavailable || errors.CodeOf(err) == errors.FailedPrecondition || errors.CodeOf(err) == broker.OutcomeUnknown:
+	case hasOutcome(err):
 		return err
-	case isPg && isFull(pg):
-		code = errors.ResourceExhausted
-	case isPg && isMissing(pg):
-		code = errors.FailedPrecondition
-	case isPg && pg.Severity == "ERROR", isUnsent(err):
-		code = errors.Unavailable
-	default:
+	case !isPg || !isRollback(pg):
 		return unknownOutcome(what, err)
 	}
+	code := errors.Unavailable
+	switch {
+	case isFull(pg):
+		code = errors.ResourceExhausted
+	case isMissing(pg):
+		code = errors.FailedPrecondition
+	}
 	return &errors.Error{Code: code, Message: "the " + what + " was not stored" + hint(code), Err: err}
+}
+
+// notStored gives an error before the batch with COMMIT its code.
+func notStored(what string, err error) error {
+	if errors.CodeOf(storeError(what, err)) != broker.OutcomeUnknown {
+		return err
+	}
+	return &errors.Error{Code: errors.Unavailable, Message: "the " + what + " was not stored", Err: err}
+}
+
+// hasOutcome reports whether an error has a code that says whether something was stored.
+func hasOutcome(err error) bool {
+	switch errors.CodeOf(err) {
+	case errors.Unavailable, errors.FailedPrecondition, broker.OutcomeUnknown:
+		return true
+	}
+	return false
+}
+
+// isRollback reports whether the server has ended a transaction with an error. Those of class 08
+// are of a pooler that has lost its server.
+func isRollback(err *pgconn.PgError) bool {
+	return err.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(err.Code, "08")
 }
 
 func unknownOutcome(what string, err error) error {
@@ -164,13 +191,6 @@ func isMissing(err *pgconn.PgError) bool {
 		return true
 	}
 	return false
-}
-
-// isUnsent reports whether an error of the client means that nothing was sent.
-func isUnsent(err error) bool {
-	_, isConnect := errors.AsType[*pgconn.ConnectError](err)
-	op, isOp := errors.AsType[*net.OpError](err)
-	return isConnect || isOp && op.Op == "dial" || pgconn.SafeToRetry(err)
 }
 
 // readError gives an error a code, unless it is that of ctx.

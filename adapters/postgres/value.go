@@ -81,7 +81,7 @@ func (s *store) execValues(ctx context.Context, calls []*valueCall) {
 	slices.SortStableFunc(calls, func(a, b *valueCall) int { return bytes.Compare(a.Request.hash, b.Request.hash) })
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		err = notStored(err)
+		err = notStored("value", err)
 		for _, c := range calls {
 			c.Err = err
 		}

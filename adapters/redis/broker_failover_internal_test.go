@@ -27,8 +27,9 @@ type outage struct {
 	published map[string]time.Time // when each packet was published
 }
 
-// measureOutage publishes on topics while fail runs and for a time after it. It returns the time
-// from its beginning until the last loss, and checks that every loss was reported.
+// measureOutage publishes on topics while fail runs, and after it until nothing is lost for three
+// seconds. It returns the time from its beginning until the last loss, and checks that every loss
+// was reported.
 func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, fail func()) (lasted time.Duration) {
 	t.Helper()
 	o := &outage{delivered: map[string]time.Time{}, reported: map[string]time.Time{}, published: map[string]time.Time{}}
@@ -71,9 +72,21 @@ func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, 
 	}()
 	publish(12 * time.Second)
 	<-failed
-	time.Sleep(3 * time.Second) // for the last report
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	for {
+		published := time.Since(began)
+		time.Sleep(3 * time.Second) // for the last report
+		locked(func() { lasted = o.lastLoss(t, began) })
+		if published-lasted > 3*time.Second || published > time.Minute {
+			return lasted
+		}
+		publish(3 * time.Second) // on a busy machine, everything takes longer
+	}
+}
+
+// lastLoss returns when the last packet that is lost was published, and checks that every loss has
+// been reported.
+func (o *outage) lastLoss(t *testing.T, began time.Time) (last time.Duration) {
+	t.Helper()
 	lost := 0
 	for packet, at := range o.published {
 		if _, ok := o.delivered[packet]; ok {
@@ -82,11 +95,15 @@ func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, 
 		lost++
 		topic, _, _ := strings.Cut(packet, " ")
 		require.True(t, o.reported[topic].After(at), "the loss of %s was not reported", packet)
-		lasted = max(lasted, at.Sub(began))
+		last = max(last, at.Sub(began))
 	}
-	t.Logf("%d of %d packets were lost; the last %v after the beginning of the failure", lost, len(o.published), lasted.Round(time.Millisecond))
-	return lasted
+	t.Logf("%d of %d packets were lost; the last %v after the beginning of the failure", lost, len(o.published), last.Round(time.Millisecond))
+	return last
 }
+
+// recovered is the most that an outage lasts: less than measureOutage continues, which is a minute.
+// It takes 3 to 5 seconds on an idle machine.
+const recovered = 50 * time.Second
 
 // TestBroker_FollowsPlannedFailover lets a sentinel promote the replica while the master runs, so
 // that all connections stay open.
@@ -95,7 +112,7 @@ func TestBroker_FollowsPlannedFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	lasted := measureOutage(t, []string{"news"}, s.Client(t), s.Client(t), func() { s.Promote(t) })
-	assert.Less(t, lasted, 9*time.Second) // 3 s on an idle machine
+	assert.Less(t, lasted, recovered)
 }
 
 func TestBroker_FollowsFailoverOfClusterMaster(t *testing.T) {
@@ -107,7 +124,7 @@ func TestBroker_FollowsFailoverOfClusterMaster(t *testing.T) {
 		topics[i] = fmt.Sprint("topic", i)
 	}
 	lasted := measureOutage(t, topics, client(), client(), servers[1].Stop)
-	assert.Less(t, lasted, 9*time.Second) // 5 s on an idle machine
+	assert.Less(t, lasted, recovered)
 }
 
 // startReplicatedCluster starts a cluster of three masters with a replica each. The first three
@@ -171,7 +188,7 @@ func TestBroker_FollowsMovedSlot(t *testing.T) {
 			assert.NoError(t, admin.Do(t.Context(), "cluster", "setslot", slot, "node", id).Err())
 		}
 	})
-	assert.Less(t, lasted, 9*time.Second)
+	assert.Less(t, lasted, recovered)
 }
 
 func TestPartitionTags_SpreadEvenly(t *testing.T) {

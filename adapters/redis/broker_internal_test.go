@@ -100,7 +100,7 @@ func TestBroker_KeepsContractOnCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestBroker_KeepsContract")
 	t.Parallel()
 	servers := redistest.StartCluster(t)
-	for _, c := range brokertest.Cases() {
+	for _, c := range testscale.SoakSample(brokertest.Cases(), 12) {
 		t.Run(c.Name, func(t *testing.T) {
 			c.Run(t, testCluster(func() goredis.UniversalClient { return servers.Client(t) }))
 		})

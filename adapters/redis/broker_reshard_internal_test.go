@@ -277,10 +277,10 @@ func (r *resharding) check(t *testing.T) {
 // read for that.
 func TestBroker_Resharding(t *testing.T) {
 	t.Parallel()
-	slots, histories := testscale.Pick(150, 1000), testscale.Pick(40, 240)
+	slots, histories := testscale.Tiers(150, 400, 1000), testscale.Tiers(40, 100, 240)
 	servers := redistest.StartCluster(t)
 	admins := adminsOf(t, servers.Nodes)
-	r := startResharding(t, func() goredis.UniversalClient { return servers.Client(t) }, slots, testscale.Pick(20, 60), histories)
+	r := startResharding(t, func() goredis.UniversalClient { return servers.Client(t) }, slots, testscale.Tiers(20, 30, 60), histories)
 	reads := r.run(t, func() {
 		for slot := range slots {
 			moveSlot(t, admins, slot, 0, 1, func() {})

@@ -58,7 +58,7 @@ func infoNumber(t *testing.T, admin *goredis.Client, section, text string) int64
 func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	t.Parallel()
 	const nodeCount = 4
-	topics := testscale.Tiers(500, 2000, 5000)
+	topics := testscale.Tiers(500, 1000, 5000)
 	server := redistest.Start(t)
 	admin := server.Client(t)
 	var nodes []*countedNode
@@ -118,7 +118,7 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 func TestHistory_ReturningClientReadsLittle(t *testing.T) {
 	t.Parallel()
 	const missed, packetBytes = 499, 1100
-	topics := testscale.Pick(10, 300)
+	topics := testscale.Tiers(10, 100, 300)
 	server := redistest.Start(t)
 	admin, n := server.Client(t), connectHistory(t, server.Client(t))
 	reader := sequencer.NewReader(n)

@@ -53,7 +53,7 @@ func TestHistory_KeepsContractOnCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_KeepsContract")
 	t.Parallel()
 	servers := redistest.StartCluster(t)
-	for _, c := range brokertest.HistoryCases() {
+	for _, c := range testscale.SoakSample(brokertest.HistoryCases(), 15) {
 		t.Run(c.Name, func(t *testing.T) {
 			c.Run(t, testHistoryCluster(func() goredis.UniversalClient { return servers.Client(t) }))
 		})
@@ -64,7 +64,7 @@ func TestHistory_KeepsContractOnCluster(t *testing.T) {
 func TestHistory_NodeKeepsContract(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_KeepsContract")
 	t.Parallel()
-	for _, c := range brokertest.Cases() {
+	for _, c := range testscale.SoakSample(brokertest.Cases(), 12) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)

@@ -59,7 +59,7 @@ func patiently(t *testing.T, call func() error) {
 
 func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
 	t.Parallel()
-	names := testscale.Tiers(3000, 5000, 10_000)
+	names := testscale.Tiers(3000, 3000, 10_000)
 	server := redistest.Start(t)
 	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
 	n.readInvented(t, names)
@@ -78,7 +78,7 @@ func TestHistory_ReadingCreatesNoTopicOnCluster(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartCluster(t)
 	n := connectHistory(t, servers.Client(t))
-	n.readInvented(t, 10_000)
+	n.readInvented(t, testscale.Tiers(0, 3000, 10_000))
 	keys := int64(0)
 	for _, node := range servers.Nodes {
 		keys += node.Client(t).DBSize(t.Context()).Val()

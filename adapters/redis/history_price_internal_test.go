@@ -18,7 +18,7 @@ import (
 // publishers, of which each waits for its publication, are with each Durability.
 func TestHistory_PriceOfDurability(t *testing.T) {
 	t.Parallel()
-	lasts := testscale.Pick(50*time.Millisecond, 2*time.Second)
+	lasts := testscale.Tiers(50*time.Millisecond, 500*time.Millisecond, 2*time.Second)
 	cases := []struct {
 		name       string
 		durability broker.Durability

@@ -23,7 +23,7 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 	m := startMovedServer(t)
 	rng := rand.New(rand.NewPCG(31, 32))
 	simulation := memory.NewSimulation(m.server.Now)
-	for round := range testscale.Tiers(4, 8, 40) {
+	for round := range testscale.Tiers(4, 4, 40) {
 		prefix := fmt.Sprint(redistest.Prefix(t), round)
 		remote, local, penalties := jointPairs(m, rng, simulation, prefix)
 		if round%2 == 0 { // reservations reach the next period of the quota

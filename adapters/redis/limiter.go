@@ -28,8 +28,8 @@ import (
 //
 //	penstock:limit:<policy>:<part>:<part>...
 //
-// that expires when the bucket is full and its last lease has ended. Each lease adds about 60 bytes,
-// which every call for its key writes. Limiters whose policies have the same name share buckets, in
+// that expires when the bucket is full and its last lease has ended. Each lease, and the mark of each
+// of up to 16 receipts, adds about 80 bytes, which every call for its key writes. Limiters whose policies have the same name share buckets, in
 // one process and in many. A bucket contains the numbers of the policy that last changed it, and a
 // limiter with other numbers converts it; the ends of its leases then return nothing. Therefore
 // processes with different numbers, such as during a rolling deployment or after SetPolicy, grant a

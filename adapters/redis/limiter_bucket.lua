@@ -11,7 +11,8 @@
 --   1730000000000000:12:5000/13.3600000.10
 --
 -- The leases of a bucket are in between too, with the units that return; then, the units by which it
--- is full earlier are there even if they are 0.
+-- is full earlier are there even if they are 0. The marks of receipts are no reason to keep a bucket that is
+-- full.
 --
 -- A blocked bucket is stored as the times at which the block ends and was set:
 -- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
@@ -22,6 +23,29 @@ local now = time[1] * 1000000 + time[2]
 
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
+
+-- ends applies the leases that have ended to a bucket that lacks units now, or has been full for as many.
+-- Each ends as an undo at its end. It returns what the bucket lacks then, and what end_leases does.
+local function ends(leases, missing, per_micro, possible)
+  local low = head_low(leases)
+  local left, moved = end_leases(leases, now, function(lease, entries)
+    local then_missing = missing + (now - lease.ends) * per_micro
+    if then_missing > possible then -- the clock went backwards
+      missing = missing - (then_missing - possible)
+      then_missing = possible
+    end
+    low = math.min(low, math.max(then_missing, 0))
+    lower_leases(entries, low)
+    missing = missing - give_back(entries, lease.amount, lease.low)
+  end)
+  return missing, left, moved
+end
+
+-- leases_of_full returns the leases of a full bucket, which needs no marks: nothing is missing that an
+-- earlier call took.
+local function leases_of_full(leases)
+  return leases and string.sub(leases, 19, 34) - now > 0 and leases or nil
+end
 
 -- read_other reads a value that another policy has stored, or a block; see read. Its functions
 -- are inside because every execution of a script creates those that are outside.
@@ -84,15 +108,16 @@ local function read_other(key, value, per_micro, suffix)
   local possible = old_capacity * old_per_token + (tonumber(ahead) or 0)
   local moved
   if leases ~= '' then
-    leases, moved = end_leases(leases, now, function(units, length)
-      missing = missing - math.max(units - length * old_per_micro, 0)
-    end)
-    leases = leases and string.gsub(leases, '(#%d+,)%d+', '%10') -- the numbers of one policy mean nothing to another
+    missing, leases, moved = ends(leases, missing, old_per_micro, possible)
+    if leases then -- the numbers of one policy mean nothing to another
+      leases = string.gsub(leases, '(#%d+,)%d+,(%d+),%d+', '%10,%2,0')
+      leases = string.gsub(leases, '(#%d+,%*,%d+),%d+', '%1,0')
+    end
   else
     leases = nil
   end
   if missing <= 0 then
-    return 0, moved, nil, leases
+    return 0, moved, nil, leases_of_full(leases)
   end
   local per_token = tonumber(match(suffix, '/%d+%.(%d+)'))
   local outdated = moved or refills_faster(per_token, old_per_micro, old_per_token)
@@ -122,24 +147,26 @@ local function read(key, value, per_micro, full, suffix)
     missing = (full_at - now) * per_micro - early
     possible = full + (tonumber(ahead) or 0)
     if leases then
-      -- Each lease ends as an undo at its end. What leases return and what returns by itself can be
-      -- subtracted in any order, because nothing else has changed the bucket since it was written.
-      leases, moved = end_leases(leases, now, function(units, length)
-        missing = missing - math.max(units - length * per_micro, 0)
-      end)
+      missing, leases, moved = ends(leases, missing, per_micro, possible)
+      if leases then -- what is missing now is a low, whatever the call changes
+        leases = lower_head(leases, math.max(math.min(missing, possible), 0))
+      end
     end
   else
     return read_other(key, value, per_micro, suffix)
   end
   if missing > possible then -- the clock went backwards
     return possible, true, nil, leases
+  elseif missing <= 0 then
+    return 0, moved, nil, leases_of_full(leases)
   end
-  return missing > 0 and missing or 0, moved, nil, leases
+  return missing, moved, nil, leases
 end
 
 -- write stores a bucket that lacks units and has leases, which may be nil.
 local function write(key, missing, per_micro, full, suffix, leases)
   if missing <= 0 then
+    leases = leases_of_full(leases)
     if not leases then
       call('DEL', key)
       return

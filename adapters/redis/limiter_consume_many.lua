@@ -28,6 +28,9 @@ for i = 1, #KEYS do
       write(key, missing, per_micro, full, suffix, leases)
       missing_units[key] = math.max(missing, 0)
     end
+    if leases and units < 0 then
+      leases = lower_head(leases, math.max(missing, 0)) -- the next call may take what this one returns
+    end
     leases_of[key] = leases
     some_have_leases = some_have_leases or leases
   end
@@ -36,7 +39,7 @@ for i = 1, some_have_leases and #KEYS or 0 do
   local leases = leases_of[KEYS[i]]
   if leases then
     replies[#replies + 1] = i
-    replies[#replies + 1] = string.sub(leases, 36, 51) - now
+    replies[#replies + 1] = first_end(leases, now)
   end
 end
 return replies

@@ -14,7 +14,7 @@ for i, key in ipairs(KEYS) do
   end
   local held = full - missing
   replies[2 * i] = is_blocked or held
-  replies[2 * i + 1] = leases and string.sub(leases, 36, 51) - now or 0
+  replies[2 * i + 1] = first_end(leases, now)
   if is_blocked or units > full or units > 0 and units > held + ahead then
     admitted = false
   end

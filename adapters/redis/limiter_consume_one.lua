@@ -13,7 +13,7 @@ if value then
   end
 end
 local held = full - missing
-local reply = leases and { held, 1, string.sub(leases, 36, 51) - now } or held
+local reply = leases and { held, 1, first_end(leases, now) } or held
 if units > 0 and units <= held or units < 0 and missing > 0 then
   missing = missing + units
 elseif not outdated then

@@ -163,21 +163,21 @@ func TestLease_Values(t *testing.T) {
 	b := newLeaseBench(t, startMovedServer(t))
 	at := func(seconds int64) int64 { return b.m.server.Now().UnixMicro() + seconds*1_000_000 }
 	start := at(0)
-	lease := func(seconds int64, units string, r limit.Receipt) string {
-		return fmt.Sprintf(";%d#%d,%s,%d", start+seconds*1_000_000, r.Lease, units, start)
+	lease := func(seconds int64, units string, r limit.Receipt, low int64) string {
+		return fmt.Sprintf(";%d#%d,%s,%d,%d", start+seconds*1_000_000, r.Lease, units, start, low)
 	}
 	first, last, second := b.lease(2, 30*time.Second), b.lease(2, 50*time.Second), b.lease(2, 40*time.Second)
-	require.Equal(t, fmt.Sprintf("%d:0;%d,%d", at(60), start, at(50))+
-		lease(30, "20000000", first)+lease(40, "20000000", second)+lease(50, "20000000", last)+"/1.10000000.10",
+	require.Equal(t, fmt.Sprintf("%d:0;%d,%d,%d", at(60), start, at(50), 1<<53)+
+		lease(30, "20000000", first, 20_000_000)+lease(40, "20000000", second, 60_000_000)+lease(50, "20000000", last, 40_000_000)+"/1.10000000.10",
 		b.m.client.Get(t.Context(), b.bucket()).Val(), "in the order of their ends")
 	b.settle(second, 2)
 	b.m.sleep(30 * time.Second)
 	_, err := limit.Consume(t.Context(), b.Limiter, b.key, 1)
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("%d:0;%d,%d", at(40), start, at(20))+
-		lease(40, "-", second)+lease(50, "20000000", last)+"/1.10000000.10",
+	require.Equal(t, fmt.Sprintf("%d:0;%d,%d,%016d", at(20), start, at(20), 10_000_000)+
+		lease(40, "-", second, start)+lease(50, "20000000", last, 10_000_000)+"/1.10000000.10",
 		b.m.client.Get(t.Context(), b.bucket()).Val(), "the first has ended, and a token was taken")
-	require.Equal(t, 40*time.Second, b.m.client.PTTL(t.Context(), b.bucket()).Val())
+	require.Equal(t, 20*time.Second, b.m.client.PTTL(t.Context(), b.bucket()).Val())
 }
 
 // TestLease_ClockGoesBackInTheirOrder moves the clock to before two leases, so that the later one ends
@@ -191,8 +191,8 @@ func TestLease_ClockGoesBackInTheirOrder(t *testing.T) {
 	b.m.rewind(time.Minute)
 	b.lacks(100*time.Second, "no more than its capacity")
 	b.m.sleep(20 * time.Second)
-	b.lacks(100*time.Second-20*time.Second-30*time.Second, "at the end of the later lease")
-	b.m.sleep(40 * time.Second)
+	b.lacks(100*time.Second-20*time.Second-50*time.Second, "at the end of the later lease")
+	b.m.sleep(20 * time.Second)
 	b.lacks(10*time.Second, "the other has returned by itself")
 }
 
@@ -217,13 +217,11 @@ func TestLease_ClockGoesBackwards(t *testing.T) {
 			m.sleep(20*time.Second - time.Microsecond)
 			b.lacks(lacks-20*time.Second+time.Microsecond, "before the end")
 			m.sleep(time.Microsecond)
-			lacks -= 20*time.Second + 20*time.Second // two tokens have returned with time
-			b.lacks(lacks, "at the end of the shorter lease")
+			b.lacks(lacks-20*time.Second-40*time.Second, "at the end of the shorter lease")
 			m.sleep(10 * time.Second)
-			lacks -= 10*time.Second + 10*time.Second
-			b.lacks(lacks, "at the end of the longer one")
+			b.lacks(0, "at the end of the longer one")
 			b.settle(longer, 2)
-			b.lacks(lacks+20*time.Second, "all that was used is charged")
+			b.lacks(20*time.Second, "all that was used is charged")
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestLimiter_LeasesEqualTheModel(t *testing.T) {
 	t.Parallel()
 	m := startMovedServer(t)
-	for round := range testscale.Tiers(8, 15, 100) {
+	for round := range testscale.Tiers(8, 8, 100) {
 		rng := rand.New(rand.NewPCG(uint64(round), 41))
 		w := newLeaseWorld(t, m, rng, round)
 		for step := range 200 {

@@ -45,7 +45,7 @@ type bucketCost struct {
 }
 
 // TakeBatch takes the cost of every request, or of none, in one round trip. The limiters may be of all
-// kinds of this package; for buckets alone and without a Lease, there is a shorter script.
+// kinds of this package; for buckets alone, without Lease and Receipt, there is a shorter script.
 //
 // If buckets are known to hold too little, it returns their denials without a round trip, for at
 // most a second; the decisions about the other requests are then allowed, with no number but
@@ -55,7 +55,7 @@ func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take 
 	for i := range requests {
 		r := &requests[i]
 		rl, ok := r.Limiter.(*Limiter)
-		if !ok || take.Lease > 0 {
+		if !ok || take.Lease > 0 || take.Receipt {
 			return takeJointly(ctx, l.joints, requests, take)
 		}
 		c := bucketCost{rl, rl.policy.Load(), &r.Key, r.Key.Hash(rl.seed), take}
@@ -82,8 +82,6 @@ func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take 
 	for i, c := range costs {
 		if allowed {
 			states[i].Units -= c.policy.CostUnits(c.take.Cost)
-		} else {
-			decisions[i].Receipt = limit.Receipt{}
 		}
 		// The limiters have clocks of their own, with the same rate.
 		offset := c.limiter.now() - received

@@ -34,7 +34,7 @@ return replies
 `
 	client := redistest.Shared(t)
 	rng := rand.New(rand.NewPCG(7, 8))
-	for range testscale.Tiers(5, 8, 50) {
+	for range testscale.Tiers(5, 5, 50) {
 		args, want := randomConversions(rng)
 		got, err := client.Eval(t.Context(), bucketLua(compare), nil, args...).Slice()
 		require.NoError(t, err)

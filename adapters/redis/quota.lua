@@ -6,7 +6,7 @@
 -- period after the next one ends. For "take" and "look" with a lease, the latter is its identifier, and two
 -- more are its microseconds and how many leases a record may have. For "settle", the cost is what to take
 -- if the record does not have the lease, and is followed by what to take if it has, negative if that
--- returns, the identifier of the lease, and 1 if tokens may return.
+-- returns, the identifier of the lease, 1 if tokens may return, and how many settled leases a record may have.
 -- The reply is: 0 if allowed, 3 if denied; the tokens taken in the period, or the maximum while tokens
 -- of the next one are reserved; the microseconds until the cost can be spent, or the same call can be
 -- allowed, until no tokens count, until a denied key has more tokens, and until it has all; the tokens
@@ -37,10 +37,7 @@ end
 
 local length, own_start, ends = finish - start, start, finish
 local used, reserved, reserved_ends, moved, leases, leases_moved = 0, 0, 0, false, nil, false
-local end_leases, has_leases, add_lease, settle_lease
-if ARGV[10] then
-  end_leases, has_leases, add_lease, settle_lease = lease_functions()
-end
+local lease = ARGV[10] and lease_functions()
 local stored = call('GET', KEYS[1])
 local blocked = stored and block_reply(KEYS[1], stored, now, what == 'look')
 if blocked then
@@ -56,13 +53,13 @@ if stored then
   end
   s, f, u, r, e = tonumber(s), tonumber(f), tonumber(u), tonumber(r) or 0, tonumber(e) or 0
   if l ~= '' then
-    end_leases = end_leases or lease_functions()
-    leases, leases_moved = end_leases(l, now, function(tokens, _, addition)
-      local period, own_period, maximum = string.match(addition, ',(%-?%d+),(%-?%d+),(%d+)')
+    lease = lease or lease_functions()
+    leases, leases_moved = lease.end_all(l, now, function(ended)
+      local period, own_period, maximum = string.match(ended.addition, ',(%-?%d+),(%-?%d+),(%d+)')
       local is_own = tonumber(maximum) == max_tokens and
         (own_period == ARGV[2] or own_period == ARGV[3] or own_period == ARGV[4])
       if is_own and tonumber(period) == s then
-        u = u - math.min(tokens, u)
+        u = u - math.min(ended.amount, u)
       end
     end)
   end
@@ -82,16 +79,21 @@ if stored then
 end
 local used_before, reserved_before, leases_before = used, reserved, leases
 
-local all_leases = takes and ARGV[11] and has_leases(leases, ARGV[11])
+local all_leases = takes and ARGV[11] and lease.has_all(leases, ARGV[11])
 local outcome, retry, taken = 0, 0, 0
 if what == 'settle' then
-  local settled, tokens, _, addition = settle_lease(leases, ARGV[9])
-  if settled then
-    leases, cost = settled, tokens and stamp or 0 -- nothing again
+  local entries = lease.parse(leases)
+  local settled = lease.find(entries, ARGV[9])
+  if settled and settled.state == '-' then
+    cost = 0 -- nothing again
+  elseif settled then
+    cost = stamp
+    lease.settle(entries, settled, now, ARGV[11])
+    leases = lease.format(entries, tonumber(string.sub(leases, 2, 17)), 2^53)
   end
   if cost >= 0 then
     what = 'charge'
-  elseif ARGV[10] == '1' and tonumber(string.match(addition, '%-?%d+')) == start then
+  elseif ARGV[10] == '1' and tonumber(string.match(settled.addition, '%-?%d+')) == start then
     used = used - math.min(-cost, used)
   end
 end
@@ -117,7 +119,7 @@ elseif cost > 0 then
   elseif reserved == 0 and used + cost <= max_tokens then
     taken, used, ends = cost, used + cost, math.max(ends, finish)
     if takes and ARGV[11] then
-      leases = add_lease(leases, now, ARGV[10], ARGV[9], cost, format(',%.0f,%.0f,%.0f', start, own_start, max_tokens))
+      leases = lease.add(leases, now, ARGV[10], ARGV[9], cost, 0, 0, format(',%.0f,%.0f,%.0f', start, own_start, max_tokens))
     end
   elseif reserved + cost > max_tokens then -- not in the next period, and no call reserves in a later one
     outcome, retry = 3, math.max(wait, reserved_ends - max_wait - now)
@@ -157,8 +159,8 @@ if outcome == 3 then
   more = (reserved < max_tokens and ends or reserved_ends) - now
   all = (reserved > 0 and reserved_ends or ends) - now
 end
-if outcome == 3 and leases_before then
-  local first_end = string.sub(leases_before, 36, 51) - now
+local first_end = outcome == 3 and leases_before and lease.first_end(leases_before, now) or 0
+if first_end > 0 then
   more = math.min(more, first_end)
   if all_leases then
     retry, more = math.max(retry, first_end), 0 -- denies calls without a lease for no time

@@ -48,7 +48,7 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
 	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)
-	for range testscale.Tiers(1500, 3000, 6000) {
+	for range testscale.Tiers(1500, 1500, 6000) {
 		d, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)

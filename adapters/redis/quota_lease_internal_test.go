@@ -153,13 +153,14 @@ func TestQuotaLease_RecordOutlivesItsPeriod(t *testing.T) {
 	start := b.m.server.Now()
 	period := start.Truncate(time.Hour).UnixMicro()
 	r := b.lease(6, 2*time.Hour)
-	entries := fmt.Sprintf("%d#%d,%%s,%d,%d,%d,10", start.Add(2*time.Hour).UnixMicro(), r.Lease, start.UnixMicro(), period, period)
-	record := func(used int64, amount string) string {
-		return fmt.Sprintf("%d:%d:%d;%d,%d;", period, period+3_600_000_000, used, start.UnixMicro(), start.Add(2*time.Hour).UnixMicro()) + fmt.Sprintf(entries, amount)
+	entries := fmt.Sprintf("%d#%d,%%s,%d,%%d,%d,%d,10", start.Add(2*time.Hour).UnixMicro(), r.Lease, start.UnixMicro(), period, period)
+	record := func(used int64, amount string, low int64) string {
+		return fmt.Sprintf("%d:%d:%d;%d,%d,%016d;", period, period+3_600_000_000, used, start.UnixMicro(), start.Add(2*time.Hour).UnixMicro(), int64(1)<<53) +
+			fmt.Sprintf(entries, amount, low)
 	}
-	require.Equal(t, record(6, "6"), b.m.client.Get(t.Context(), b.record()).Val())
+	require.Equal(t, record(6, "6", 0), b.m.client.Get(t.Context(), b.record()).Val())
 	b.settle(r, 0)
-	require.Equal(t, record(0, "-"), b.m.client.Get(t.Context(), b.record()).Val())
+	require.Equal(t, record(0, "-", start.UnixMicro()), b.m.client.Get(t.Context(), b.record()).Val())
 	require.Equal(t, 2*time.Hour, b.m.client.PTTL(t.Context(), b.record()).Val())
 	b.m.sleep(time.Hour)
 	b.settle(r, 7)
@@ -217,7 +218,6 @@ func TestQuotaLease_Full(t *testing.T) {
 	for range limit.MaxLeases - 1 {
 		b.lease(1, time.Minute)
 	}
-	b.settle(first, 1) // does not make room before the end
 	bucket := b.m.harness(t).New(limit.PerSecond(10).Named("bucket"))
 	requests := []limit.Request{{Limiter: bucket, Key: b.key, Cost: 2}, {Limiter: b.Quota, Key: b.key, Cost: 2}}
 	lease := limit.Take{Lease: time.Minute, Receipt: true}
@@ -237,7 +237,7 @@ func TestQuotaLease_Full(t *testing.T) {
 	d, err = b.Take(t.Context(), b.key, limit.Take{Cost: 9000, Lease: time.Minute, Receipt: true})
 	require.NoError(t, err)
 	require.Equal(t, periodEnds, d.RetryAfter, "the longer wait")
-	b.m.sleep(10 * time.Second)
+	b.settle(first, 1)
 	decisions, err := b.TakeBatch(t.Context(), requests, lease)
 	require.NoError(t, err)
 	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
@@ -289,5 +289,5 @@ func TestMeter_OfBucketAndQuota(t *testing.T) {
 	require.True(t, lost.Allowed)
 	holds(10, 0)
 	b.m.sleep(time.Minute)
-	holds(16, 2)
+	holds(18, 2)
 }

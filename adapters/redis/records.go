@@ -173,7 +173,7 @@ func (p *recordPolicy) scriptArgs(args []any, key *limit.Key, what batch.RecordT
 	}
 	if what.What == batch.Settle {
 		args[len(args)-1] = what.Lease.Excess // in place of a stamp
-		return append(args, what.Lease.ID, what.Lease.Returns)
+		return append(args, what.Lease.ID, what.Lease.Returns, limit.MaxLeases)
 	}
 	return append(args, leaseArgs(what.Lease)...)
 }

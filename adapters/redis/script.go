@@ -38,11 +38,12 @@ var (
 // bucketLua returns the script about buckets that ends with some text.
 func bucketLua(end string) string { return leasesLua + limiterBucketLua + end }
 
-// leaseFunctionsLua returns a function that returns those about leases: a script creates all its functions
-// whenever it runs, and few calls need these.
+// leaseFunctionsLua returns a function that returns a table of those about leases: a script creates all its
+// functions whenever it runs, and few calls need these.
 func leaseFunctionsLua() string {
 	return "local function lease_functions()\n" + leasesLua + leasesChangeLua +
-		"return end_leases, has_leases, add_lease, settle_lease\nend\n"
+		"return { end_all = end_leases, has_all = has_leases, add = add_lease, settle = settle_lease,\n" +
+		"  parse = parse_leases, find = find_lease, format = format_leases, first_end = first_end }\nend\n"
 }
 
 // A script is a Lua script in two forms. Redis from 7.0 on and Valkey understand a first line

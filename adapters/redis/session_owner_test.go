@@ -79,7 +79,7 @@ func TestSession_BelongsToOneConnection(t *testing.T) {
 		}
 		return owners
 	}
-	for range testscale.Tiers(20, 50, 500) {
+	for range testscale.Tiers(20, 20, 500) {
 		answered.Store(0)
 		conns := []*routertest.Conn{routertest.Dial(t, nodes[rand.IntN(2)])}
 		token := decodeToken(t, ask(t, conns[0], "$ws:hello", `{"session":true}`))

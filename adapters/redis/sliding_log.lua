@@ -194,4 +194,5 @@ end
 if what ~= 'look' and (outcome == 1 or moved) then
   write(0, now)
 end
-return reply(outcome, count, allows_at(cost), newest(), more_at, allows_at(max_calls), 0, now)
+-- The calls of the window may be more than count, if they were counted by a policy with a larger maximum.
+return reply(outcome, stored - older(now - window), allows_at(cost), newest(), more_at, allows_at(max_calls), 0, now)

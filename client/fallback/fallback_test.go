@@ -156,7 +156,7 @@ func TestClient_CallsAndEventsInBothDirectionsAtFullWindows(t *testing.T) {
 func TestClient_SessionSurvivesTheLossOfAnyRequest(t *testing.T) {
 	t.Parallel()
 	for mode := range modes {
-		for broken := range testscale.Pick(6, 20) {
+		for broken := range testscale.Tiers(6, 10, 20) {
 			t.Run(fmt.Sprint(mode, " ", broken), func(t *testing.T) {
 				bubble(t, func(t *testing.T) { loseRequest(t, mode, broken) })
 			})
@@ -208,7 +208,7 @@ func TestClient_ReturnsToWebSocketWithoutLosingACall(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		var transports []string
 		var slow sync.WaitGroup
-		for range testscale.Pick(100, 1200) {
+		for range testscale.Tiers(100, 300, 1200) {
 			slow.Go(func() {
 				_, err := client.Call[joined](context.Background(), c, join{})
 				assert.NoError(t, err)
@@ -273,7 +273,7 @@ func TestClient_StaysOverHTTPIfOnlyTheProbeWorks(t *testing.T) {
 		c := w.connect(nil)
 		require.NoError(t, c.Connect(t.Context()))
 		w.unblock.Store(true)
-		for range testscale.Pick(30, 30*60) {
+		for range testscale.Tiers(30, 10*60, 30*60) {
 			reply, err := client.Call[sum](t.Context(), c, add{})
 			require.NoError(t, err)
 			require.Equal(t, "http-stream", reply.Transport)

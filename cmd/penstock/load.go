@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/penstock-go/penstock/cmd/penstock/internal/load"
@@ -22,7 +23,8 @@ endpoint, such as ws://localhost:8080/ws.
 
 Messages are sent whether or not earlier ones have been answered, and whatever retryAfterMs says.
 The latency of a message begins when it is due, so a server that stands still delays all messages of
-that time. Interrupt the command to end the load early; it then prints what it has measured.
+that time. Interrupt the command (SIGINT or SIGTERM) to end the load early; it then prints what it has
+measured.
 
 Placeholders in payloads, -token and -header: {{conn}} is the number of the connection, from 0. In
 -payload, {{n}} is the number of the message, and {{mark}} a text by which publications are
@@ -68,9 +70,9 @@ func loadCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) error
 	if line != nil {
 		f.Progress = func(p load.Progress) { line.print(progressText(p)) }
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the command at once
+	context.AfterFunc(ctx, stop) // a second signal ends the command at once
 	report, err := load.Run(ctx, f.Options)
 	line.clear()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,14 +175,20 @@ func TestLoad_PayloadFromTheContract(t *testing.T) {
 	}
 }
 
-// TestLoad_InterruptPrintsTheReport builds the command, and interrupts it as Ctrl-C does.
-func TestLoad_InterruptPrintsTheReport(t *testing.T) {
+// TestLoad_SignalPrintsTheReport builds the command, and ends it as Ctrl-C, kill and containers do.
+func TestLoad_SignalPrintsTheReport(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted on Windows")
 	}
 	program := filepath.Join(t.TempDir(), "penstock")
 	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) { testSignal(t, program, signal) })
+	}
+}
+
+func testSignal(t *testing.T, program string, signal os.Signal) {
 	called := make(chan struct{}, 1000)
 	r := router.New(nil)
 	router.RPC(r, func(_ *router.Context, m who) (who, error) { called <- struct{}{}; return m, nil })
@@ -192,7 +199,7 @@ func TestLoad_InterruptPrintsTheReport(t *testing.T) {
 	for range 20 {
 		<-called
 	}
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, cmd.Process.Signal(signal))
 	require.NoError(t, cmd.Wait(), &stderr)
 	assert.Regexp(t, `^10 connections, [2-9]\d messages in `, stdout.String())
 	assert.Contains(t, stdout.String(), "\nunanswered  0\nnot sent    0\n")

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
 	_ "time/tzdata" // for quotas, on systems without a time zone database
 
 	"github.com/penstock-go/penstock/errors"
@@ -20,9 +23,8 @@ const usage = `usage: penstock <command> [flags]
   schema       print a JSON Schema for the messages of a running server
   postgres     print the schema of adapters/postgres as SQL
   conformance  run scenarios against a client in any language
-  help         print this help
-
-"penstock simulate -h" prints the flags of a command.
+  version      print the version of this program
+  help         print this help, or that of a command: penstock help load
 `
 
 // Exit statuses.
@@ -41,6 +43,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s", usage)
 		return exitUsage
 	}
+	if args[0] == "help" && len(args) == 2 && !isHelp(args[1]) {
+		args = []string{args[1], "-h"}
+	}
 	switch args[0] {
 	case "simulate":
 		return exitStatus(args[0], simulate(args[1:], stdin, stdout, stderr), stderr)
@@ -58,12 +63,33 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitStatus(args[0], postgresCommand(args[1:], stdout), stderr)
 	case "conformance":
 		return exitStatus(args[0], conform(args[1:], stdout, stderr), stderr)
+	case "version":
+		fmt.Fprintln(stdout, version())
+		return exitOK
 	case "help", "-h", "-help", "--help":
 		fmt.Fprintf(stdout, "%s", usage)
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "penstock: unknown command %q\n\n%s", args[0], usage)
 	return exitUsage
+}
+
+// isHelp reports whether an argument asks for help.
+func isHelp(arg string) bool { return slices.Contains([]string{"help", "-h", "-help", "--help"}, arg) }
+
+// version returns the version of the module, the commit if it is known, and the version of Go.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "penstock, unknown version"
+	}
+	words := []string{"penstock", info.Main.Version}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			words = append(words, s.Value)
+		}
+	}
+	return strings.Join(append(words, info.GoVersion), " ")
 }
 
 // A usageError is a mistake in the arguments.

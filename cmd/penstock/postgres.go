@@ -19,7 +19,10 @@ Flags:
 
 // postgresCommand prints the schema of PostgreSQL.
 func postgresCommand(args []string, stdout io.Writer) error {
-	if len(args) == 0 || args[0] != "schema" {
+	switch {
+	case len(args) > 0 && isHelp(args[0]):
+		args = []string{"schema", "-h"}
+	case len(args) == 0 || args[0] != "schema":
 		return usageError{errors.New(`use "penstock postgres schema"`)}
 	}
 	newest := len(schema.Migrations(""))
@@ -38,6 +41,8 @@ func postgresCommand(args []string, stdout io.Writer) error {
 		return usageError{err}
 	case flags.NArg() > 0:
 		return usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
+	case schema.Check(*name) != nil:
+		return usageError{schema.Check(*name)}
 	case *from < 0 || *from > newest:
 		return usageError{fmt.Errorf("-from is %d; the newest version is %d", *from, newest)}
 	}

@@ -41,7 +41,7 @@ func TestNodes_ShareAnswers(t *testing.T) {
 	texts[1] = a.text
 	assert.Equal(t, "end", a.end.Type)
 	assert.Equal(t, texts[0], texts[1])
-	assert.Less(t, took, 1500*time.Millisecond)
+	assert.Less(t, took, 10*time.Second, "the rest of the answer would take 20 s")
 
 	tab.send("4", "chat", "m3", fmt.Sprintf(`{"items":%d,"everyMs":0,"text":"w"}`, n))
 	assert.Equal(t, items("w", n), tab.read("4").text)

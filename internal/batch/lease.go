@@ -8,18 +8,22 @@ import (
 )
 
 // A Lease is what a store does about a lease. The store keeps it with the bucket until its end, at
-// which the units return, less those that have returned since it was made.
+// which the units return. What returns is bounded by the low of the lease: the least that the bucket
+// was missing since it was made, see docs/decisions/0092-undoing-deducts-lost-refill.md.
 //
-// If the store makes a lease, it takes nothing from a bucket that has [limit.MaxLeases]. It makes none
-// of nothing.
+// If the store makes a lease, it takes nothing from a bucket that has [limit.MaxLeases] which are not
+// settled. It makes none of nothing.
 //
-// If it settles one, it takes its Excess instead of the Units of the [Take]. A negative one returns:
-// at most the units of the lease that have not returned since it was made, and nothing unless Returns.
-// From then on until its end, settling it again does nothing. The store takes the Units if the bucket
-// does not have the lease, and nothing if the bucket is blocked.
+// If it settles one, it takes its Excess instead of the Units of the [Take]. A negative one returns, if
+// Returns. From then on until its end, settling it again does nothing; of settled ones, the store keeps
+// the last [limit.MaxLeases]. The store takes the Units if the bucket does not have the lease, and
+// nothing if the bucket is blocked.
+//
+// Without an ID, a Length is that of the mark of a receipt: the store keeps a low for it, and returns
+// nothing at its end. Of a bucket with [limit.MaxMarks], the last one stands for it.
 type Lease struct {
 	ID     int64         // from 1 to 2^53 - 1; 0 if there is none
-	Length time.Duration // whole milliseconds; 0 if the lease is settled
+	Length time.Duration // whole milliseconds; 0 if there is nothing to make
 
 	// Of a lease that is settled: the units that were used but not taken, and whether those return that
 	// were taken but not used. Those of another policy do not.
@@ -35,6 +39,17 @@ func NewLease(take *limit.Take) Lease {
 	}
 	return Lease{ID: 1 + random.N[int64](1<<53-1), Length: take.Lease}
 }
+
+// newMark returns the mark of a take that wants a receipt without a lease.
+func newMark(take *limit.Take) Lease {
+	if !take.Receipt || take.Cost == 0 {
+		return Lease{}
+	}
+	return Lease{Length: limit.ExactUndo + take.MaxWait.Truncate(time.Millisecond)}
+}
+
+// IsMark reports whether the store makes a mark.
+func (l Lease) IsMark() bool { return l.ID == 0 && l.Length > 0 }
 
 // Complete returns a Decision about a Take with the lease, if there is one: a receipt identifies it.
 func (l Lease) Complete(d limit.Decision) limit.Decision {

@@ -100,16 +100,20 @@ func (p *Policy) Taking(take *limit.Take) Take {
 	case take.Mode == limit.Looking:
 		return Take{Divisor: 1}
 	case take.Mode == limit.Partial:
-		return Take{Units: min(costUnits, p.Full()), Divisor: token}
+		return Take{Units: min(costUnits, p.Full()), Divisor: token, Lease: newMark(take)}
 	case take.Keep > 0:
 		keepUnits := p.CostUnits(take.Keep)
 		if exceeds(costUnits, keepUnits, &p.Units) {
 			return Take{Divisor: 1}
 		}
-		return takeAll(costUnits, keepUnits, &p.Units)
+		what := takeAll(costUnits, keepUnits, &p.Units)
+		what.Lease = newMark(take)
+		return what
 	default:
 		what := takeAll(costUnits, -p.Ahead(take.MaxWait), &p.Units)
-		what.Lease = NewLease(take)
+		if what.Lease = newMark(take); take.Lease > 0 {
+			what.Lease = NewLease(take)
+		}
 		return what
 	}
 }
@@ -162,7 +166,7 @@ func (p *Policy) Decide(take *limit.Take, s State) limit.Decision {
 // receive adds the receipt to a Decision, if the take wants one.
 func (p *Policy) receive(take *limit.Take, s State, tokens int64, d limit.Decision) limit.Decision {
 	if take.Receipt && d.Allowed && tokens > 0 && take.Mode != limit.Looking {
-		d.Receipt = limit.Receipt{Tokens: tokens, Stamp: s.At + d.RetryAfter.Microseconds(), Version: p.version}
+		d.Receipt = limit.Receipt{Tokens: tokens, Stamp: s.At, Version: p.version}
 	}
 	return d
 }

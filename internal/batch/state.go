@@ -18,8 +18,8 @@ type State struct {
 	// At is the reading in microseconds since 1970; 0 if the store has not returned it.
 	At int64
 
-	// LeaseEnds is the time until the first of the bucket's leases ends, which may return tokens; 0 if
-	// the bucket has none. LeasesFull says that it can have no more until then.
+	// LeaseEnds is the time until the first lease ends that is not settled, which may return tokens; 0
+	// if the bucket has none. LeasesFull says that it can have no more until then.
 	LeaseEnds  time.Duration
 	LeasesFull bool
 

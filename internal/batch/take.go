@@ -3,13 +3,14 @@ package batch
 import "github.com/penstock-go/penstock/limit"
 
 // A Take is what a store does for a [limit.Take]. It takes the largest multiple of Divisor that is
-// at most Units and leaves a balance of at least Lowest. Negative Units are returned to the bucket,
-// less those that have returned since Since. With a Lease, it makes or settles one.
+// at most Units and leaves a balance of at least Lowest. Negative Units are returned to the bucket. If
+// they were taken at Since, they are undone: the low of the last mark until then bounds what returns.
+// Without a mark, none return that have returned since Since. With a Lease, the store makes or settles one.
 type Take struct {
 	Units   int64
 	Lowest  int64 // negative for a deficit
 	Divisor int64 // at least 1
-	Since   int64 // in microseconds since 1970, on the store's clock; 0 if all negative Units are returned
+	Since   int64 // in microseconds since 1970, on the store's clock; 0 if nothing is undone
 	Lease   Lease
 }
 

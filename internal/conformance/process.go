@@ -24,7 +24,7 @@ const (
 
 // Times that a driver has, of the runner.
 const (
-	greetingWait    = 15 * time.Second // from its start to its first line
+	greetingWait    = time.Minute      // from its start to its first line; a machine may be busy
 	defaultStopWait = 10 * time.Second // from the end of its input to its own
 )
 

@@ -27,7 +27,7 @@ import (
 // and so must the client receive. A connection may be lost, because nothing gets through for ten seconds; then what
 // has arrived must be a beginning of that.
 func TestModel_ExactlyOnceInBothDirections(t *testing.T) {
-	lost, seeds := 0, testscale.Tiers(12, 40, 100)
+	lost, seeds := 0, testscale.Tiers(12, 20, 100)
 	for seed := range seeds {
 		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) {
 			m := newModel(t, uint64(seed))

@@ -238,9 +238,10 @@ func (s *Server) passOn(w http.ResponseWriter, req *http.Request, node string, d
 	return http.StatusOK
 }
 
-// poll asks for the events behind an ID.
+// poll asks for the events behind an ID. The wait is rounded up: without one, the other node would answer at once, and be asked
+// again and again until the time has passed.
 func (s *Server) poll(ctx context.Context, node string, poll peerPoll, after uint64, wait time.Duration) peerAnswer {
-	poll.After, poll.WaitMs = after, min(wait, ownerWait).Milliseconds()
+	poll.After, poll.WaitMs = after, (min(wait, ownerWait) + time.Millisecond - 1).Milliseconds()
 	text, _ := jsonv2.Marshal(poll) // of strings and numbers
 	return s.ask(ctx, node, append([]byte{downQuestion}, text...))
 }

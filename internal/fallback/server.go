@@ -127,6 +127,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.Set("Access-Control-Expose-Headers", "Penstock-Fallback, Retry-After")
 		h.Set("Timing-Allow-Origin", origin) // so that a page sees whether it uses HTTP/2
 	}
+	if s.ctx.Err() != nil {
+		h.Set("Connection", "close") // the next request should reach another node
+	}
 	operation := req.URL.Query()
 	switch {
 	case req.Method == http.MethodGet && req.Header.Get("Upgrade") != "":

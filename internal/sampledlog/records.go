@@ -10,7 +10,8 @@ import (
 )
 
 // This file has all log records of a router, except those of internal/hints. The keys are part of
-// the API: conn, ip, transport, type, error, stack, hook, panic, code, reason, node, suppressed. A record
+// the API: conn, ip, transport, type, error, stack, hook, panic, code, reason, node, topic,
+// suppressed. A record
 // contains no part of a request or a message, except what the application includes in its errors
 // and panics.
 
@@ -44,6 +45,11 @@ func (l *Log) Closed(ctx context.Context, connID string, code int) {
 // NodeLeft logs that another node has left or failed.
 func (l *Log) NodeLeft(node string) {
 	l.Debug(context.Background(), Kind{Text: "node left"}, slog.String("node", node))
+}
+
+// Unreadable logs that a stored message was skipped.
+func (l *Log) Unreadable(ctx context.Context, topic string, err error) {
+	l.Errors(ctx, 1, Kind{Text: "stored message skipped"}, slog.String("topic", topic), slog.String("error", err.Error()))
 }
 
 // Refused logs a refused request, or a refused connection if it has an ID. The text is that of a

@@ -101,7 +101,7 @@ type missed struct {
 func (t *CatchupTopic) read(ctx context.Context, s *Sequencer, since broker.Position) (missed, error) {
 	r := &missedRead{
 		ctx: ctx, topic: t, sequencer: s, since: since, done: make(chan struct{}),
-		query: broker.TopicQuery{Topic: s.topic, Retention: s.retention, After: since.Offset},
+		query: broker.TopicQuery{Topic: s.topic, Retention: s.retention, After: since.Offset, Epoch: since.Epoch},
 	}
 	t.catchup.add(r)
 	<-r.done // it ends with ctx
@@ -259,7 +259,7 @@ func (c *Catchup) readPublications(reads []*missedRead) {
 	for ; fitting < len(reads) && reads[fitting].count <= left; fitting++ {
 		r := reads[fitting]
 		left -= r.count
-		r.query.After, r.query.Limit = r.after, int(r.count)
+		r.query.After, r.query.Epoch, r.query.Limit = r.after, "", int(r.count)
 		b.Topics = append(b.Topics, r.query)
 	}
 	for _, r := range reads[fitting:] {

@@ -62,36 +62,42 @@ func (s *Sequencer) beginRead() *sequencerRead {
 	}
 	s.again = false
 	s.begun++
-	read := &sequencerRead{s, s.begun, broker.TopicQuery{Topic: s.topic, Retention: s.retention, After: s.last.Offset}}
+	read := &sequencerRead{s, s.begun, broker.TopicQuery{Topic: s.topic, Retention: s.retention, After: s.last.Offset, Epoch: s.last.Epoch}}
 	if s.attached && (s.more || s.isBehind() || len(s.buffer) > 0) {
 		read.query.Limit = pageSize
 	}
 	return read
 }
 
-// lacks reports whether the Sequencer lacks publications before a position. They follow query.After.
+// lacks reports whether the Sequencer lacks publications before a position. They follow query.After then.
 func (r *sequencerRead) lacks(page broker.Page) bool {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.query.After = s.last.Offset
-	return s.attached && page.Position.Epoch == s.last.Epoch && page.Position.Offset > s.last.Offset
+	if !s.attached || page.Position.Epoch != s.last.Epoch || page.Position.Offset <= s.last.Offset {
+		return false
+	}
+	r.query.After, r.query.Epoch = s.last.Offset, s.last.Epoch
+	return true
 }
 
 // endRead handles a page and reports whether the topic must be read again.
-func (s *Sequencer) endRead(number uint64, page broker.Page) bool {
+func (s *Sequencer) endRead(r *sequencerRead, page broker.Page) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosed() {
 		s.reading = false
 		return false
 	}
+	if page.Position.Epoch == r.query.Epoch && page.Position.Offset < r.query.After {
+		s.goBack(page.Position)
+	}
 	more, complete := s.apply(page)
 	s.more = more
 	s.missing.expired = false
 	s.drain()
 	if complete {
-		s.compared = number
+		s.compared = r.number
 	}
 	if complete && !s.again {
 		s.dropOtherEpochs()
@@ -100,4 +106,13 @@ func (s *Sequencer) endRead(number uint64, page broker.Page) bool {
 	s.checkWhenIdle(min(max(2*s.idleTime, minIdleCheck), maxIdleCheck))
 	s.notify()
 	return s.reading
+}
+
+// goBack continues at a position of the store below one that this node had before it asked: the store has
+// lost publications without beginning an epoch, and uses their offsets again.
+func (s *Sequencer) goBack(to broker.Position) {
+	s.last, s.since, s.missing, s.arrived = to, 0, missing{}, broker.Position{}
+	s.dropRecent()
+	s.dropBuffer()
+	s.sinkLost(Loss{Reset: true})
 }

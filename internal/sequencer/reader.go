@@ -137,7 +137,7 @@ func (r *Reader) readPositions(reads []*sequencerRead) {
 			r.fail(read.s)
 		case read.lacks(page.Page):
 			read.query.Limit = pageSize
-		case read.s.endRead(read.number, page.Page):
+		case read.s.endRead(read, page.Page):
 			more = append(more, read.s)
 		}
 	}
@@ -156,7 +156,7 @@ func (r *Reader) readPages(reads []*sequencerRead) {
 		switch {
 		case page.Err != nil:
 			r.fail(read.s)
-		case read.s.endRead(read.number, page.Page):
+		case read.s.endRead(read, page.Page):
 			r.add(read.s)
 		}
 	}

@@ -123,7 +123,7 @@ func (n *batchedNode) publishOn(t *testing.T, topic string, number int) {
 
 // TestReader_TopicsOfABlipShareReads reports all topics as followed again, as after an interruption.
 func TestReader_TopicsOfABlipShareReads(t *testing.T) {
-	topics := testscale.Tiers(100, 2000, 5000)
+	topics := testscale.Tiers(100, 1000, 5000)
 	for _, tt := range []struct {
 		name                      string
 		behind, number, bytes     int // topics that have missed publications, how many, and of which length
@@ -165,7 +165,7 @@ func TestReader_TopicsOfABlipShareReads(t *testing.T) {
 // hour.
 func TestReader_IdleTopicsAreComparedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		topics := testscale.Tiers(50, 500, 2000)
+		topics := testscale.Tiers(50, 250, 2000)
 		n := newBatchedNode(t, topics)
 		n.reset()
 		last := map[string]time.Time{}

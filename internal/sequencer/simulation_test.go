@@ -354,7 +354,7 @@ func (n *simNode) leave(u *subscriber) {
 }
 
 func TestSequencer_SubscribersSeeEveryPublicationOnceInOrder(t *testing.T) {
-	for seed := range testscale.Tiers[uint64](3, 6, 20) {
+	for seed := range testscale.Tiers[uint64](3, 4, 20) {
 		for name, sc := range map[string]scenario{
 			"without failovers": {keep: 600}, "with failovers": {keep: 600, failovers: true}, "with a short history": {keep: 3, failovers: true},
 			"without faults": {keep: 3, faultless: true}, "slow without faults": {keep: 1, faultless: true, slowest: 900 * time.Millisecond},

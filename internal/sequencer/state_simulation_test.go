@@ -282,7 +282,7 @@ func (n *stateNode) leave(k *keeper) {
 }
 
 func TestSequencer_JoinersHaveTheStateOfTheirPosition(t *testing.T) {
-	for seed := range testscale.Tiers[uint64](2, 4, 10) {
+	for seed := range testscale.Tiers[uint64](2, 3, 10) {
 		for _, keep := range []int{1, 2, 3, 100} {
 			for _, failovers := range []bool{false, true} {
 				t.Run(fmt.Sprintf("history of %d, failovers %v, seed %d", keep, failovers, seed), func(t *testing.T) {

@@ -43,7 +43,7 @@ type randomConn struct {
 // TestSession_RandomEvents compares sessions with the order in which they were stored.
 func TestSession_RandomEvents(t *testing.T) {
 	var total randomRun
-	for seed := range testscale.Tiers[uint64](20, 60, 200) {
+	for seed := range testscale.Tiers[uint64](20, 30, 200) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRandomRun(t, seed)
 			for range 150 {

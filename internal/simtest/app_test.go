@@ -101,14 +101,15 @@ func (a *app) ServeHTTP(rw http.ResponseWriter, req *http.Request) { a.handler.S
 func newApp(w *world, b broker.HistoryBroker) *app {
 	a := &app{world: w}
 	opts := &router.Options{
-		Broker:         b,
-		Codecs:         []router.Codec{cbor.New(nil)},
-		Authenticate:   w.authenticate,
-		UserHistory:    router.History{Messages: longHistory, Age: historyAge},
-		Resume:         router.ResumeOptions{Within: resumeWithin},
-		OnMessagesLost: func(topic string, n int) { w.messagesLost(a, topic, n) },
-		OnError:        func(e router.ErrorReport) { w.serverError(a, e) },
-		Logger:         slog.New(slog.NewTextHandler(logOutput, nil)),
+		Broker:          b,
+		Codecs:          []router.Codec{cbor.New(nil)},
+		Authenticate:    w.authenticate,
+		UserHistory:     router.History{Messages: longHistory, Age: historyAge},
+		Resume:          router.ResumeOptions{Within: resumeWithin},
+		OnMessagesLost:  func(topic string, n int) { w.messagesLost(a, topic, n) },
+		OnError:         func(e router.ErrorReport) { w.serverError(a, e) },
+		OnLimitExceeded: w.limitExceeded,
+		Logger:          slog.New(slog.NewTextHandler(logOutput, nil)),
 	}
 	if w.plan.Mood == hot {
 		opts.Limits = router.Limits{QueueMessages: 16, QueueBytes: 8 << 10, Concurrency: 4, SessionsPerUser: 3}

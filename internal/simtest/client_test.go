@@ -80,16 +80,12 @@ func (d *simClient) open() bool {
 	l := &life{device: d, opened: time.Now(), asked: map[string]int{}}
 	opts := &client.Options{
 		HTTPClient: &http.Client{Transport: transport},
-		Token: func(context.Context, bool) (string, error) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return fmt.Sprintf("%s/%d/%d", d.User, d.index, d.tokenLives), nil
-		},
-		Resume:  d.Resume,
-		Pacing:  d.Pacing,
-		StopOn:  func(code int) bool { return code == closeStop },
-		OnState: l.onState,
-		Logger:  slog.New(slog.NewTextHandler(logOutput, nil)),
+		Token:      l.token,
+		Resume:     d.Resume,
+		Pacing:     d.Pacing,
+		StopOn:     func(code int) bool { return code == closeStop },
+		OnState:    l.onState,
+		Logger:     slog.New(slog.NewTextHandler(logOutput, nil)),
 	}
 	if d.CBOR {
 		opts.Codec = cbor.New(nil)
@@ -100,7 +96,7 @@ func (d *simClient) open() bool {
 	client.Handle(l.Client, l.answer)
 	for _, f := range features() {
 		if f.client != nil {
-			f.client(d)
+			f.client(l)
 		}
 	}
 	d.current = l

@@ -5,14 +5,18 @@ package simtest
 type feature struct {
 	verbs  []verb
 	routes func(*app)         // registers handlers on each node; optional
-	client func(*simClient)   // registers handlers of each client; optional
+	client func(*life)        // registers handlers of each client; optional
 	check  func(w *world)     // compares what was recorded when all is quiet; optional
 	begin  func(w *world) any // returns what the feature records in a simulation; optional
 }
 
 // features returns all features.
 func features() []feature {
-	return []feature{topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(), storeFeature(), rawFeature()}
+	return []feature{
+		topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(),
+		limitsFeature(), meterFeature(), runsFeature(), slowFeature(), asksFeature(), streamsFeature(), expiryFeature(),
+		storeFeature(), rawFeature(),
+	}
 }
 
 // verbs returns the steps of all features.

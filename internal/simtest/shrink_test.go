@@ -59,7 +59,7 @@ func (s *shrinker) leaveOut(size int) {
 
 // try makes a plan the smallest one if it fails.
 func (s *shrinker) try(c plan) bool {
-	for range max(3, *runs) {
+	for range max(3, *runsOfSeed) {
 		if time.Now().After(s.deadline) {
 			return false
 		}

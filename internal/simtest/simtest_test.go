@@ -12,7 +12,7 @@ import (
 var (
 	oneSeed    = flag.Uint64("seed", math.MaxUint64, "the only seed of TestSeed")
 	shrinkTime = flag.Duration("shrink", 0, "how long a plan that fails is made smaller")
-	runs       = flag.Int("runs", 1, "how often TestSeed runs a plan that does not fail; the scheduler is not part of the plan")
+	runsOfSeed = flag.Int("runs", 1, "how often TestSeed runs a plan that does not fail; the scheduler is not part of the plan")
 	firstSeed  = flag.Uint64("first", 1, "the first seed of TestSeeds")
 )
 
@@ -39,7 +39,7 @@ func runSeed(t *testing.T, seed uint64) {
 	t.Helper()
 	p := newPlan(seed)
 	var problems []string
-	for run := 0; run < *runs && len(problems) == 0; run++ {
+	for run := 0; run < *runsOfSeed && len(problems) == 0; run++ {
 		problems = simulate(t, p)
 	}
 	if len(problems) == 0 {

@@ -38,17 +38,15 @@ type usersRecord struct { // guarded by world.mu
 	sent        []*sent
 	revocations []*revocation
 	disconnects []*disconnect
-	asks        map[string]bool // answered, by ID
 }
 
-// Servers send messages to users, ask their clients, end their access, and disconnect them.
+// Servers send messages to users, end their access, and disconnect them.
 func usersFeature() feature {
 	user := func(d *draw, s *step) { d.node(s); s.Client = d.IntN(len(d.plan.Clients)) }
 	return feature{
-		begin: func(*world) any { return &usersRecord{asks: map[string]bool{}} },
+		begin: func(*world) any { return &usersRecord{} },
 		verbs: []verb{
 			{name: "sendToUser", weight: [3]int{8, 8, 8}, draw: func(d *draw, s *step) { user(d, s); s.N = 1 + d.IntN(3) }, run: (*world).sendToUser},
-			{name: "askUser", weight: [3]int{4, 4, 4}, draw: user, run: (*world).askUser},
 			{name: "revoke", weight: [3]int{3, 3, 3}, draw: func(d *draw, s *step) {
 				user(d, s)
 				d.topic(s, "log", "join", "live", "room")
@@ -86,23 +84,6 @@ func (w *world) sendToUser(s step) {
 			w.mu.Unlock()
 			if err != nil && calm {
 				w.Errorf("calm: sending %s to %s failed: %v", m.id, user, err)
-			}
-		}
-	})
-}
-
-func (w *world) askUser(s step) {
-	a, user := w.app(s.Node), w.plan.Clients[s.Client].User
-	if a == nil {
-		return
-	}
-	w.begin(func() {
-		ctx, cancel := timeout(10 * time.Second)
-		defer cancel()
-		m := ask{ID: w.newID("a")}
-		for answer := range router.CallUser[asked](ctx, a.Router, "", user, m) {
-			if answer.Err == nil && answer.Reply.ID != m.ID {
-				w.Errorf("the call %s to %s has the reply to %q", m.ID, user, answer.Reply.ID)
 			}
 		}
 	})

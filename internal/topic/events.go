@@ -14,7 +14,7 @@ import (
 // maxExactPresence is how many changes wait before they are merged.
 const maxExactPresence = 1024
 
-// presenceEvents are the changes that wait.
+// waitingChanges are the changes that wait.
 type waitingChanges struct {
 	mu        sync.Mutex // may be acquired under Topic.mu; nothing is called under it
 	waiting   list.List  // of *waitingPresence

@@ -162,7 +162,7 @@ type batchKey struct {
 	binary bool   // the format of the connections
 }
 
-// A presenceBatch is the encoded effect of changes.
+// A batch is the encoded effect of changes.
 type batch struct {
 	frame *wsconn.Frame // nil if the changes have no effect
 	next  uint64        // the number of the change that follows

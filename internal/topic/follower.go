@@ -156,7 +156,7 @@ func (ts *Topics) encodeMissed(t *Topic, f *follower, frames []*wsconn.Frame, mi
 		}
 		frames = append(frames, frame)
 		if bytes += len(frame.Text()); bytes > ts.config.QueueBytes/2 {
-			break // holdMissed rejects them
+			break // holdMissed holds none then
 		}
 	}
 	return ts.holdMissed(f, frames)

@@ -39,15 +39,17 @@ func (ts *Topics) startSequencer(t *Topic) {
 	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, t.Name, t.Pattern.Retention, ts.sink(t))}
 }
 
-// deliverStored queues a stored message for the subscribers. The sequencer calls it in the order of
-// positions, under its lock.
+// deliverStored queues a stored message for the subscribers, or reports it as lost if it is
+// malformed. The sequencer calls it in the order of positions, under its lock.
 func (ts *Topics) deliverStored(t *Topic, p broker.Publication) {
 	id, packet := CutExcept(p.Packet)
 	var except *Subscriber
 	if id != "" {
 		except = ts.config.ByID(id)
 	}
-	ts.deliverPacket(t, packet, except, p.Position)
+	if _, ok := ts.deliverPacket(t, packet, except, p.Position); !ok {
+		ts.lose(t, sequencer.Loss{From: p.Position.Offset, To: p.Position.Offset, Position: p.Position})
+	}
 }
 
 // packetExcept is the kind of a packet with a connection ID, and the packet of a message that this

@@ -323,19 +323,19 @@ func (t *Topic) IsCongested() bool {
 // ReceiveMessage delivers a message from another node, and returns to how many connections.
 func (ts *Topics) ReceiveMessage(name string, packet []byte) (receivers int) {
 	if t := ts.Find(name); t != nil {
-		return ts.deliverPacket(t, packet, nil, broker.Position{})
+		receivers, _ = ts.deliverPacket(t, packet, nil, broker.Position{})
 	}
-	return 0
+	return receivers
 }
 
 // deliverPacket delivers a message to the subscribers except one, which may be nil, and returns to how
-// many.
-func (ts *Topics) deliverPacket(t *Topic, packet []byte, except *Subscriber, at broker.Position) (receivers int) {
+// many. It reports false if the packet is malformed.
+func (ts *Topics) deliverPacket(t *Topic, packet []byte, except *Subscriber, at broker.Position) (receivers int, ok bool) {
 	used := ts.formatsOf(t)
 	now := time.Now()
 	p, published, ok := ts.config.Formats.ParsePacket(packet, used, now)
 	if !ok {
-		return 0
+		return 0, false
 	}
 	defer p.Free()
 	receivers = ts.deliverTo(t, &p, except, at)
@@ -343,5 +343,5 @@ func (ts *Topics) deliverPacket(t *Topic, packet []byte, except *Subscriber, at 
 	if p.Lacks(used) {
 		ts.config.Lost(t.Name, 1)
 	}
-	return receivers
+	return receivers, true
 }

@@ -128,7 +128,7 @@ func (r *reference) receipt(take limit.Take, d limit.Decision, at time.Duration)
 	if !take.Receipt || !issued {
 		return limit.Receipt{}
 	}
-	return limit.Receipt{Tokens: tokens, Stamp: int64(at + d.RetryAfter), Version: r.changes}
+	return limit.Receipt{Tokens: tokens, Stamp: int64(at), Version: r.changes}
 }
 
 func (r *reference) SetPolicy(p limit.Policy) error {
@@ -205,11 +205,14 @@ func abilityFaults() []fault {
 		{name: "undoing is a refund", breaks: "undo returns what was taken", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
 			m.Refund(at, r.Tokens)
 		}},
-		{name: "tokens of a reservation return at once", breaks: "undo of a reservation", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
-			m.Undo(at, time.Duration(r.Stamp)-3*time.Second, r.Tokens)
+		{name: "a reservation returns a token more", breaks: "undo of a reservation", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
+			m.Refund(at, r.Tokens+1)
 		}},
 		{name: "receipts outlive a change", breaks: "undo after a change", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
-			m.Undo(at, time.Duration(r.Stamp), r.Tokens)
+			m.Refund(at, r.Tokens)
+		}},
+		{name: "undoing deducts a token", breaks: "undo deducts lost refill only", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
+			m.Undo(at, time.Duration(r.Stamp), r.Tokens-1)
 		}},
 		{name: "a part has no receipt", breaks: "undo of a part", receipt: func(t limit.Take, d limit.Decision) bool {
 			return d.Allowed && t.Cost > 0 && t.Mode == limit.Whole
@@ -231,6 +234,9 @@ func abilityFaults() []fault {
 		{name: "the rest is lost", breaks: "settling returns the rest", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
 			m.Settle(at, id, max(used, 6))
 		}},
+		{name: "settling deducts a token", breaks: "settling of a busy meter", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
+			m.Settle(at, id, used+1)
+		}},
 		{name: "the excess is at most the capacity", breaks: "settling takes the excess", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
 			m.Settle(at, id, min(used, 16))
 		}},
@@ -243,6 +249,9 @@ func abilityFaults() []fault {
 		}},
 		{name: "leases are not counted", breaks: "leases are bounded", lease: func(m *limittest.Model, at time.Duration, cost int64, _ time.Duration, _ int) limit.Decision {
 			return m.Consume(at, cost)
+		}},
+		{name: "settled leases count", breaks: "settled leases leave room", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
+			m.Charge(at, 1)
 		}},
 		{name: "a settlement returns a token more", breaks: "leases and changes", settle: func(m *limittest.Model, at time.Duration, id int, used int64) {
 			m.Settle(at, id, used)

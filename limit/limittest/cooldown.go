@@ -51,6 +51,7 @@ func CooldownCases() []CooldownCase {
 			}
 		}},
 		{"the policy changes", cooldownPolicyChanges},
+		{"the count after a change", cooldownCountAfterChange},
 		{"the clock goes back during a penalty", cooldownStepBack},
 		{"the clock goes back at random", cooldownRandomSteps},
 	}

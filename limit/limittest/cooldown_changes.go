@@ -1,6 +1,7 @@
 package limittest
 
 import (
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -59,6 +60,33 @@ func cooldownPolicyChanges(t *testing.T, h CooldownHarness) {
 		}
 		grants.requireBound(t, windows, 0)
 	}
+}
+
+// cooldownCountAfterChange counts calls that a policy with a larger maximum has admitted.
+func cooldownCountAfterChange(t *testing.T, h CooldownHarness) {
+	policy := limit.CooldownPolicy{Name: "count", Max: 8, Window: time.Second, Penalty: time.Second}
+	larger := h.New(policy, nil)
+	policy.Max = 3
+	counter, ok := h.New(policy, nil).(interface {
+		limit.Limiter
+		Count(ctx context.Context, key limit.Key) (int64, error)
+	})
+	if h.Rewind == nil || !ok {
+		t.Skip("the cooldowns share no store, or do not count")
+	}
+	for _, want := range []int64{1, 7, 8} {
+		n, err := counter.Count(context.Background(), key("ann"))
+		require.NoError(t, err)
+		require.True(t, consume(t, larger, key("ann"), want-n).Allowed)
+		n, err = counter.Count(context.Background(), key("ann"))
+		require.NoError(t, err)
+		require.Equal(t, want, n, "the calls of the window, whatever is the maximum")
+	}
+	require.Equal(t, limit.BurstExceeded, consume(t, counter, key("ann"), 1).Reason)
+	h.Sleep(time.Second)
+	n, err := counter.Count(context.Background(), key("ann"))
+	require.NoError(t, err)
+	require.Zero(t, n)
 }
 
 // cooldownStepBack moves the clock back by an hour during a penalty, which then lasts at most its

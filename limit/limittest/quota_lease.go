@@ -21,6 +21,7 @@ func quotaLeaseCases() []WindowCase[limit.QuotaPolicy] {
 		{"a settlement", quotaSettlement},
 		{"a settlement in the next period", quotaSettlementInNextPeriod},
 		{"leases are bounded", quotaLeasesAreBounded},
+		{"settled leases leave room", quotaSettledLeasesLeaveRoom},
 		{"leases and changes", quotaLeaseAfterChange},
 		{"leases equal the model", quotaLeasesEqualModel},
 	}
@@ -144,6 +145,27 @@ func quotaLeasesAreBounded(t *testing.T, h quotaHarness) {
 	assert.Equal(t, limit.Decision{Limit: 2000, Remaining: 1000, RetryAfter: time.Second, ResetAfter: d.ResetAfter}, d)
 	h.Sleep(time.Second)
 	b.lease(1, time.Minute)
+}
+
+func quotaSettledLeasesLeaveRoom(t *testing.T, h quotaHarness) {
+	l := h.New(limit.QuotaPolicy{Name: "leases-settled", Max: 20_000, Period: limit.Month})
+	if !can(l, limit.Take{Lease: time.Minute, Receipt: true}) {
+		return
+	}
+	b := quotaBench{t, l}
+	var second limit.Receipt
+	for i := range limit.MaxLeases + 1 {
+		r := b.lease(10, limit.MaxLease)
+		if i == 1 {
+			second = r
+		}
+		h.Sleep(time.Millisecond)
+		b.settle(r, 5)
+	}
+	b.lease(10, limit.MaxLease)
+	before := consume(t, b, key("ann"), 0)
+	b.settle(second, 100)
+	assert.Equal(t, before, consume(t, b, key("ann"), 0), "it is known to be settled")
 }
 
 func quotaLeaseAfterChange(t *testing.T, h quotaHarness) {

@@ -22,6 +22,7 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 		l, model := h.New(p), NewModel(p)
 		at := time.Duration(0)
 		leases := randomLeases{rng: rng, limiter: l, model: model, key: limit.Key{"user"}}
+		undos := randomUndos{rng: rng, limiter: l, model: model, key: limit.Key{"user"}}
 		pass := func(d time.Duration) {
 			h.Sleep(d)
 			at += d
@@ -42,6 +43,9 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 				got, err := limit.Reserve(context.Background(), l, limit.Key{"user"}, cost, maxWait)
 				require.NoError(t, err)
 				require.Equal(t, model.Reserve(at, cost, maxWait), got, "%+v: step %d, cost %d within %v, at %v", p, step, cost, maxWait, at)
+			}
+			if can(l, limit.Take{Mode: limit.Undoing}) {
+				undos.step(t, at, randomCost(rng, p))
 			}
 			if can(l, limit.Take{Lease: time.Minute, Receipt: true}) {
 				leases.step(t, at, randomCost(rng, p), pause(rng, got))

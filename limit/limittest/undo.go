@@ -121,7 +121,7 @@ func undoOfReservation(h Harness) error {
 			return err
 		}
 		h.Sleep(1500 * time.Millisecond) // a second after the bucket held three
-		return b.undo(three, 3, 2*time.Second)
+		return b.undo(three, 4, time.Second)
 	})
 }
 
@@ -241,6 +241,8 @@ func invalidTakes(h Harness) error {
 		{Cost: 1, Keep: 1, Mode: limit.Partial},
 		{Cost: 1, MaxWait: 1, Mode: limit.Charging},
 		{Cost: 1, Keep: 1, Mode: limit.Undoing},
+		{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: -1}},
+		{Mode: limit.Settling, Undo: &limit.Receipt{Tokens: -1, Lease: 1}},
 		{Cost: 1, Mode: limit.Settling + 1},
 	} {
 		d, err := l.Take(context.Background(), key("ann"), take)

@@ -25,6 +25,19 @@ type Migration struct {
 	SQL     string // statements for one transaction, which also record the version
 }
 
+// MaxNameBytes bounds the name of a PostgreSQL schema: of a longer one, PostgreSQL ignores the rest, so
+// two of them could be one schema.
+const MaxNameBytes = 63
+
+// Check returns an error if the name of a PostgreSQL schema is too long, or has a NUL. "" is
+// [DefaultName].
+func Check(name string) error {
+	if len(name) > MaxNameBytes || strings.Contains(name, "\x00") {
+		return fmt.Errorf("the name of a PostgreSQL schema must have at most %d bytes and no NUL, unlike %q", MaxNameBytes, name)
+	}
+	return nil
+}
+
 // Migrations returns all migrations for a PostgreSQL schema, whose name is quoted where necessary.
 // "" is [DefaultName].
 func Migrations(name string) []Migration {

@@ -10,6 +10,7 @@ import { createTopics } from "./topics.js";
 import type { AnyContract, CallOptions, Client, ClientOptions, SendOptions, StreamOptions } from "./types.js";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
+const TOKEN_TIMEOUT_MS = 10_000; // the next refresh waits no longer for one that hangs
 
 /** Creates a client, which connects with its first message, or when connect is called. */
 export function createClient<C = AnyContract>(options: ClientOptions): Client<C> {
@@ -50,7 +51,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     const controller = new AbortController();
     const { signal } = controller;
     const end = () => controller.abort();
-    const ends = [on("$state", () => closed() && end()), env.after(defaultMs, end)];
+    const ends = [on("$state", () => closed() && end()), env.after(TOKEN_TIMEOUT_MS, end)];
     const late = new Promise<never>((_, reject) => (signal.onabort = () => reject(closed() || new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }))));
     try {
       const token = await Promise.race([late, connection.fetchToken(signal)]);

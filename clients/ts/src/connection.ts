@@ -27,6 +27,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   let dialedAt: number;
   let lostAt: number;
   let heardAt: number; // 0: nothing since the last heartbeat
+  let due: number; // when the watch checks that
   let retryFrom = 0; // no attempt before, as the server demands
   let failedWith = 0; // the close code after which the client stops at the second time
   let session: SessionGrant | undefined;
@@ -236,14 +237,14 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   }
 
   /** Ends the connection and all attempts. Without a close code, the session stays. */
-  function disconnect(): void {
+  function disconnect(code?: number): void {
     stopAttempt?.();
     stopRetry();
-    links.forEach((link) => drop(link));
+    links.forEach((link) => drop(link, code));
   }
 
-  function stop(info: StateInfo): void {
-    disconnect();
+  function stop(info: StateInfo, code?: number): void {
+    disconnect(code);
     session = undefined;
     attempts = failedWith = 0;
     stopPage();
@@ -258,7 +259,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
    * silence by the clock counts, and after a suspension messages may wait unread.
    */
   function watch(ms: number): void {
-    const due = now() + ms;
+    due = now() + ms;
     stopWatch();
     stopWatch = after(
       ms,
@@ -283,14 +284,17 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
 
   /** The page has become visible, or the network has returned, or has gone: its sockets may take minutes to notice. */
   function wake(offline?: boolean): void {
-    if (current) probe(WAKE_PROBE_MS);
+    if (current) {
+      // An earlier end of an unanswered heartbeat is not delayed.
+      if (heardAt || now() < due - WAKE_PROBE_MS) probe(WAKE_PROBE_MS);
+    }
     else if (offline) stopAttempt?.("offline");
     else if (!stopAttempt) retry(Math.max(retryFrom, dialedAt + WAKE_INTERVAL_MS) - now());
   }
 
-  /** The page is left, or enters the cache of the browser. */
-  function pause(): void {
-    disconnect();
+  /** The page enters the cache of the browser, or is not kept: then no connection resumes its session, which ends. */
+  function pause(kept: boolean): void {
+    disconnect(kept ? undefined : 1000);
     if (state !== "closed") setState("paused");
   }
 
@@ -312,8 +316,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
 
     close() {
       if (state === "closed") return;
-      if (current) drop(current, 1000); // the session ends
-      stop({ error: new PenstockError("CANCELLED", "closed") });
+      stop({ error: new PenstockError("CANCELLED", "closed") }, 1000); // the session ends
     },
   };
 }

@@ -65,7 +65,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
     if (socket.bufferedAmount > MAX_BUFFERED_BYTES) return BUFFER_CHECK_MS;
     if (first) return 0;
     if (!oneWay && (crowded || openCalls >= permitted)) return FOR_ANSWER;
-    return Math.max(notBefore - now(), pacer ? pacer.wait(type, notBefore) : 0);
+    return Math.max(notBefore - now(), pacer?.wait(type, notBefore) ?? 0);
   }
 
   function flush(): void {

@@ -531,6 +531,27 @@ test("rule 14: waking probes with a deadline of 3 s", async () => {
   assert.equal(f.client.state, "waiting");
 });
 
+test("rule 14: waking does not delay the end of an unanswered heartbeat", async () => {
+  for (const event of ["visibilitychange", "offline"]) {
+    const f = await connected();
+    f.page.fire(event);
+    for (let i = 0; i < 3; i++) {
+      await f.clock.advance(999);
+      f.page.fire(event);
+    }
+    assert.equal(f.client.state, "open", event);
+    await f.clock.advance(3);
+    assert.equal(f.client.state, "waiting", event);
+    assert.equal(f.first.all("__heartbeat").length, 1);
+  }
+  const late = await connected();
+  await late.clock.advance(25_000);
+  late.page.fire("resume");
+  assert.equal(late.first.all("__heartbeat").length, 2);
+  await late.clock.advance(3_000);
+  assert.equal(late.client.state, "waiting", "waking shortens it");
+});
+
 test("rule 11: online starts an attempt at once, at most one per second", async () => {
   const f = await connected({ random: () => 0.999 });
   f.first.end(1012);

@@ -126,8 +126,9 @@ export class TestPage implements PageLike {
     return [...this.#listeners.values()].reduce((sum, set) => sum + set.size, 0);
   }
 
-  fire(type: string): void {
-    for (const listener of this.#listeners.get(type) ?? []) listener({ type });
+  /** persisted: the page enters the cache of the browser. */
+  fire(type: string, persisted = true): void {
+    for (const listener of this.#listeners.get(type) ?? []) listener({ type, persisted });
   }
 }
 

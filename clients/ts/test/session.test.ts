@@ -265,6 +265,12 @@ test("rule 52: a hidden page keeps its session", async () => {
   assert.equal(f.socket.last("$ws:resume").payload.token, "id.one");
 });
 
+test("a page that is not kept ends its session", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  f.page.fire("pagehide", false);
+  assert.deepEqual(f.first.closedWith, { code: 1000 });
+});
+
 test("messages to the user are received once and in order, whenever they arrive", async () => {
   const f = await connected({ resume: true }, session("one"));
   const notes: unknown[] = [];

@@ -185,7 +185,7 @@ func randomSchedule(t testing.TB, seed uint64) (s *simulation, names []string) {
 }
 
 // schedules is the number of random schedules.
-func schedules() uint64 { return testscale.Tiers[uint64](40, 80, 200) }
+func schedules() uint64 { return testscale.Tiers[uint64](40, 40, 200) }
 
 func TestNode_ConvergesWithinFiveSecondsAfterFaults(t *testing.T) {
 	start := time.Now()

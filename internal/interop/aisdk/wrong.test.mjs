@@ -9,7 +9,7 @@ import { checkAnswer, newChat, Tab, until } from "./checks.mjs";
 async function cutAndResume(tamper) {
   const chat = newChat();
   const tab = new Tab({ tamper });
-  const first = await tab.send(chat, { items: 100, everyMs: 2 });
+  const first = await tab.send(chat, { items: 100, everyMs: 20 }); // two seconds, so that it is not complete before the resume
   await until(() => first.chunks.length > 5);
   tab.cut();
   await assert.rejects(first.end);

@@ -16,7 +16,7 @@ import (
 )
 
 // Timeout bounds every wait for a page. It is long, because machines may be busy.
-const Timeout = 30 * time.Second
+const Timeout = time.Minute
 
 // Program returns the path of Chromium. Without it, the test is skipped, or fails if
 // PENSTOCK_REQUIRE_CHROMIUM=1 or CI=true is set.

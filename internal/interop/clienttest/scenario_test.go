@@ -76,15 +76,15 @@ func TestScenarios_TypeScriptClient(t *testing.T) {
 // a process and real time.
 
 func TestScenarios_TypeScriptClientCBOR(t *testing.T) {
-	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 20)), true, nodeScale)
+	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 10)), true, nodeScale)
 }
 
 func TestScenarios_TypeScriptClientHTTPStream(t *testing.T) {
-	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 12)), false, nodeHTTPScale, "stream")
+	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, nodeHTTPScale, "stream")
 }
 
 func TestScenarios_TypeScriptClientHTTPPoll(t *testing.T) {
-	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 12)), false, nodeHTTPScale, "poll")
+	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, nodeHTTPScale, "poll")
 }
 
 func runNodeScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool, scale int, mode ...string) {

@@ -2,7 +2,22 @@
 // exactly: a full bucket and a deficit have at most 2^51 units each, a converted bucket lacks at
 // most 2^52, and times are in microseconds since 1970, below 2^53 with the longest refill.
 
-import { MAX_LEASES, addLease, decodeLeases, encodeLeases, left, moveLeases } from "./lease";
+import {
+  addLease,
+  addMark,
+  decodeLeases,
+  encodeLeases,
+  firstEnd,
+  giveBack,
+  hasAllLeases,
+  isMark,
+  isOpen,
+  lastEnd,
+  lowerAll,
+  markOf,
+  moveLeases,
+  settleLease,
+} from "./lease";
 import type { Lease, NewLease, Settlement } from "./lease";
 import type { Result, Stored } from "./record";
 
@@ -26,10 +41,7 @@ export interface BucketCall {
   units: number;
   lowest: number;
   divisor: number;
-  /**
-   * When a bucket held the negative units that a call undoes, in microseconds since 1970: those that
-   * have returned since then do not return again. 0 if all return.
-   */
+  /** When the negative units were taken that a call undoes, in microseconds since 1970. 0 if all return. */
   since: number;
   lease?: NewLease;
   settle?: Settlement;
@@ -44,6 +56,8 @@ interface Bucket {
   /** Units by which more than a full bucket is missing. */
   ahead: number;
   policy: Policy;
+  /** The least that it was missing before a change, in units, since the lows of all leases were lowered. */
+  low: number;
   /** In the order of their ends. */
   leases: Lease[];
 }
@@ -51,6 +65,7 @@ interface Bucket {
 /** What a bucket is now, in units of the caller's policy. */
 interface State {
   missing: number;
+  low: number;
   leases: Lease[];
   /** Whether another policy has stored the bucket. */
   other: boolean;
@@ -63,6 +78,9 @@ interface State {
 
 const MAX_MISSING = 2 ** 52;
 
+/** The low of a bucket that has not changed since all lows were lowered. */
+const NO_LOW = Number.MAX_SAFE_INTEGER;
+
 /**
  * takeFromBucket executes a call. The reply is what the bucket held before, in units; the time; the
  * microseconds until its first lease ends, or 0; and 1 if a lease was denied because the bucket has too many.
@@ -71,7 +89,7 @@ export function takeFromBucket(stored: Stored | null, call: BucketCall, now: num
   const state = read(stored && decode(stored), call.policy, now);
   const { missing, leases } = state;
   const held = call.policy.perToken * call.policy.capacity - missing;
-  const hasAll = call.lease !== undefined && leases.length >= MAX_LEASES;
+  const hasAll = call.lease !== undefined && call.lease.id !== 0 && hasAllLeases(leases);
   let change = 0;
   let settles = false;
   if (!look && call.settle !== undefined) {
@@ -80,16 +98,15 @@ export function takeFromBucket(stored: Stored | null, call: BucketCall, now: num
     change = call.since > 0 ? undo(state, call, now) : take(call, held, missing);
   }
   if (call.lease !== undefined && change > 0) {
-    const { id, micros } = call.lease;
-    addLease(leases, { ends: now + micros, id, units: change, settled: false, taken: now, extra: [] });
+    add(state, call.lease, change, now);
   }
-  const first = leases[0];
+  const first = firstEnd(leases);
   const result: Result = {
-    reply: [held, now, first ? first.ends - now : 0, hasAll ? 1 : 0],
+    reply: [held, now, first === undefined ? 0 : first - now, hasAll ? 1 : 0],
     denies: hasAll || (call.units > 0 && call.units > held - call.lowest),
   };
   if (change !== 0 || settles || state.outdated) {
-    result.record = encode(Math.min(missing + change, MAX_MISSING), leases, call.policy, now);
+    result.record = encode({ ...state, missing: Math.min(missing + change, MAX_MISSING) }, call.policy, now);
   }
   return result;
 }
@@ -104,12 +121,31 @@ function take(call: BucketCall, held: number, missing: number): number {
   return Math.max(Math.min(call.units, possible), 0);
 }
 
+/** add adds a lease or a mark of units that the bucket is going to miss, too. */
+function add(state: State, { id, micros }: NewLease, units: number, now: number): void {
+  lower(state);
+  const lease = { ends: now + micros, id, units: id === 0 ? 0 : units, settled: false, taken: now, low: state.missing + units, extra: [] };
+  (id === 0 ? addMark : addLease)(state.leases, lease);
+}
+
+/** lower lowers all leases to what the bucket was missing before a change. */
+function lower(state: State): void {
+  lowerAll(state.leases, Math.min(state.low, state.missing));
+  state.low = NO_LOW;
+}
+
 /** undo returns 0 or the negative units that a call returns. A policy that refills faster may have written the bucket since. */
-function undo({ missing, other }: State, call: BucketCall, now: number): number {
-  if (other) {
+function undo(state: State, call: BucketCall, now: number): number {
+  if (state.other) {
     return 0;
   }
-  return Math.max(Math.min(call.units + Math.max(now - call.since, 0) * call.policy.perMicro, 0), -missing);
+  lower(state);
+  const mark = markOf(state.leases, call.since);
+  if (mark !== undefined) {
+    return -giveBack(state.leases, -call.units, mark.low);
+  }
+  const left = Math.max(-call.units - Math.max(now - call.since, 0) * call.policy.perMicro, 0);
+  return -giveBack(state.leases, Math.min(left, state.missing));
 }
 
 /** settle marks a lease as settled, and returns the units to take. */
@@ -121,51 +157,55 @@ function settle(state: State, call: BucketCall, settlement: Settlement, now: num
   if (lease.settled) {
     return { change: 0, settles: false };
   }
-  const returning = settlement.returns ? Math.min(left(lease, now, call.policy.perMicro), state.missing) : 0;
-  lease.settled = true;
-  return { change: Math.max(settlement.excess, -returning), settles: true };
+  let change = settlement.excess;
+  if (change < 0) {
+    lower(state);
+    change = settlement.returns && lease.units > 0 ? -giveBack(state.leases, -change, lease.low) : 0;
+  }
+  settleLease(state.leases, lease, now);
+  return { change, settles: true };
 }
 
 /** read ends the leases of a bucket whose time has come. */
 function read(bucket: Bucket | null, policy: Policy, now: number): State {
   if (bucket === null) {
-    return { missing: 0, leases: [], other: true, outdated: false };
+    return { missing: 0, low: NO_LOW, leases: [], other: true, outdated: false };
   }
   const old = bucket.policy;
   const moved = moveLeases(bucket.leases, now);
-  let missing = missingUnits(bucket, now);
-  const leases = bucket.leases.filter((lease) => lease.ends > now);
+  const possible = old.capacity * old.perToken + bucket.ahead;
+  const { missing: stored, low } = missingUnits(bucket, now, possible);
+  let leases = bucket.leases.filter((lease) => lease.ends > now);
   const other = old.perMicro !== policy.perMicro || old.perToken !== policy.perToken || old.capacity !== policy.capacity;
   if (other) {
-    leases.forEach((lease) => (lease.units = 0)); // the units of one policy mean nothing to another
+    for (const lease of leases.filter((each) => !each.settled)) {
+      lease.units = lease.low = 0; // the units of one policy mean nothing to another
+    }
   }
-  if (missing <= 0) {
-    return { missing: 0, leases, other, outdated: moved };
+  if (stored <= 0) {
+    leases = leases.every(isMark) ? [] : leases; // nothing is missing that an earlier call took
+    return { missing: 0, low: 0, leases, other, outdated: moved };
   }
-  const possible = old.capacity * old.perToken + bucket.ahead;
-  const outdated = moved || refillsFaster(policy, old) || missing > possible;
-  missing = Math.min(missing, possible);
-  return { missing: convert(missing, old.perToken, policy.perToken), leases, other, outdated };
+  const outdated = moved || refillsFaster(policy, old) || stored > possible;
+  const missing = convert(Math.min(stored, possible), old.perToken, policy.perToken);
+  return { missing, low: Math.min(low, missing), leases, other, outdated };
 }
 
-/** missingUnits returns what a bucket lacks now. Each lease that has ended counts as an undo at its end. */
-function missingUnits(bucket: Bucket, now: number): number {
-  const { perMicro } = bucket.policy;
-  let { fullAt, early } = bucket;
-  for (const lease of bucket.leases) {
-    if (lease.ends > now) {
-      break;
-    }
-    const then = (fullAt - lease.ends) * perMicro - early;
-    if (then > 0 && !lease.settled) {
-      const rest = Math.max(then - left(lease, lease.ends, perMicro), 0);
-      const micros = Math.ceil(rest / perMicro);
-      fullAt = lease.ends + micros;
-      early = micros * perMicro - rest;
-    }
+/**
+ * missingUnits returns what a bucket lacks now, and its low. Each lease that has ended counts as an undo at its end:
+ * what it returns and what returns with time can be subtracted in any order, because nothing else has changed the
+ * bucket.
+ */
+function missingUnits({ policy, fullAt, early, low, leases }: Bucket, now: number, possible: number): { missing: number; low: number } {
+  let returned = 0;
+  for (const lease of leases.filter((each) => each.ends <= now && isOpen(each))) {
+    const missing = fullAt > lease.ends ? (fullAt - lease.ends) * policy.perMicro - early - returned : 0;
+    low = Math.max(Math.min(low, missing, possible), 0);
+    lowerAll(leases, low);
+    returned += giveBack(leases, lease.units, lease.low);
   }
   // After a large step backwards the product is inexact, but still more than possible.
-  return (fullAt - now) * perMicro - early;
+  return { missing: (fullAt - now) * policy.perMicro - early - returned, low };
 }
 
 /** convert rounds up: a change of the policy never creates tokens. */
@@ -186,13 +226,13 @@ function refillsFaster(policy: Policy, old: Policy): boolean {
 }
 
 function decode(stored: Stored): Bucket {
-  const [fullAt = 0, early = 0, ahead = 0, perMicro = 1, perToken = 1, capacity = 1, ...leases] = stored.numbers;
-  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity }, leases: decodeLeases(leases, 0) };
+  const [fullAt = 0, early = 0, ahead = 0, perMicro = 1, perToken = 1, capacity = 1, low = NO_LOW, ...leases] = stored.numbers;
+  return { fullAt, early, ahead, policy: { perMicro, perToken, capacity }, low, leases: decodeLeases(leases, 0) };
 }
 
 /** encode returns a bucket that lacks units, or null if it is full and has no leases. */
-function encode(missing: number, leases: Lease[], policy: Policy, now: number): Stored | null {
-  if (missing <= 0 && leases.length === 0) {
+function encode({ missing, low, leases }: State, policy: Policy, now: number): Stored | null {
+  if (missing <= 0 && leases.every(isMark)) {
     return null;
   }
   const { perMicro, perToken, capacity } = policy;
@@ -200,7 +240,7 @@ function encode(missing: number, leases: Lease[], policy: Policy, now: number): 
   const fullAt = now + micros;
   const ahead = Math.max(missing - perToken * capacity, 0);
   return {
-    until: Math.max(fullAt, leases.at(-1)?.ends ?? 0), // a settlement needs the lease until its end
-    numbers: [fullAt, micros * perMicro - missing, ahead, perMicro, perToken, capacity, ...encodeLeases(leases)],
+    until: Math.max(fullAt, lastEnd(leases)), // a settlement needs the lease until its end
+    numbers: [fullAt, micros * perMicro - missing, ahead, perMicro, perToken, capacity, ...(leases.length > 0 ? [low, ...encodeLeases(leases)] : [])],
   };
 }

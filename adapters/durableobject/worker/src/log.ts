@@ -182,7 +182,9 @@ function allowsAt(log: Log, call: LogCall, cost: number): number {
 function reply(log: Log, call: LogCall, now: number, waits: Waits): number[] {
   const newest = log.counted.at(-1)?.at ?? 0;
   const reset = wait(Math.max(log.penaltyEnds, newest + call.window), now);
-  return count({ outcome: ALLOWED, used: total(log.counted), reset, stamp: now, ...waits });
+  // Those of the window that do not count were admitted by a policy with a larger maximum.
+  const used = total(log.counted) + total(log.outside.filter((run) => run.at > now - call.window));
+  return count({ outcome: ALLOWED, used, reset, stamp: now, ...waits });
 }
 
 function wait(at: number, now: number): number {

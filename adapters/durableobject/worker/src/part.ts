@@ -81,15 +81,18 @@ function parseBucket(numbers: unknown[], at: string, what: string): BucketCall {
   call.divisor = integer(numbers[5], at, 9, 1, MAX_UNITS);
   call.since = integer(numbers[6], at, 10, 0, Number.MAX_SAFE_INTEGER);
   if (numbers.length > 7) {
-    call.lease = parseLease(numbers.slice(7), at, 11);
+    call.lease = parseLease(numbers.slice(7), at, 11, 0);
   }
   return call;
 }
 
-/** parseLease checks the two numbers of a lease, the first of which is the element of that index of the part. */
-function parseLease([id, micros]: unknown[], at: string, index: number): NewLease {
+/**
+ * parseLease checks the two numbers of a lease, the first of which is the element of that index of the part, and at
+ * least some number: 0 if marks of receipts are permitted.
+ */
+function parseLease([id, micros]: unknown[], at: string, index: number, least: number): NewLease {
   return {
-    id: integer(id, at, index, 1, Number.MAX_SAFE_INTEGER),
+    id: integer(id, at, index, least, Number.MAX_SAFE_INTEGER),
     micros: integer(micros, at, index + 1, 1, MAX_LEASE_MICROS),
   };
 }
@@ -159,7 +162,7 @@ function parseQuota(numbers: unknown[], at: string, what: string): QuotaCall {
   }
   const call: QuotaCall = { kind: "quota", max, bounds, ...parseCost(numbers.slice(6), at, 10, what) };
   if (numbers.length > 8) {
-    call.lease = parseLease(numbers.slice(8), at, 12);
+    call.lease = parseLease(numbers.slice(8), at, 12, 1);
   }
   return call;
 }

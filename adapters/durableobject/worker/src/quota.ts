@@ -1,4 +1,4 @@
-import { MAX_LEASES, addLease, decodeLeases, encodeLeases, moveLeases } from "./lease";
+import { addLease, decodeLeases, encodeLeases, firstEnd, hasAllLeases, lastEnd, moveLeases, settleLease } from "./lease";
 import type { Lease, NewLease, Settlement } from "./lease";
 import { ALLOWED, DENIED, NO_PERIOD, count } from "./record";
 import type { Cost, Result, Stored } from "./record";
@@ -53,13 +53,13 @@ export function takeFromQuota(stored: Stored | null, call: QuotaCall, now: numbe
   }
   const { quota, moved } = read(stored, call, calendar, now);
   const before = { ...quota };
-  const firstEnd = quota.leases[0]?.ends;
-  const hasAll = call.lease !== undefined && quota.leases.length >= MAX_LEASES;
+  const end = firstEnd(quota.leases);
+  const hasAll = call.lease !== undefined && hasAllLeases(quota.leases);
   const never = call.cost > call.max && call.what === "take"; // it is denied, and is not counted
   let result: Taken = { outcome: ALLOWED, retry: 0, taken: 0, stamp: quota.start };
   let settles = false;
   if (call.settle !== undefined) {
-    settles = settle(quota, call, call.settle, calendar);
+    settles = settle(quota, call, call.settle, calendar, now);
   } else if (call.what === "refund" || call.what === "undo") {
     giveBack(quota, call);
   } else if (call.what === "charge") {
@@ -71,9 +71,9 @@ export function takeFromQuota(stored: Stored | null, call: QuotaCall, now: numbe
   let { retry } = result;
   const all = (quota.reserved > 0 ? quota.reservedEnd : quota.end) - now;
   let more = quota.reserved < call.max ? quota.end - now : all;
-  if (firstEnd !== undefined) {
-    more = hasAll ? 0 : Math.min(more, firstEnd - now); // too many leases deny no call without one
-    retry = hasAll && outcome === DENIED ? Math.max(retry, firstEnd - now) : retry;
+  if (end !== undefined) {
+    more = hasAll ? 0 : Math.min(more, end - now); // too many leases deny no call without one
+    retry = hasAll && outcome === DENIED ? Math.max(retry, end - now) : retry;
   }
   const used = quota.reserved > 0 ? call.max : quota.used; // nothing more can be spent in the period
   const reset = used > 0 ? all : 0;
@@ -121,7 +121,7 @@ function read(stored: Stored | null, call: QuotaCall, calendar: Period, now: num
 }
 
 /** settle replaces what a lease took, and reports whether the quota has the lease. */
-function settle(quota: Quota, call: QuotaCall, { id, excess, returns }: Settlement, calendar: Period): boolean {
+function settle(quota: Quota, call: QuotaCall, { id, excess, returns }: Settlement, calendar: Period, now: number): boolean {
   const lease = quota.leases.find((each) => each.id === id);
   if (lease === undefined) {
     add(quota, call.cost, calendar);
@@ -130,7 +130,7 @@ function settle(quota: Quota, call: QuotaCall, { id, excess, returns }: Settleme
   if (lease.settled) {
     return false;
   }
-  lease.settled = true;
+  settleLease(quota.leases, lease, now);
   if (excess >= 0) {
     add(quota, excess, calendar);
   } else if (returns && lease.extra[0] === quota.start) {
@@ -178,7 +178,7 @@ function take(quota: Quota, call: QuotaCall, calendar: Period, now: number, hasA
     if (call.lease !== undefined) {
       const { id, micros } = call.lease;
       const extra = [stamp, calendar.start, call.max];
-      addLease(quota.leases, { ends: now + micros, id, units: cost, settled: false, taken: now, extra });
+      addLease(quota.leases, { ends: now + micros, id, units: cost, settled: false, taken: now, low: 0, extra });
     }
     return { outcome: ALLOWED, retry: 0, taken: cost, stamp };
   }
@@ -206,6 +206,6 @@ function encode(quota: Quota): Stored | null {
     return null;
   }
   // A settlement needs the lease until its end.
-  const until = Math.max(reserved > 0 ? reservedEnd : end, leases.at(-1)?.ends ?? 0);
+  const until = Math.max(reserved > 0 ? reservedEnd : end, lastEnd(leases));
   return { until, numbers: [start, end, used, reserved, reserved > 0 ? reservedEnd : 0, ...encodeLeases(leases)] };
 }

@@ -120,7 +120,7 @@ func TestWriteLoad_DrawsRateAndLatency(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, chart.WriteLoad(&out, chart.SVG, l))
-	for _, want := range []string{"10 connections", "messages/s", "milliseconds", "due", "not answered", "answered", "p50", "p99", "maximum", "seconds after the warm-up"} {
+	for _, want := range []string{"10 connections", "messages/s", "milliseconds", "due", "rejected or not answered", "answered", "p50", "p99", "maximum", "seconds after the warm-up"} {
 		assert.Contains(t, out.String(), ">"+want+"<")
 	}
 	assert.NotContains(t, out.String(), "style=")

@@ -20,7 +20,7 @@ type Load struct {
 
 // WriteLoad draws the rate, and below it the latency.
 func WriteLoad(w io.Writer, kind Kind, l Load) error {
-	rate := Panel{Title: l.Title, Start: time.Unix(0, 0), Step: l.Step, Demand: l.Due, Admitted: l.Answered, names: []string{"due", "not answered", "answered"}, unit: "messages/s"}
+	rate := Panel{Title: l.Title, Start: time.Unix(0, 0), Step: l.Step, Demand: l.Due, Admitted: l.Answered, names: []string{"due", "rejected or not answered", "answered"}, unit: "messages/s"}
 	upper, err := rate.plot(true)
 	if err != nil {
 		return err
