@@ -78,7 +78,7 @@ type deadline struct {
 
 func (d *deadline) expired() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// LocalAddr, RemoteAddr and the other methods without a comment are those of [net.Conn].
+// LocalAddr returns the address of this host.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr returns the address of the other host.
@@ -89,12 +89,12 @@ func (c *Conn) Read(p []byte) (int, error) {
 	c.link.mu.Lock()
 	defer c.link.unlock(c)
 	for {
+		if c.readDeadline.expired() && !c.closed { // even if there is something to read
+			return 0, opError("read", os.ErrDeadlineExceeded)
+		}
 		n, err := c.readLocked(p)
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
-		}
-		if c.readDeadline.expired() {
-			return 0, opError("read", os.ErrDeadlineExceeded)
 		}
 		c.link.changed.Wait()
 	}
@@ -106,12 +106,12 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	c.link.mu.Lock()
 	defer c.link.unlock(c)
 	for {
+		if c.writeDeadline.expired() && !c.closed { // even if there is room
+			return n, opError("write", os.ErrDeadlineExceeded)
+		}
 		sent, err := c.writeLocked(p[n:], delay)
 		if n += sent; err != nil || n == len(p) {
 			return n, err
-		}
-		if c.writeDeadline.expired() {
-			return n, opError("write", os.ErrDeadlineExceeded)
 		}
 		c.link.changed.Wait()
 	}
@@ -120,8 +120,13 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 // TryRead returns 0 without an error if there is nothing to read yet, and io.EOF at the end of the stream.
 func (c *Conn) TryRead(p []byte) (int, error) {
 	c.link.mu.Lock()
-	defer c.link.unlock(c)
-	return c.readLocked(p)
+	n, err := c.readLocked(p)
+	if n == 0 { // nothing has changed
+		c.link.mu.Unlock()
+		return 0, err
+	}
+	c.link.unlock(c)
+	return n, err
 }
 
 // TryWrite returns how many bytes of p are on their way, fewer than all if there is no more room yet.
@@ -276,7 +281,7 @@ func (c *Conn) closeWriteLocked(delay time.Duration) {
 	}
 }
 
-// Close ends the outgoing direction; what arrives afterwards is discarded, and resets the connection.
+// Close ends the outgoing direction, and discards what was not read. What arrives afterwards resets the connection.
 func (c *Conn) Close() error {
 	delay := c.link.network.delay()
 	c.link.mu.Lock()
@@ -285,7 +290,7 @@ func (c *Conn) Close() error {
 		return opError("close", net.ErrClosed)
 	}
 	c.closeWriteLocked(delay)
-	c.closed = true
+	c.closed, c.arrived = true, nil
 	last := c.peer.closed
 	if last {
 		c.link.stopLocked()

@@ -91,6 +91,7 @@ type app struct {
 	handler http.Handler
 	world   *world
 	name    string
+	hooks   *hooks
 	killed  bool // guarded by world.mu: what its handlers still do has no effect outside
 }
 
@@ -114,6 +115,7 @@ func newApp(w *world, b broker.HistoryBroker) *app {
 	if w.plan.Mood == hot {
 		opts.Limits = router.Limits{QueueMessages: 16, QueueBytes: 8 << 10, Concurrency: 4, SessionsPerUser: 3}
 	}
+	a.watchHooks(opts)
 	a.Router = router.New(opts)
 	a.name = "node " + a.NodeID()
 	a.declareTopics()

@@ -20,9 +20,12 @@ var (
 func TestSeeds(t *testing.T) {
 	seeds := testscale.Pick[uint64](200, 2000)
 	began := time.Now()
-	n := uint64(0)
+	n, memory := uint64(0), heap{}
 	for ; n < seeds || time.Since(began) < testscale.Soak(); n++ {
 		runSeed(t, *firstSeed+n)
+		if n%100 == 99 {
+			memory.check(t, n+1)
+		}
 	}
 	t.Logf("%d seeds in %v", n, time.Since(began))
 }

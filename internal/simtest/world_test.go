@@ -79,6 +79,7 @@ func runWorld(c *collector, p plan) {
 			w.records = append(w.records, f.begin(w))
 		}
 	}
+	w.Cleanup(w.checkStoreEmpty)
 	w.cluster = routertest.NewCluster(c, func(b broker.HistoryBroker) routertest.App { return w.newNode(b) }, &routertest.ClusterOptions{Nodes: p.Nodes, Seed: p.Seed, MayLose: w.mayLose})
 	for i, cp := range p.Clients {
 		w.clients = append(w.clients, newSimClient(w, i, cp))
@@ -94,6 +95,7 @@ func runWorld(c *collector, p plan) {
 			f.check(w)
 		}
 	}
+	w.checkGone()
 }
 
 // step runs a step.

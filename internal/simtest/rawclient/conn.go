@@ -33,6 +33,7 @@ type conn struct {
 
 	greet     int
 	resuming  string // the ID of $ws:resume while it has no answer
+	resumes   bool   // it is sent again, because the server could not read the session
 	welcome   welcome
 	open      map[string]*call  // without a final answer
 	used      map[string]string // the state of every ID that the client has used: "" or why no answer may follow
@@ -95,7 +96,7 @@ func (k *conn) Read(b []byte) (int, error) {
 		if limit > 0 {
 			b = b[:min(len(b), limit)]
 		}
-		_ = k.nc.SetReadDeadline(time.Now().Add(wait)) //nolint:errcheck // a closed connection fails below
+		_ = k.nc.SetReadDeadline(time.Now().Add(wait)) // a closed connection fails below
 		n, err := k.nc.Read(b)
 		k.c.mu.Lock()
 		if k.cutRead > 0 {

@@ -78,7 +78,7 @@ func (k *conn) topicNotice(e envelope) {
 		return
 	}
 	k.notice(e, *s.Topic)
-	if k != k.c.cur || k.resuming != "" {
+	if k != k.c.cur || k.isResuming() {
 		return // the answer to $ws:resume says what holds
 	}
 	t := k.c.topic(*s.Topic)

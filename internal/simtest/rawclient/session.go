@@ -65,6 +65,7 @@ func (k *conn) resume() {
 		topics = append(topics, t.request())
 	}
 	payload := map[string]any{"token": k.c.token, "topics": topics}
+	k.resumes = false
 	k.resuming = k.send("$ws:resume", payload, nil, &call{credits: -1, request: topics})
 }
 
@@ -246,6 +247,9 @@ func (k *conn) resumedTopic(s subscribed, o *call) {
 	k.subscribed(t, s, asked)
 }
 
+// isResuming reports whether an answer to $ws:resume is to come, which says what holds.
+func (k *conn) isResuming() bool { return k.resuming != "" || k.resumes }
+
 // notResumed greets again, or tries again, as section 12 says.
 func (k *conn) notResumed(o *call) {
 	for _, asked := range o.request {
@@ -260,11 +264,13 @@ func (k *conn) notResumed(o *call) {
 		if never {
 			break
 		}
+		k.resumes = true
 		wait := after + 100*time.Millisecond + k.c.jitter(500*time.Millisecond)
 		k.later(wait, func() {
 			if k == k.c.cur && k.resuming == "" && k.c.token != "" {
 				k.resume()
 			}
+			k.resumes = false
 		})
 		return
 	}

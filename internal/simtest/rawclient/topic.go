@@ -78,7 +78,7 @@ func (k *conn) publication(e envelope, d *Delivery) bool {
 	if k.greet == notGreeted && offset == 0 {
 		k.fail("%s has a topic before the greeting", e.kind)
 	}
-	if offset > 0 && (k != k.c.cur || k.resuming != "") {
+	if offset > 0 && (k != k.c.cur || k.isResuming()) {
 		if k.resuming != "" && name != "" && k.greet != greeted && k.c.topic(name).pending == 0 {
 			k.fail("a publication of %q has a position before the greeting is answered", name)
 		}
@@ -92,9 +92,7 @@ func (k *conn) publication(e envelope, d *Delivery) bool {
 		t.ended = false // a handler has subscribed the client again, which has no session
 	}
 	if t == nil || !t.on && t.pending == 0 && !t.ended {
-		if name == "" { // the server has subscribed the client to the messages to its user
-			k.c.topic(name).pos = nil
-		} else if k.c.token != "" && k.greet == greeted && k.resuming == "" {
+		if k.c.token != "" && k.greet == greeted && !k.isResuming() && name != "" { // the notice of messages to the user may follow them
 			k.fail("a publication of %q, to which the client is not subscribed", name)
 		}
 		t = k.c.topic(name)
@@ -270,7 +268,7 @@ func (k *conn) moved(e envelope) {
 		k.fail("$ws:position is malformed: %s", e.payload)
 		return
 	}
-	if k != k.c.cur || k.resuming != "" {
+	if k != k.c.cur || k.isResuming() {
 		return // the next answer has a position
 	}
 	k.notice(e, *m.Topic)
