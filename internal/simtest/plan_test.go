@@ -53,9 +53,9 @@ type step struct {
 // A verb is a kind of step.
 type verb struct {
 	name   string
-	weight [3]int                    // how often in calm, mixed and hot plans
-	draw   func(d *draw, s *step)    // chooses the arguments
-	run    func(w *world, s step)    // must not fail if the state does not permit the step
+	weight [3]int                 // how often in calm, mixed and hot plans
+	draw   func(d *draw, s *step) // chooses the arguments
+	run    func(w *world, s step) // must not fail if the state does not permit the step
 }
 
 // A draw chooses the arguments of steps.

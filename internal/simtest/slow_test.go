@@ -58,7 +58,7 @@ type flooding struct {
 type slowRecord struct {
 	mu        sync.Mutex
 	floodings map[string]*flooding
-	drops     map[string]int64 // as OnLimitExceeded was told, by connection
+	drops     map[string]int64 // as OnLimitExceeded has received, by connection
 }
 
 // Clients whose network stalls are sent more than their queue holds, under each policy.
