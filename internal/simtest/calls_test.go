@@ -156,8 +156,8 @@ func (w *world) checkCalls() {
 // mustSucceed reports whether a call has to be answered if there is no fault: it was not canceled, and its client was not
 // closed or disconnected meanwhile. A stream ends when its node shuts down.
 func (w *world) mustSucceed(c *call) bool {
-	if c.cancel || c.kind == "stream" {
-		return false
+	if c.cancel || c.kind == "stream" || w.clients[c.device].Fallback && errors.CodeOf(c.outcome) == errors.Unavailable {
+		return false // for the last, see refusedByShutdown
 	}
 	for _, l := range w.clients[c.device].lives {
 		if !l.closed.IsZero() && !l.closed.Before(c.begun) && l.closed.Sub(c.begun) < c.limit {

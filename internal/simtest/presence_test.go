@@ -42,6 +42,9 @@ func (w *world) checkPresence() {
 		for l := range present {
 			want = append(want, l.device.User)
 		}
+		if w.rawUnaware(topic) {
+			continue
+		}
 		want = append(want, w.rawPresent(topic)...)
 		slices.Sort(want)
 		if topic == "room/2" { // all connections of a user are one member

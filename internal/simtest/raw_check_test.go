@@ -185,6 +185,19 @@ func (w *world) rawPresent(topic string) (users []string) {
 	return users
 }
 
+// rawUnaware reports whether a raw client that has not greeted is subscribed to a topic: it does not learn that its user has lost
+// access.
+func (w *world) rawUnaware(topic string) bool {
+	for _, d := range record[*rawRecord](w).devices {
+		for _, c := range d.all() {
+			if !d.Greet && c.Topic(topic).Subscribed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // checkRawMembers compares the members that raw clients know with those that are present.
 func (w *world) checkRawMembers(topic string, want []string) {
 	for _, d := range record[*rawRecord](w).devices {
