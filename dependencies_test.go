@@ -81,6 +81,7 @@ func jsonModules() []string {
 
 func TestRouter_LinksOnlyListedModules(t *testing.T) {
 	assert.Equal(t, routerModules(), linkedModules(t, "router"))
+	assert.Equal(t, routerModules(), linkedModules(t, "router/routertest"))
 	assert.Equal(t, routerModules(), linkedModules(t, "adapters/aisdk"))
 	assert.Equal(t, routerModules("github.com/dunglas/httpsfv"), linkedModules(t, "inspect")) // of adapters/memory, which decides in previews
 }
@@ -89,7 +90,7 @@ func TestRouter_LinksOnlyListedModules(t *testing.T) {
 func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
 	for _, path := range slices.Concat(linkedPackages(t, "client"), linkedPackages(t, "client/runs"), linkedPackages(t, "client/fallback")) {
 		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
-			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/runmessages", "internal/sleep", "internal/wire", "internal/wsframe", "tracing"}, pkg)
+			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/random", "internal/runmessages", "internal/sleep", "internal/wire", "internal/wsframe", "tracing"}, pkg)
 		}
 	}
 }
@@ -126,7 +127,7 @@ func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "internal/sleep", "limit", "limit/access", "limit/observe", "middleware/httplimit",
+		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "internal/random", "internal/sleep", "limit", "limit/access", "limit/observe", "middleware/httplimit",
 	}, linked)
 }
 

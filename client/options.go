@@ -82,8 +82,9 @@ type Options struct {
 	// answers it ([Handle]): otel.Extract, for example. If nil, the server sends none.
 	ExtractTrace func(ctx context.Context, t tracing.TraceContext) context.Context
 
-	// OnState is called after every change of the state, in order. err is the reason of Waiting and
-	// Closed, and nil otherwise.
+	// OnState is called after every change of the state, in order, and with Open again when the client has moved to another
+	// connection because the server asked for it: without Resume, or if [Connection.Resumed] is false, what handlers of the server
+	// had subscribed is gone. err is the reason of Waiting and Closed, and nil otherwise.
 	OnState func(s State, err error)
 
 	// OnError is called with errors that no caller receives: those of events that the server has

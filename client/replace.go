@@ -17,7 +17,7 @@ const replaceWait = 5 * time.Second
 
 // replace opens another connection after a delay, over which new messages are sent, and closes the old one
 // when its calls have been answered; then it moves the subscriptions. It opens the next one if that fails, and while calls are
-// awaited also if the other connection ends or the server asks to leave that, too. It returns nil if the old one has ended
+// awaited even if the other connection ends or the server asks to leave that, too. It returns nil if the old one has ended
 // before.
 func (c *Client) replace(old *conn, delay time.Duration, r *retries) *conn {
 	ctx, cancel := context.WithCancel(c.ctx) // until calls are no longer awaited
@@ -74,6 +74,8 @@ func (c *Client) moveTopics(leaving []*conn, next *conn) *conn {
 	c.useForTopics(next)
 	if err := c.resubscribe(next); err != nil {
 		_ = next.ws.CloseNow() // its end is handled like any other
+	} else {
+		c.reportMove()
 	}
 	return next
 }

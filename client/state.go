@@ -73,6 +73,15 @@ func (c *Client) setState(s State, err error) {
 	}
 }
 
+// reportMove calls Options.OnState, although the state is still Open: the client has another connection.
+func (c *Client) reportMove() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opts.OnState != nil && c.state == Open {
+		c.events.Add(func() { c.guard("OnState", func() { c.opts.OnState(Open, nil) }) })
+	}
+}
+
 // changeState changes the state, and reports whether it was another one.
 func (c *Client) changeState(s State, err error) bool {
 	c.mu.Lock()

@@ -61,6 +61,9 @@ type stream[Item any] struct {
 
 // receive takes an item on the reading goroutine, which must not wait for the loop.
 func (s *stream[Item]) receive(item payload) {
+	if len(s.overflow) > 0 { // one before is missing
+		return
+	}
 	select {
 	case s.items <- item:
 		return

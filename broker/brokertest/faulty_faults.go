@@ -37,6 +37,9 @@ func (s *FaultyStore) SetFaults(f StoreFaults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults, s.data.full = f, f.Full
+	if f != (StoreFaults{}) {
+		s.occurred["faults set"]++
+	}
 }
 
 // CutOff interrupts the connections of the nodes of that name to the store and to other nodes until

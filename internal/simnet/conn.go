@@ -78,7 +78,7 @@ type deadline struct {
 
 func (d *deadline) expired() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// LocalAddr, RemoteAddr and the other methods without a comment are those of [net.Conn].
+// LocalAddr returns the address of this host.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr returns the address of the other host.

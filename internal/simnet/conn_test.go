@@ -198,7 +198,7 @@ func TestConn_DataForAClosedEndResetsTheConnection(t *testing.T) {
 	})
 }
 
-// Bytes that nobody will read must not fill the window of the other end for ever: its Write waits for the reset.
+// Bytes that are never read must not fill the window of the other end for ever: its Write waits for the reset.
 func TestConn_WriteToAClosedEndFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *pair) {
 		_, err := p.client.Write(make([]byte, window))
@@ -248,7 +248,7 @@ func TestConn_TryReadDoesNotWait(t *testing.T) {
 	})
 }
 
-// Edges are never lost: whoever is notified after each change finds every byte and the end.
+// Edges are never lost: the one who is notified after each change finds every byte and the end.
 func TestConn_NotifiesOfEachChange(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *pair) {
 		edges := make(chan struct{}, 1)

@@ -194,7 +194,7 @@ func (l *life) answer(_ context.Context, m ask) (asked, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked[m.ID]++
-	return asked{m.ID}, nil
+	return asked(m), nil
 }
 
 // blocked is a network in which WebSocket does not work.

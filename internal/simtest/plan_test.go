@@ -53,10 +53,9 @@ type step struct {
 // A verb is a kind of step.
 type verb struct {
 	name   string
-	weight [3]int                    // how often in calm, mixed and hot plans
-	draw   func(d *draw, s *step)    // chooses the arguments
-	run    func(w *world, s step)    // must not fail if the state does not permit the step
-	check  func(w *world, done bool) // compares what was recorded; optional
+	weight [3]int                 // how often in calm, mixed and hot plans
+	draw   func(d *draw, s *step) // chooses the arguments
+	run    func(w *world, s step) // must not fail if the state does not permit the step
 }
 
 // A draw chooses the arguments of steps.
@@ -151,7 +150,7 @@ func fields(wait, literal string) string {
 	if wait != "" {
 		kept = append(kept, wait)
 	}
-	for _, f := range strings.Split(inside, ", ") {
+	for f := range strings.SplitSeq(inside, ", ") {
 		name, value, _ := strings.Cut(f, ":")
 		if value != "0" && value != `""` && value != "false" {
 			kept = append(kept, name+": "+value)

@@ -38,7 +38,7 @@ func (w *world) beginPublication(a *app, topic, id string) *publication {
 func (w *world) endPublication(p *publication, canceled bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.app.killed { // nobody has learned of the outcome
+	if p.app.killed { // the outcome has reached no caller
 		return
 	}
 	p.ended, p.err = time.Now(), err

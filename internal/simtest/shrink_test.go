@@ -16,7 +16,7 @@ func shrink(t *testing.T, p plan, problems []string, within time.Duration) (smal
 		s.leaveOut(size)
 	}
 	s.leaveOut(1)
-	for i := len(s.plan.Clients) - 1; i >= 0; i-- {
+	for i := range slices.Backward(s.plan.Clients) {
 		if c, ok := s.plan.withoutClient(i); ok {
 			s.try(c)
 		}
@@ -87,9 +87,7 @@ func (p plan) withoutClient(i int) (plan, bool) {
 	return p, true
 }
 
-var (
-	numbers = regexp.MustCompile(`[0-9.]+(m?s|m[0-9.]+s)?|\{[A-Z0-9]+ `)
-)
+var numbers = regexp.MustCompile(`[0-9.]+(m?s|m[0-9.]+s)?|\{[A-Z0-9]+ `)
 
 // kindOf returns a problem without what differs from run to run.
 func kindOf(problem string) string {

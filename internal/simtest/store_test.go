@@ -178,7 +178,7 @@ func (w *world) checkOffsets(topic string, t *truth) {
 	}
 }
 
-// checkStored checks that a publication is stored as often as its publisher was told: once at its position, once
+// checkStored checks that a publication is stored as often as its publisher has learned: once at its position, once
 // or not at all, or not.
 func (w *world) checkStored(p *publication, t *truth) {
 	if t == nil {

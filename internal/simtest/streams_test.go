@@ -68,7 +68,7 @@ func streamsFeature() feature {
 	}
 }
 
-// travel starts a journey of N/2 items. N%4 says who is slow: 0 is nobody, 1 the handler, 2 the client, 3 both; every fifth client leaves
+// travel starts a journey of N/2 items. N%4 says who is slow: 0 is none, 1 the handler, 2 the client, 3 both; every fifth client leaves
 // in the middle.
 func (w *world) travel(s step, kind string) {
 	l := w.clients[s.Client].life()

@@ -207,12 +207,6 @@ func (w *world) publish(s step) {
 	})
 }
 
-// A reach says up to where a subscription has received a topic with a history.
-type reach struct {
-	known    bool
-	position client.Position
-}
-
 // checkWatch compares what a subscription has received with what was published.
 func (w *world) checkWatch(s *watch) {
 	s.mu.Lock()

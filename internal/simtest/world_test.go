@@ -80,7 +80,7 @@ func runWorld(c *collector, p plan) {
 		}
 	}
 	w.Cleanup(w.checkStoreEmpty)
-	w.cluster = routertest.NewCluster(c, func(b broker.HistoryBroker) routertest.App { return w.newNode(b) }, &routertest.ClusterOptions{Nodes: p.Nodes, Seed: p.Seed})
+	w.cluster = routertest.NewCluster(c, func(b broker.HistoryBroker) routertest.App { return w.newNode(b) }, &routertest.ClusterOptions{Nodes: p.Nodes, Seed: p.Seed, MayLose: w.mayLose})
 	for i, cp := range p.Clients {
 		w.clients = append(w.clients, newSimClient(w, i, cp))
 	}
@@ -158,6 +158,9 @@ func (w *world) app(node int) *app {
 	a, _ := w.cluster.App(node).(*app)
 	return a
 }
+
+// mayLose reports whether clients may miss more of a topic than its history has.
+func (w *world) mayLose(topic string) bool { return family(topic+"/") == "short" || w.plan.Mood == hot }
 
 // messagesLost is called by Options.OnMessagesLost.
 func (w *world) messagesLost(a *app, topic string, n int) {

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,11 +34,9 @@ type ClusterOptions struct {
 	Seed  uint64 // of delays, of the choice of nodes, and of [Cluster.RandomFaults]
 	Path  string // of the URL of clients; "/ws" if ""
 
-	// ShutdownTimeout bounds a graceful shutdown of a node, as the context of App.Shutdown: 10 s if 0.
-	ShutdownTimeout time.Duration
-
-	// MaxDelay bounds the random time that bytes are on their way between hosts: 20 ms if 0.
-	MaxDelay time.Duration
+	// MayLose reports whether clients may miss more publications of a topic than its history has. Losses of
+	// these topics do not fail the test. If nil, there are none.
+	MayLose func(topic string) bool
 }
 
 // A Cluster is an application on several nodes with one store, and its clients, in a network in memory. It
@@ -44,11 +44,21 @@ type ClusterOptions struct {
 // node that accepts connections, as behind a load balancer.
 //
 // Nodes are numbered from 1. Clients and nodes are hosts of the network; the host of node 1 is "node1".
-// Methods that take the name of a host act on a client or a node. A Cluster is safe for concurrent use, but a node must
-// not be started, shut down or killed while it starts or shuts down; methods panic if they are called wrongly.
+// Methods that take the name of a host act on a client or a node. A Cluster is safe for concurrent use, but a node
+// must not be started, shut down or killed while it starts or shuts down. Methods panic if they are called wrongly.
 //
-// When the test ends, the clients are closed and the nodes are shut down, and the test fails if
-// connections, or calls of the store, are left. The bubble fails it if goroutines are left.
+// The cluster checks what needs no knowledge of the application. It observes every connection of [Cluster.Client] and
+// [Cluster.Transport], over WebSocket or plain HTTP, unless it is compressed, and fails the test if
+//
+//   - a call has two answers, or has none at the end of the test although its deadline has passed,
+//   - the publications of a topic with positions are repeated, not in order, or have a gap that no notice explains,
+//   - a client or a node is notified of lost publications, and the test has injected no fault, or
+//   - connections, nodes of the store or calls of the store are left when all clients and nodes have ended.
+//
+// The bubble itself fails the test if goroutines are left. Every failure has the seed, the virtual time since
+// NewCluster, and the host.
+//
+// When the test ends, the cluster is healed, the clients are closed, and the nodes are shut down.
 type Cluster struct {
 	Store *brokertest.FaultyStore // carries what the nodes share; its methods are faults of the store
 
@@ -57,26 +67,36 @@ type Cluster struct {
 	start func(broker.HistoryBroker) App
 	net   *simnet.Network
 	nodes []*clusterNode
+	began time.Time
 
-	mu         sync.Mutex
-	rng        *rand.Rand
-	clients    []*client.Client
-	transports map[string]*http.Transport // of the hosts of clients
+	mu          sync.Mutex
+	rng         *rand.Rand
+	clients     []*client.Client
+	clientHosts map[string]struct{}
+	transports  map[string]*http.Transport // of the hosts of clients
+	observed    map[*observedBody]struct{} // open connections
+	faulty      bool                       // a fault was injected that may lose something
 }
 
 // NewCluster starts the nodes of a cluster. It calls start for each node, and again for each restart, with the
 // store as that node reaches it, for router.Options.Broker. It must be called in a testing/synctest bubble. If
 // opts is nil, the defaults are used.
+//
+// To find faults that no test was written for, call it with many seeds, each in a bubble of its own, and
+// [Cluster.RandomFaults]. The schedule of goroutines and the jitter of clients are not part of the seed.
 func NewCluster(t testing.TB, start func(broker.HistoryBroker) App, opts *ClusterOptions) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, start: start, transports: map[string]*http.Transport{}}
+	if !inBubble() {
+		t.Fatal("routertest: NewCluster must be called in a testing/synctest bubble, with its t: " + bubbleExample)
+	}
+	c := &Cluster{t: t, start: start, began: time.Now(), clientHosts: map[string]struct{}{}, transports: map[string]*http.Transport{}, observed: map[*observedBody]struct{}{}}
 	if opts != nil {
 		c.opts = *opts
 	}
 	c.opts.setDefaults()
 	c.rng = rand.New(rand.NewPCG(c.opts.Seed, 1)) //nolint:gosec // not secret
 	c.Store = brokertest.Faulty(c.opts.Seed)
-	c.net = simnet.New(c.opts.Seed, simnet.Links{MaxDelay: c.opts.MaxDelay, Window: windowBytes})
+	c.net = simnet.New(c.opts.Seed, simnet.Links{MaxDelay: maxDelay, Window: windowBytes})
 	for i := range c.opts.Nodes {
 		n := &clusterNode{cluster: c, host: fmt.Sprintf("node%d", i+1)}
 		c.nodes = append(c.nodes, n)
@@ -86,22 +106,34 @@ func NewCluster(t testing.TB, start func(broker.HistoryBroker) App, opts *Cluste
 	return c
 }
 
-// windowBytes is what a connection holds of a direction: less than kernels do, so that slow readers are
-// noticed after fewer bytes.
-const windowBytes = 32 << 10
+const bubbleExample = "synctest.Test(t, func(t *testing.T) { cluster := routertest.NewCluster(t, start, nil); … })"
+
+// inBubble reports whether the caller runs in a bubble. Outside, synctest.Wait panics, as it does inside if another
+// goroutine waits.
+func inBubble() (ok bool) {
+	defer func() { ok = !strings.Contains(fmt.Sprint(recover()), "not in a bubble") }()
+	synctest.Wait()
+	return true
+}
+
+const (
+	// maxDelay bounds the random time that bytes are on their way between hosts.
+	maxDelay = 20 * time.Millisecond
+
+	// windowBytes is what a connection holds of a direction: less than kernels do, so that slow readers are
+	// noticed after fewer bytes.
+	windowBytes = 32 << 10
+)
 
 func (o *ClusterOptions) setDefaults() {
+	if o.Nodes < 0 {
+		panic(fmt.Sprintf("routertest: ClusterOptions.Nodes is %d; it must be at least 1, or 0 for the default", o.Nodes))
+	}
 	if o.Nodes == 0 {
 		o.Nodes = 3
 	}
 	if o.Path == "" {
 		o.Path = "/ws"
-	}
-	if o.ShutdownTimeout == 0 {
-		o.ShutdownTimeout = 10 * time.Second
-	}
-	if o.MaxDelay == 0 {
-		o.MaxDelay = 20 * time.Millisecond
 	}
 }
 
@@ -110,17 +142,24 @@ func (c *Cluster) URL() string { return "ws://" + clusterHost + c.opts.Path }
 
 const clusterHost = "cluster.test"
 
-// Client returns a client on a host of its own. Its HTTPClient, unless opts has one, is that of [Cluster.Transport], and
-// its log goes to the test. It is closed when the test ends. Several clients may share a host.
+// Client returns a client on a host, which is any name. Several clients may share a host. The client connects with
+// [Cluster.Transport], unless opts has another HTTPClient, and logs to the test, unless opts has a Logger. It is closed
+// when the test ends.
 func (c *Cluster) Client(host string, opts *client.Options) *client.Client {
 	c.t.Helper()
 	o := client.Options{}
 	if opts != nil {
 		o = *opts
 	}
-	if o.HTTPClient == nil {
-		o.HTTPClient = &http.Client{Transport: c.Transport(host)}
+	httpClient := http.Client{Transport: c.Transport(host)}
+	if o.HTTPClient != nil {
+		httpClient = *o.HTTPClient
 	}
+	if httpClient.Transport == nil {
+		c.t.Fatalf("routertest: the HTTPClient of the client on %s has no Transport, so it would use the real network; use Cluster.Transport(%q)", host, host)
+	}
+	httpClient.Transport = &observedTransport{RoundTripper: httpClient.Transport, cluster: c, host: host}
+	o.HTTPClient = &httpClient
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(c.t.Output(), nil)).With("client", host)
 	}
@@ -131,21 +170,31 @@ func (c *Cluster) Client(host string, opts *client.Options) *client.Client {
 	return cl
 }
 
-// Transport sends HTTP requests to the cluster from a host: for requests of a test's own, or as the Base of package
-// client/fallback.
+// Transport sends HTTP requests to the cluster from a host, whatever host their URL has: for requests of a test's own,
+// as the Base of package client/fallback, or for other WebSocket clients.
 func (c *Cluster) Transport(host string) http.RoundTripper {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.addHostLocked(host)
 	if c.transports[host] == nil {
 		c.transports[host] = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx, host) }}
 	}
-	return c.transports[host]
+	return &observedTransport{RoundTripper: c.transports[host], cluster: c, host: host}
 }
 
-// Dial connects a host to a random node that accepts connections, for clients that write bytes of their own.
-// It is safe for concurrent use.
+// addHostLocked notes the host of a client.
+func (c *Cluster) addHostLocked(host string) {
+	if host == "" || slices.ContainsFunc(c.nodes, func(n *clusterNode) bool { return n.host == host }) {
+		panic(fmt.Sprintf("routertest: the host of a client is %q; it needs a name of its own, which is not that of a node", host))
+	}
+	c.clientHosts[host] = struct{}{}
+}
+
+// Dial connects a host to a random node that accepts connections, for clients that write bytes of their own. The
+// connection is not observed. The caller closes it.
 func (c *Cluster) Dial(ctx context.Context, host string) (net.Conn, error) {
 	c.mu.Lock()
+	c.addHostLocked(host)
 	order := c.rng.Perm(len(c.nodes))
 	c.mu.Unlock()
 	var conn net.Conn
@@ -163,7 +212,8 @@ func (c *Cluster) Dial(ctx context.Context, host string) (net.Conn, error) {
 	return nil, err
 }
 
-// Wait lets virtual time pass.
+// Wait lets virtual time pass, and returns when all other goroutines of the bubble wait for something. One goroutine may
+// call it at a time; others call time.Sleep.
 func (c *Cluster) Wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -172,32 +222,39 @@ func (c *Cluster) Wait(d time.Duration) {
 // close ends the test: it must leave nothing behind.
 func (c *Cluster) close() {
 	c.t.Helper()
+	if !inBubble() {
+		c.t.Error("routertest: the t of NewCluster is not that of the bubble: " + bubbleExample)
+		return
+	}
 	c.Heal()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for _, cl := range c.clients {
-		if err := cl.Close(ctx); err != nil {
-			c.t.Errorf("routertest: a client did not close: %v", err)
-		}
+	c.Wait(time.Minute) // longer than callers wait by default, and than clients wait before they connect again
+	for _, text := range c.outcomes() {
+		c.problem("%s", text)
 	}
-	for _, t := range c.transports {
-		t.CloseIdleConnections()
-	}
+	c.closeClients()
 	for _, n := range c.nodes {
 		if n.running() != nil {
 			n.shutdown()
 		}
 	}
 	c.Wait(time.Minute)
-	for _, problem := range c.leaks() {
-		c.t.Errorf("routertest: %s", problem)
+	for _, text := range c.leaks() {
+		c.problem("%s", text)
+	}
+	if c.t.Failed() {
+		c.t.Logf("routertest: the seed of the cluster is %d", c.opts.Seed)
 	}
 }
 
-// leaks returns what is left behind after all clients and nodes have ended.
-func (c *Cluster) leaks() (problems []string) {
-	if n := c.net.Conns(""); n > 0 {
-		problems = append(problems, fmt.Sprintf("%d connections are still open", n))
+func (c *Cluster) closeClients() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, cl := range c.clients {
+		if err := cl.Close(ctx); err != nil {
+			c.problem("a client did not close within a minute: %v", err)
+		}
 	}
-	return problems
+	for _, t := range c.transports {
+		t.CloseIdleConnections()
+	}
 }

@@ -3,6 +3,7 @@
 package routertest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,41 +12,79 @@ import (
 )
 
 // Cut resets the connections of a host: of the bytes that are on their way, a random part still arrives.
-func (c *Cluster) Cut(host string) { c.net.Cut(host) }
+func (c *Cluster) Cut(host string) {
+	c.requireHost(host)
+	c.fault()
+	c.net.Cut(host)
+}
 
-// Stall holds back everything between a host and the others for d.
-func (c *Cluster) Stall(host string, d time.Duration) { c.net.Stall(host, d) }
+// Stall holds back everything between a host and the others for d, as a network without reception does: connections
+// stay open until an end gives up. For a node, that does not concern its connection to the store.
+func (c *Cluster) Stall(host string, d time.Duration) {
+	c.requireHost(host)
+	c.fault()
+	c.net.Stall(host, d)
+}
+
+// requireHost panics if there is no such host, because of a misspelled name for example.
+func (c *Cluster) requireHost(host string) {
+	hosts := c.hosts()
+	for _, n := range c.nodes {
+		hosts = append(hosts, n.host)
+	}
+	if !slices.Contains(hosts, host) {
+		panic(fmt.Sprintf("routertest: there is no host %q; clients and nodes are hosts: %q", host, hosts))
+	}
+}
 
 // Abandon breaks the connections of a host without notice to anyone, as when a phone changes its network. New
 // connections work.
-func (c *Cluster) Abandon(host string) { c.net.Abandon(host) }
+func (c *Cluster) Abandon(host string) {
+	c.requireHost(host)
+	c.fault()
+	c.net.Abandon(host)
+}
 
-// CutOff interrupts the connection of a node to the store, until [Cluster.Reconnect] or [Cluster.Heal].
+// CutOff interrupts the connection of a node to the store and to the other nodes, until [Cluster.Reconnect] or
+// [Cluster.Heal].
 func (c *Cluster) CutOff(node int) {
-	c.Store.CutOff(c.node(node).host)
+	n := c.node(node)
+	c.fault()
+	c.Store.CutOff(n.host)
 }
 
 // Reconnect ends CutOff.
-func (c *Cluster) Reconnect(node int) {
-	c.Store.Heal(c.node(node).host)
-}
+func (c *Cluster) Reconnect(node int) { c.Store.Heal(c.node(node).host) }
 
 // Pause stops a node for d, as a machine does that is suspended: clients and the store receive nothing from it, and
-// it receives nothing.
+// it receives nothing. Its own code and its clock run on.
 func (c *Cluster) Pause(node int, d time.Duration) {
 	n := c.node(node)
+	c.fault()
+	n.setPaused(time.Now().Add(d))
 	c.net.Stall(n.host, d)
 	c.Store.Pause(n.host)
-	time.AfterFunc(d, func() { c.Store.Resume(n.host) })
+	time.AfterFunc(d, n.resume)
 }
 
-// FailOver makes a replica of the store its master that lacks the last n publications and values.
-func (c *Cluster) FailOver(lost int) { c.Store.FailOver(lost) }
+// FailOver makes a replica of the store its master that lacks the last n publications and values, and returns how many
+// were lost. Those that the application has stored with a broker.Durability are never lost.
+func (c *Cluster) FailOver(n int) (lost int) {
+	c.fault()
+	return c.Store.FailOver(n)
+}
 
-// Heal ends the faults of the store, and starts the nodes that do not run. What is stalled or paused ends by itself.
+// Heal ends all faults: those of the store and the network, pauses, and CutOff. It starts the nodes that are down.
+// Connections that are broken remain so: clients open new ones.
 func (c *Cluster) Heal() {
 	c.Store.SetFaults(brokertest.StoreFaults{})
+	for _, host := range c.hosts() {
+		c.net.Stall(host, 0)
+	}
 	for _, n := range c.nodes {
+		c.net.Stall(n.host, 0)
+		n.setPaused(time.Time{})
+		n.resume()
 		c.Store.Heal(n.host)
 		if n.running() == nil {
 			n.start()
@@ -58,7 +97,7 @@ func (c *Cluster) Heal() {
 // cluster selects them. At the end, it heals the cluster.
 func (c *Cluster) RandomFaults(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		c.Wait(c.random(min(d, 5*time.Second)))
+		time.Sleep(c.random(min(d, 5*time.Second)))
 		c.randomFault()
 	}
 	c.Heal()
@@ -80,7 +119,7 @@ func (c *Cluster) randomFault() {
 		c.Shutdown(node)
 	case fault == 2:
 		c.CutOff(node)
-		c.Wait(c.random(20 * time.Second))
+		time.Sleep(c.random(20 * time.Second))
 		c.Reconnect(node)
 	case fault == 3:
 		c.Pause(node, c.random(20*time.Second))
@@ -109,5 +148,5 @@ func (c *Cluster) random(longest time.Duration) time.Duration {
 func (c *Cluster) hosts() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.transports))
+	return slices.Sorted(maps.Keys(c.clientHosts))
 }

@@ -96,7 +96,7 @@ func (k *conn) Read(b []byte) (int, error) {
 		if limit > 0 {
 			b = b[:min(len(b), limit)]
 		}
-		_ = k.nc.SetReadDeadline(time.Now().Add(wait)) //nolint:errcheck // a closed connection fails below
+		_ = k.nc.SetReadDeadline(time.Now().Add(wait)) // a closed connection fails below
 		n, err := k.nc.Read(b)
 		k.c.mu.Lock()
 		if k.cutRead > 0 {

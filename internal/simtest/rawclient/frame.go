@@ -67,7 +67,7 @@ func handshake(ctx context.Context, nc net.Conn, r *bufio.Reader, token string, 
 }
 
 func refusal(resp *http.Response, fail func(string, ...any)) *ending {
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	switch resp.StatusCode {
 	case 400, 401, 403, 405, 426, 429, 500, 501, 503:
 	default:

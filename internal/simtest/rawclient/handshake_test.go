@@ -43,7 +43,7 @@ func TestClient_ReportsAWrongHandshake(t *testing.T) {
 					once = false
 					client, server := net.Pipe()
 					go serve(server, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						conn, _, _ := w.(http.Hijacker).Hijack() //nolint:errcheck,forcetypeassert // helpers_test.go
+						conn, _, _ := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // helpers_test.go
 						_, _ = io.WriteString(conn, strings.ReplaceAll(test.response, "KEY", wsframe.AcceptKey(r.Header.Get("Sec-WebSocket-Key"))))
 						_ = conn.Close()
 					}))

@@ -46,7 +46,7 @@ func (fails) MessageType() string     { return "FAILS" }
 func handlers(r *router.Router) {
 	router.RPC(r, func(ctx *router.Context, m echo) (asked, error) {
 		_ = ctx.Progress(m)
-		return asked{m.Text}, nil
+		return asked(m), nil
 	})
 	router.Stream(r, func(_ *router.Context, m count) iter.Seq2[int, error] {
 		return func(yield func(int, error) bool) {

@@ -8,7 +8,7 @@ import (
 // A topic is what the client knows of a subscription.
 type topic struct {
 	name    string
-	wanted  *SubscribeOptions // what the client has asked for; nil: the server has subscribed it, or nobody
+	wanted  *SubscribeOptions // what the client has asked for; nil: the server has subscribed it, or has not
 	on      bool              // subscribed on the present connection
 	ended   bool              // the end is confirmed: nothing may follow
 	acts    int               // conn.acts at the end: only later messages can have begun another subscription

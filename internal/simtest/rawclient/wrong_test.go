@@ -102,7 +102,7 @@ func scripted(t *testing.T, s script) []string {
 	c := rawclient.New(rawclient.Config{
 		Dial: dialer(func() http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				conn, _, _ := w.(http.Hijacker).Hijack() //nolint:errcheck,forcetypeassert // helpers_test.go
+				conn, _, _ := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // helpers_test.go
 				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
 					"Sec-WebSocket-Accept: "+wsframe.AcceptKey(r.Header.Get("Sec-WebSocket-Key"))+"\r\n\r\n")
 				server <- conn

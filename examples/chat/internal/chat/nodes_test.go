@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -73,23 +72,23 @@ func (n *node) kill() {
 	_ = n.cmd.Wait()
 }
 
-// A client is connected to one node.
-type client struct {
+// A wsClient is connected to one node.
+type wsClient struct {
 	t  *testing.T
 	ws *websocket.Conn
 }
 
-func (n *node) dial(t *testing.T, name string) *client {
+func (n *node) dial(t *testing.T, name string) *wsClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, n.url+"/ws?access_token="+name, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ws.CloseNow() })
-	return &client{t, ws}
+	return &wsClient{t, ws}
 }
 
-func (c *client) send(m router.Message) {
+func (c *wsClient) send(m router.Message) {
 	text, err := json.Marshal(map[string]any{"type": m.MessageType(), "payload": m})
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.ws.Write(c.t.Context(), websocket.MessageText, text))
@@ -98,11 +97,10 @@ func (c *client) send(m router.Message) {
 // An envelope is a received message.
 type envelope struct {
 	Type    string
-	Meta    struct{ Offset uint64 }
 	Payload json.RawMessage
 }
 
-func (c *client) next() (e envelope) {
+func (c *wsClient) next() (e envelope) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
 	defer cancel()
@@ -113,7 +111,7 @@ func (c *client) next() (e envelope) {
 }
 
 // receive skips messages until one of type M matches.
-func receive[M router.Message](c *client, matches func(M) bool) M {
+func receive[M router.Message](c *wsClient, matches func(M) bool) M {
 	c.t.Helper()
 	for {
 		e := c.next()
@@ -129,7 +127,7 @@ func receive[M router.Message](c *client, matches func(M) bool) M {
 }
 
 // countAdmitted sends m several times and returns how often the rate limit admitted it.
-func (c *client) countAdmitted(m router.Message, count int) (n int) {
+func (c *wsClient) countAdmitted(m router.Message, count int) (n int) {
 	for range count {
 		c.send(m)
 	}
@@ -152,7 +150,7 @@ func TestNodes_DivideRateLimitWhileRedisDoesNotAnswer(t *testing.T) {
 }
 
 // joinBoth starts two nodes, with ann on the first and bob on the second, who join a room.
-func joinBoth(t *testing.T) (one, two *node, ann, bob *client) {
+func joinBoth(t *testing.T) (one, two *node, ann, bob *wsClient) {
 	t.Helper()
 	args := "-addr=localhost:0 -refill=1 -capacity=10 -key=user -redis=redis://" + redistest.Start(t).Addr
 	one, two = startNode(t, args), startNode(t, args)
@@ -167,7 +165,7 @@ func joinBoth(t *testing.T) (one, two *node, ann, bob *client) {
 	return one, two, ann, bob
 }
 
-func (c *client) requireBobLeaves() {
+func (c *wsClient) requireBobLeaves() {
 	c.t.Helper()
 	receive(c, func(m UserLeft) bool { return m == UserLeft{"go", "bob"} })
 	c.send(Who{"go"})
@@ -204,12 +202,4 @@ func requireSharedBucket(t *testing.T, one, two *node) {
 		return
 	}
 	t.Fatal("Redis never answered in time")
-}
-
-// A killed node cannot announce that its users leave.
-func TestNodes_UsersOfKilledNodeLeave(t *testing.T) {
-	testscale.FullOnly(t, "TestNodes_ShareRoomsPresenceAndLimits")
-	_, two, ann, _ := joinBoth(t)
-	two.kill()
-	ann.requireBobLeaves()
 }
