@@ -2,7 +2,6 @@ package simnet_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/simnet"
 )
 
