@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: published check fmt vet platforms lint test tidy fuzz stress faults soak bench site
+.PHONY: published check fmt vet platforms lint test tidy fuzz stress faults mutants soak bench site
 
 check: fmt vet platforms lint test tidy ## everything that must hold before a commit
 
@@ -53,6 +53,9 @@ faults: ## node processes on a real Redis, and nodes on a real PostgreSQL, with 
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestProcesses_ ./run -args -run.update=$(CURDIR)/docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -C adapters/postgres -count=1 -v -timeout 0 -run '^TestFaults$$' . -faults.update $(CURDIR)/docs/reference/faults.md
+
+mutants: ## puts known faults into the product, one at a time, and prints which seed of internal/simtest finds each; one takes about a minute
+	nice -n 10 go run ./internal/simtest/mutants
 
 SOAK ?= 1h
 soak: ## for SOAK each: recovery under random faults, and whether the chat on three nodes grows; SOAK_SEED=n repeats the first with that seed

@@ -15,6 +15,8 @@ var (
 	shrinkTime = flag.Duration("shrink", 20*time.Second, "how long a plan that fails is made smaller")
 	runsOfSeed = flag.Int("runs", 1, "how often TestSeed runs a plan that does not fail; the scheduler is not part of the plan")
 	firstSeed  = flag.Uint64("first", 1, "the first seed of TestSeeds")
+	allSeeds   = flag.Uint64("seeds", 0, "how many seeds TestSeeds has, if not those of its tier")
+	stop       = flag.Bool("stop", false, "TestSeeds ends at the first seed that fails, and does not make its plan smaller")
 )
 
 // TestSeeds runs one plan after the other. The race detector takes as long for one as others for ten.
@@ -23,9 +25,15 @@ func TestSeeds(t *testing.T) {
 	if raced {
 		seeds /= 20
 	}
+	if *allSeeds > 0 {
+		seeds = *allSeeds
+	}
 	began := time.Now()
 	n, rare, memory := uint64(0), uint64(0), heap{}
 	for ; n < seeds || time.Since(began) < testscale.Soak(); n++ {
+		if *stop {
+			t.Logf("seed %d begins", *firstSeed+n) // the last line if the program ends
+		}
 		if !runSeed(t, *firstSeed+n) {
 			rare++
 		}
@@ -69,6 +77,9 @@ func runSeed(t *testing.T, seed uint64) bool {
 	t.Errorf("seed %d (%s):", seed, p.Mood)
 	for _, problem := range problems {
 		t.Errorf("\t%s", problem)
+	}
+	if *stop {
+		t.FailNow()
 	}
 	smaller, last := shrink(t, p, problems, *shrinkTime)
 	t.Errorf("%d of %d steps remain:\nsimulate(t, %s)", len(smaller.Steps), len(p.Steps), smaller)
