@@ -16,4 +16,5 @@
 //	PENSTOCK_TESTS=full go test ./internal/simtest      2,000 seeds
 //	make world                                          for as long as WORLDTIME says
 //	go test ./internal/simtest -run TestSeed -seed 17   one seed, with its plan if it fails
+//	make mutants                                        which seed finds each of the faults in testdata/mutants.txt
 package simtest

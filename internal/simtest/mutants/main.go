@@ -1,5 +1,5 @@
 // Command mutants checks that the simulations of internal/simtest find faults: it puts known faults into the product, one at a
-// time, and tells which seed finds each.
+// time, and prints which seed finds each.
 //
 //	go run ./internal/simtest/mutants [-seeds 200] [-run regexp]
 //
@@ -108,7 +108,7 @@ func (m mutant) build(dir, binary string) error {
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-tags=simulatedpoll", "-overlay="+overlay, "-o="+binary, "./internal/simtest") //nolint:gosec // all of it is ours
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-tags=simulatedpoll", "-overlay="+overlay, "-o="+binary, "./internal/simtest") //nolint:gosec // all of it is ours
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
