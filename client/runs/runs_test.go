@@ -163,7 +163,7 @@ func TestAttach_SlowReaderReceivesMergedParts(t *testing.T) {
 		merge func(a, b token) (token, bool)
 		parts int
 	}{{concat, 65}, {nil, items}} {
-		inVirtualTime(t, test.merge, nil, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
+		inVirtualTime(t, test.merge, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
 			const pause = 30 * time.Millisecond // longer than run.Options.Flush
 			_, err := rs.Start(t.Context(), "answer/1", nil, produce(items, pause))
 			require.NoError(t, err)
