@@ -26,7 +26,7 @@ func realTimeLimit() time.Duration {
 func endIfHanging(p plan) (stop func()) {
 	return watchdog(realTimeLimit(), p, func(report string) {
 		fmt.Fprintln(os.Stderr, report)
-		os.Exit(2) //nolint:revive // a simulation that hangs cannot be ended otherwise
+		os.Exit(2) // nothing else can end it
 	})
 }
 
