@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: published check fmt vet platforms lint test tidy fuzz stress faults mutants soak bench site
+.PHONY: published check fmt vet platforms lint test tidy fuzz stress world mutants faults soak bench site
 
 check: fmt vet platforms lint test tidy ## everything that must hold before a commit
 
@@ -48,6 +48,11 @@ STRESSTIME := 5m
 stress: ## a router against misbehaving clients and against 2,000 busy ones, and limiters on a failing Redis, for STRESSTIME each
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/stress
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos
+
+WORLDTIME := 10m
+world: ## simulated clusters with other seeds each time, for WORLDTIME; docs/how-penstock-is-tested.md explains what to do with one that fails
+	@first=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); echo "the first seed is $$first"; \
+	PENSTOCK_TESTS=$(WORLDTIME) go test -tags simulatedpoll -count=1 -v -timeout 0 -run '^TestSeeds$$' ./internal/simtest -first $$first
 
 faults: ## node processes on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md

@@ -198,14 +198,6 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// clientOf returns an HTTP client that connects to an address which may change.
-func clientOf(address *atomic.Pointer[string]) *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, *address.Load())
-	}}}
-}
-
 // reconnected waits until a client whose connection was cut has another one.
 func reconnected(ctx context.Context, c *client.Client) error {
 	_, err := client.Call[sum](ctx, c, add{})

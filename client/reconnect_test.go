@@ -137,51 +137,6 @@ func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
 	})
 }
 
-func TestClient_ReplacesConnectionOfServerThatShutsDown(t *testing.T) {
-	t.Parallel()
-	var address atomic.Pointer[string]
-	var servers []*testServer
-	for range 2 {
-		s := startServer(t, nil)
-		router.RPC(s.Router, func(_ *router.Context, m add) (sum, error) {
-			time.Sleep(time.Duration(m.A%20) * time.Millisecond)
-			return sum{m.A}, nil
-		})
-		s.start()
-		servers = append(servers, s)
-	}
-	first, second := servers[0].web.Listener.Addr().String(), servers[1].web.Listener.Addr().String()
-	address.Store(&first)
-	c := client.New("ws://example.com/", &client.Options{HTTPClient: clientOf(&address)})
-	ctx := testContext(t)
-	require.NoError(t, c.Connect(ctx))
-	done := make(chan error, 400)
-	begin := func(n int) {
-		go func() {
-			reply, err := client.Call[sum](ctx, c, add{A: n})
-			if err == nil && reply.Sum != n {
-				err = fmt.Errorf("%d is not %d", reply.Sum, n)
-			}
-			done <- err
-		}()
-	}
-	for n := range 50 {
-		begin(n)
-	}
-	address.Store(&second)
-	shutdown := make(chan error, 1)
-	go func() { shutdown <- servers[0].Shutdown(ctx) }()
-	for n := range 150 {
-		time.Sleep(2 * time.Millisecond)
-		begin(n)
-	}
-	for range 200 {
-		require.NoError(t, <-done)
-	}
-	require.NoError(t, <-shutdown)
-	require.NoError(t, c.Close(ctx))
-}
-
 func TestQueue_OverflowFailsOneMessage(t *testing.T) {
 	t.Parallel()
 	for _, overflow := range []client.Overflow{client.DropNewest, client.DropOldest} {

@@ -56,40 +56,6 @@ func (s *userServer) last() int {
 	return s.sent
 }
 
-// TestUserHistory_MessagesArriveOnce breaks connections while messages are sent to the user.
-func TestUserHistory_MessagesArriveOnce(t *testing.T) {
-	t.Parallel()
-	s := startUserServer(t, 1000)
-	c, ctx := s.connect(&client.Options{Resume: true}), testContext(t)
-	received := make(chan string, 1000)
-	client.On(c, func(m said, _ *client.Received) { received <- m.Text })
-	sub, err := c.Subscribe(ctx, "", nil)
-	require.NoError(t, err)
-	for range 8 {
-		for range 20 {
-			require.NoError(t, s.send())
-		}
-		s.cut()
-		for range 3 {
-			require.NoError(t, s.send())
-		}
-		require.NoError(t, reconnected(ctx, c))
-	}
-	for i := range s.last() {
-		select {
-		case text := <-received:
-			require.Equal(t, fmt.Sprint(i+1), text)
-		case <-ctx.Done():
-			t.Fatal("missing", i+1)
-		}
-	}
-	assert.GreaterOrEqual(t, s.last(), 8*24)
-	require.Eventually(t, func() bool { return sub.Position().Offset == uint64(s.last()) }, time.Minute, time.Millisecond)
-	sub.Unsubscribe()
-	require.NoError(t, s.send())
-	assert.Equal(t, fmt.Sprint(s.last()), <-received)
-}
-
 func TestUserHistory_LossIsReported(t *testing.T) {
 	t.Parallel()
 	s := startUserServer(t, 5)

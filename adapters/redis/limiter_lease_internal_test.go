@@ -167,7 +167,7 @@ func TestLease_Values(t *testing.T) {
 		return fmt.Sprintf(";%d#%d,%s,%d,%d", start+seconds*1_000_000, r.Lease, units, start, low)
 	}
 	first, last, second := b.lease(2, 30*time.Second), b.lease(2, 50*time.Second), b.lease(2, 40*time.Second)
-	require.Equal(t, fmt.Sprintf("%d:0;%d,%d,%d", at(60), start, at(50), 1<<53)+
+	require.Equal(t, fmt.Sprintf("%d:0;%d,%d,%d", at(60), start, at(50), int64(1<<53))+
 		lease(30, "20000000", first, 20_000_000)+lease(40, "20000000", second, 60_000_000)+lease(50, "20000000", last, 40_000_000)+"/1.10000000.10",
 		b.m.client.Get(t.Context(), b.bucket()).Val(), "in the order of their ends")
 	b.settle(second, 2)

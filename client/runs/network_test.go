@@ -25,11 +25,9 @@ import (
 // A network connects clients with a router by pipes, which work in virtual time. It is the listener
 // of the router's server.
 type network struct {
-	router      *router.Router
-	accepted    chan net.Conn
-	closed      chan struct{}
-	replacement atomic.Pointer[network] // to which clients connect in place of this one; nil if there is none
-	fail        atomic.Bool             // no client can connect
+	accepted chan net.Conn
+	closed   chan struct{}
+	fail     atomic.Bool // no client can connect
 
 	mu   sync.Mutex
 	open []net.Conn
@@ -51,10 +49,7 @@ func (n *network) Accept() (net.Conn, error) {
 func (n *network) Addr() net.Addr { return &net.TCPAddr{} }
 func (n *network) Close() error   { close(n.closed); return nil }
 
-func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if next := n.replacement.Load(); next != nil {
-		return next.dial(ctx, network, address)
-	}
+func (n *network) dial(context.Context, string, string) (net.Conn, error) {
 	if n.fail.Load() {
 		return nil, errors.New("the network is down")
 	}
@@ -82,7 +77,6 @@ func (n *network) cut() {
 
 // serve serves a router, and returns a function that ends it.
 func (n *network) serve(r *router.Router) (closeAll func()) {
-	n.router = r
 	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(n) }()
@@ -101,9 +95,8 @@ func (n *network) connect(t *testing.T, codec client.Codec) *client.Client {
 	return c
 }
 
-func newRouter(opts *router.Options) *router.Router {
-	opts.Codecs, opts.Logger = []router.Codec{cbor.New(nil)}, slog.New(slog.DiscardHandler)
-	return router.New(opts)
+func newRouter() *router.Router {
+	return router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // withRuns adds runs of tokens to a router. Clients may do everything except with answer/secret.
@@ -117,15 +110,11 @@ func withRuns(r *router.Router, merge func(a, b token) (token, bool)) *run.Runs[
 	return run.New(r, "answer/{chat}", &run.Options[token]{Merge: merge, Authorize: authorize, ShutdownGrace: time.Millisecond})
 }
 
-// inVirtualTime calls f with a client of a router, which has opts unless they are nil, and with its
-// runs.
-func inVirtualTime(t *testing.T, merge func(a, b token) (token, bool), opts *router.Options, f func(t *testing.T, n *network, c *client.Client, rs *run.Runs[token])) {
+// inVirtualTime calls f with a client of a router, and with its runs.
+func inVirtualTime(t *testing.T, merge func(a, b token) (token, bool), f func(t *testing.T, n *network, c *client.Client, rs *run.Runs[token])) {
 	t.Helper()
-	if opts == nil {
-		opts = &router.Options{}
-	}
 	synctest.Test(t, func(t *testing.T) {
-		r, n := newRouter(opts), newNetwork()
+		r, n := newRouter(), newNetwork()
 		rs := withRuns(r, merge)
 		t.Cleanup(n.serve(r))
 		f(t, n, n.connect(t, nil), rs)

@@ -12,12 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/client/runs"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/run"
 )
 
@@ -94,7 +92,7 @@ func lastError(ctx context.Context, r *runs.Reader[token], each func()) (last er
 }
 
 func TestAttach_EndsWithErrors(t *testing.T) {
-	inVirtualTime(t, nil, nil, func(t *testing.T, n *network, c *client.Client, rs *run.Runs[token]) {
+	inVirtualTime(t, nil, func(t *testing.T, n *network, c *client.Client, rs *run.Runs[token]) {
 		for _, topic := range []string{"answer/1", "answer/secret"} {
 			_, err := rs.Start(t.Context(), topic, nil, produceOne)
 			require.NoError(t, err)
@@ -132,7 +130,7 @@ func TestAttach_EndsWithErrors(t *testing.T) {
 // TestAttach_ReceivesEachItemOnceUnderCuts loses the connection after every 50 items.
 func TestAttach_ReceivesEachItemOnceUnderCuts(t *testing.T) {
 	for _, merge := range []func(a, b token) (token, bool){concat, nil} {
-		inVirtualTime(t, merge, nil, func(t *testing.T, n *network, c *client.Client, rs *run.Runs[token]) {
+		inVirtualTime(t, merge, func(t *testing.T, n *network, c *client.Client, rs *run.Runs[token]) {
 			info, err := rs.Start(t.Context(), "answer/1", nil, produce(items, 10*time.Millisecond))
 			require.NoError(t, err)
 			reader, cuts := runs.Attach[token](c, "answer/1", nil), 0
@@ -157,26 +155,6 @@ func TestAttach_ReceivesEachItemOnceUnderCuts(t *testing.T) {
 	}
 }
 
-// TestAttach_ContinuesOnAnotherNode when the node that serves the reader shuts down.
-func TestAttach_ContinuesOnAnotherNode(t *testing.T) {
-	b := memory.NewBroker()
-	inVirtualTime(t, nil, &router.Options{Broker: b}, func(t *testing.T, n *network, c *client.Client, _ *run.Runs[token]) {
-		other, next := newRouter(&router.Options{Broker: b}), newNetwork()
-		rs := withRuns(other, nil)
-		defer next.serve(other)()
-		info, err := rs.Start(t.Context(), "answer/1", nil, produce(items, 20*time.Millisecond))
-		require.NoError(t, err)
-		got, end := readAll(t.Context(), t, runs.Attach[token](c, "answer/1", nil), func(part runs.Part[token]) {
-			if part.Number == 100 {
-				n.replacement.Store(next)
-				go func() { _ = n.router.Shutdown(context.Background()) }()
-			}
-		})
-		assert.Equal(t, numbers(0), got)
-		assert.Equal(t, runs.End{Run: info.ID, State: string(run.Completed), Items: items}, end)
-	})
-}
-
 // TestAttach_SlowReaderReceivesMergedParts takes one item, and the next one when the run has ended.
 // The stream begins with 64 credits: one is for the part that names the run, 63 are for items 0 to
 // 62. Item 63 waits for a credit, and what follows it is merged.
@@ -185,7 +163,7 @@ func TestAttach_SlowReaderReceivesMergedParts(t *testing.T) {
 		merge func(a, b token) (token, bool)
 		parts int
 	}{{concat, 65}, {nil, items}} {
-		inVirtualTime(t, test.merge, nil, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
+		inVirtualTime(t, test.merge, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
 			const pause = 30 * time.Millisecond // longer than run.Options.Flush
 			_, err := rs.Start(t.Context(), "answer/1", nil, produce(items, pause))
 			require.NoError(t, err)
@@ -212,7 +190,7 @@ func TestAttach_SlowReaderReceivesMergedParts(t *testing.T) {
 // TestAttach_MergesWithWhatItHas even if the loop was left in between, and begins another part
 // where items must stay two.
 func TestAttach_MergesWithWhatItHas(t *testing.T) {
-	inVirtualTime(t, nil, nil, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
+	inVirtualTime(t, nil, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
 		_, err := rs.Start(t.Context(), "answer/1", nil, produce(7, 30*time.Millisecond))
 		require.NoError(t, err)
 		r := runs.Attach(c, "answer/1", &runs.Options[token]{From: 1, Merge: func(first, second token) (token, bool) {
@@ -239,7 +217,7 @@ func TestAttach_ReturnsWhyARunHasFailed(t *testing.T) {
 		{Code: errors.NotFound, Message: "there is no such model"},
 	} {
 		for _, codec := range []client.Codec{nil, cbor.New(nil)} {
-			inVirtualTime(t, nil, nil, func(t *testing.T, n *network, _ *client.Client, rs *run.Runs[token]) {
+			inVirtualTime(t, nil, func(t *testing.T, n *network, _ *client.Client, rs *run.Runs[token]) {
 				_, err := rs.Start(t.Context(), "answer/1", nil, func(context.Context, *run.Output[token]) error { return want })
 				require.NoError(t, err)
 				c := n.connect(t, codec)
@@ -252,7 +230,7 @@ func TestAttach_ReturnsWhyARunHasFailed(t *testing.T) {
 }
 
 func TestStop_ReturnsTheEnd(t *testing.T) {
-	inVirtualTime(t, nil, nil, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
+	inVirtualTime(t, nil, func(t *testing.T, _ *network, c *client.Client, rs *run.Runs[token]) {
 		info, err := rs.Start(t.Context(), "answer/1", nil, produceOne)
 		require.NoError(t, err)
 		var stopped runs.End

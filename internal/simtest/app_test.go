@@ -130,7 +130,7 @@ func newApp(w *world, b broker.HistoryBroker) *app {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/ws", a.Router)
-	mux.Handle("/ws/http", a.Router.HTTPFallback(nil))
+	mux.Handle("/ws/http", a.HTTPFallback(nil))
 	a.handler = mux
 	return a
 }

@@ -152,7 +152,7 @@ func (w *world) checkRawOutcomes(name string, d *rawDevice, c *rawclient.Client)
 		switch {
 		case !o.Done:
 			w.Errorf("%s: the call %s has no outcome", name, o.ID)
-		case o.Lost && w.calm() && !w.wasDisconnected(d.User, o.Sent, o.At):
+		case o.Lost && d.Greet && w.calm() && !w.wasDisconnected(d.User, o.Sent, o.At):
 			w.Errorf("calm: %s: the call %s, sent at %v, was lost with its connection", name, o.ID, o.Sent.Sub(w.began))
 		case o.Err == nil && !o.Lost && (json.Unmarshal(o.Payload, &reply) != nil || w.executionsOf(reply.ID) != 1):
 			w.Errorf("%s: the call %s has the reply %s, and was handled %d times", name, o.ID, o.Payload, w.executionsOf(reply.ID))

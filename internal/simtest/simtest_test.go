@@ -19,9 +19,10 @@ var (
 	stop       = flag.Bool("stop", false, "TestSeeds ends at the first seed that fails, and does not make its plan smaller")
 )
 
-// TestSeeds runs one plan after the other. The race detector takes as long for one as others for ten.
+// TestSeeds runs one plan after the other, for the time in PENSTOCK_TESTS if there is one. The race detector takes as long for
+// one as others for ten.
 func TestSeeds(t *testing.T) {
-	seeds := testscale.Pick[uint64](200, 2000)
+	seeds := testscale.Tiers[uint64](200, 2000, 0)
 	if raced {
 		seeds /= 20
 	}
@@ -44,7 +45,7 @@ func TestSeeds(t *testing.T) {
 	if rare > 2+n/100 {
 		t.Errorf("%d of %d seeds have failed in one run of several", rare, n)
 	}
-	t.Logf("%d seeds in %v", n, time.Since(began))
+	t.Logf("%d seeds from %d on in %v, %.0f per minute", n, *firstSeed, time.Since(began).Round(time.Second), float64(n)/time.Since(began).Minutes())
 }
 
 func TestSeed(t *testing.T) {

@@ -61,6 +61,7 @@ func (w *world) newNode(b broker.HistoryBroker) *app {
 // simulate runs a plan, and returns what was wrong.
 func simulate(t *testing.T, p plan) (problems []string) {
 	t.Helper()
+	defer endIfHanging(p)()
 	synctest.Test(t, func(t *testing.T) {
 		defer random.Seed(p.Seed)()
 		c := &collector{TB: t}

@@ -126,6 +126,7 @@ func simulate(binary string, args ...string) (out string, ok bool) {
 var (
 	begun  = regexp.MustCompile(`seed (\d+) begins`)
 	failed = regexp.MustCompile(`seed (\d+) \([a-z]+\):\n`)
+	hangs  = regexp.MustCompile(`the simulation of seed (\d+) .*has not ended`)
 	test   = regexp.MustCompile(`--- FAIL: (\w+)`)
 	rare   = regexp.MustCompile(`\d+ of \d+ seeds have failed`)
 )
@@ -134,6 +135,9 @@ var (
 func verdictOf(out string) string {
 	if m := failed.FindStringSubmatch(out); m != nil {
 		return "seed " + m[1]
+	}
+	if m := hangs.FindStringSubmatch(out); m != nil {
+		return "seed " + m[1] + " (hangs)"
 	}
 	if m := rare.FindString(out); m != "" {
 		return m

@@ -63,11 +63,12 @@ func TestVerdictOf(t *testing.T) {
 	for out, want := range map[string]string{
 		"seed 6 begins\nseed 7 begins\n x_test.go:1: seed 7 (calm):\n x_test.go:2: lost\n--- FAIL: TestSeeds": "seed 7",
 		"rare: seed 3 (hot): lost\n 5 of 200 seeds have failed in one run\n--- FAIL: TestSeeds":               "5 of 200 seeds have failed",
-		"seed 8 begins\npanic: nil map\n":                     "seed 8 (panics)",
-		"seed 8 begins\npanic: test timed out after 20m0s\n":  "seed 8 (hangs)",
-		"seed 9 begins\nfatal error: all goroutines asleep\n": "seed 9 (panics)",
-		"--- FAIL: TestScenario_Two (0.1s)":                   "TestScenario_Two",
-		"":                                                    "the tests end early",
+		"seed 8 begins\npanic: nil map\n": "seed 8 (panics)",
+		"seed 8 begins\nFAIL: the simulation of seed 8 (hot) has not ended after 1m0s of real time:": "seed 8 (hangs)",
+		"seed 8 begins\npanic: test timed out after 20m0s\n":                                         "seed 8 (hangs)",
+		"seed 9 begins\nfatal error: all goroutines asleep\n":                                        "seed 9 (panics)",
+		"--- FAIL: TestScenario_Two (0.1s)":                                                          "TestScenario_Two",
+		"":                                                                                           "the tests end early",
 	} {
 		assert.Equal(t, want, verdictOf(out), out)
 	}
