@@ -55,6 +55,7 @@ var (
 
 // Verbs of scripts. Each uses the next ID.
 func call(c *rawclient.Client) { c.Call("GET", nil, rawclient.CallOptions{}) }
+
 func stream(c *rawclient.Client) {
 	one := int64(1)
 	c.Call("ROWS", nil, rawclient.CallOptions{Stream: true, Credit: &one})
@@ -69,9 +70,11 @@ func sub(presence, positions, state bool) func(*rawclient.Client) {
 		c.Subscribe("a", rawclient.SubscribeOptions{Presence: presence, Positions: positions, State: state})
 	}
 }
+
 func big(n int) func(*rawclient.Client) {
 	return func(c *rawclient.Client) { c.Call("GET", string(make([]byte, n)), rawclient.CallOptions{}) }
 }
+
 func quiet(c *rawclient.Client) {
 	time.Sleep(31 * time.Second)
 	c.Quiet()
