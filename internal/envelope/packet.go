@@ -112,7 +112,7 @@ func (fs *Formats) ParsePacket(packet []byte, in FormatSet, now time.Time) (p Pu
 	if !ok {
 		return Publication{}, time.Time{}, false
 	}
-	published = time.UnixMicro(int64(micros))
+	published, p.formats = time.UnixMicro(int64(micros)), len(fs.codecs)+1
 	if packet[0] == packetMessage {
 		if in.Has(JSON) {
 			p.json = receivedFrame(JSON, rest, key, now)
@@ -129,7 +129,7 @@ func (fs *Formats) ParsePacket(packet []byte, in FormatSet, now time.Time) (p Pu
 			return Publication{}, time.Time{}, false
 		}
 		if f, known := fs.BySubprotocol(name); known && in.Has(f) && p.Frame(f) == nil {
-			p.set(f, receivedFrame(f, message, key, now), len(fs.codecs))
+			p.set(f, receivedFrame(f, message, key, now))
 		}
 	}
 	return p, published, true

@@ -133,3 +133,23 @@ func FuzzPacket(f *testing.F) {
 		PacketTrace(packet)
 	})
 }
+
+// TestPublication_LacksWhatIsUsedLater asks for the forms of a message that has only JSON, after those of JSON were encoded: another
+// node may not know the codec, and a subscriber may come while the message is on its way.
+func TestPublication_LacksWhatIsUsedLater(t *testing.T) {
+	from, to := formatsWith(), formatsWith("a")
+	sent, err := from.Encode(keyedMessage{7}, from.All())
+	require.NoError(t, err)
+	defer sent.Free()
+	received, _, ok := to.ParsePacket(from.Packet(&sent, tracing.TraceContext{}), to.All(), time.Now())
+	require.True(t, ok)
+	own, err := to.Encode(keyedMessage{7}, OnlyJSON)
+	require.NoError(t, err)
+	for _, p := range []*Publication{&received, &own} {
+		require.NotNil(t, p.Named(JSON, "room/go", 0))
+		require.NotNil(t, p.Positioned(JSON, "room/go", 7))
+		assert.Nil(t, p.Named(1, "room/go", 0))
+		assert.Nil(t, p.Positioned(1, "room/go", 7))
+		p.Free()
+	}
+}

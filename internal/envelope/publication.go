@@ -11,6 +11,8 @@ import (
 // A Publication is a message to many connections, encoded once in each format that they use. Its creator
 // frees it. It is not safe for concurrent use.
 type Publication struct {
+	formats int // those of the node: subscribers may use more than the message has, and begin to use others meanwhile
+
 	json   *wsconn.Frame   // nil: not used, or the message cannot be encoded
 	codecs []*wsconn.Frame // by Format - 1, likewise; nil if only JSON is used
 
@@ -27,6 +29,7 @@ func (fs *Formats) Encode(m Message, in FormatSet) (p Publication, err error) {
 		return Publication{}, err
 	}
 	at := time.Now()
+	p.formats = len(fs.codecs) + 1
 	if in.Has(JSON) {
 		p.json, err = encodeDroppable(nil, m, key, at)
 	}
@@ -37,19 +40,19 @@ func (fs *Formats) Encode(m Message, in FormatSet) (p Publication, err error) {
 		}
 		frame, codecErr := encodeDroppable(codec, m, key, at)
 		err = failure.Join(err, codecErr)
-		p.set(f, frame, len(fs.codecs))
+		p.set(f, frame)
 	}
 	return p, err
 }
 
-// set stores the frame for a format. codecs is the number of all codecs.
-func (p *Publication) set(f Format, frame *wsconn.Frame, codecs int) {
+// set stores the frame for a format.
+func (p *Publication) set(f Format, frame *wsconn.Frame) {
 	if f == JSON {
 		p.json = frame
 		return
 	}
 	if p.codecs == nil {
-		p.codecs = make([]*wsconn.Frame, codecs)
+		p.codecs = make([]*wsconn.Frame, p.formats-1)
 	}
 	p.codecs[f-1] = frame
 }
@@ -86,7 +89,7 @@ func (p *Publication) encodeNamed(f Format, topic string, offset uint64) *wsconn
 	}
 	frame.CopyPolicy(plain)
 	if p.named == nil {
-		p.named = make([]*wsconn.Frame, len(p.codecs)+1)
+		p.named = make([]*wsconn.Frame, p.formats)
 	}
 	p.named[f] = frame
 	return frame
@@ -108,7 +111,7 @@ func (p *Publication) encodePositioned(f Format, topic string, offset uint64) *w
 		return nil
 	}
 	if p.positioned == nil {
-		p.positioned = make([]*wsconn.Frame, len(p.codecs)+1)
+		p.positioned = make([]*wsconn.Frame, p.formats)
 	}
 	p.positioned[f] = addTopic(plain, f, topic, offset)
 	return p.positioned[f]
