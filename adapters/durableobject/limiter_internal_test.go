@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/testscale"
@@ -34,8 +35,12 @@ func (c clock) RoundTrip(r *http.Request) (*http.Response, error) {
 func newTestClient(s *workerdtest.Server, c clock) *Client {
 	client := NewClient(s.URL, s.Secret, &Options{HTTPClient: &http.Client{Transport: c}})
 	client.now = func() time.Duration { return time.Duration(c.Local.Load()) }
+	client.calls = batch.New("durableobject: limiter", busyTimeout, client.exec, true)
 	return client
 }
+
+// busyTimeout is that of a call on a busy machine, where workerd may take longer than a limiter waits.
+const busyTimeout = 30 * time.Second
 
 // newTestLimiter returns a limiter whose records have a prefix.
 func newTestLimiter(client *Client, p limit.Policy, prefix string) *Limiter {
