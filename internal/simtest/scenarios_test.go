@@ -61,18 +61,18 @@ func TestScenario_DisconnectUserClosesWithItsCode(t *testing.T) {
 
 // While a client moves to another connection because its node shuts down, it has two.
 func TestScenario_MessageToAUserWhoMoves(t *testing.T) {
-	repeat(t, 20, plan{
-		Seed: 347, Mood: mixed, Nodes: 3,
-		Clients: []clientPlan{
-			{User: "user1"},
-			{User: "user1", Resume: true},
-		},
-		Steps: []step{
-			{Wait: 84289 * time.Millisecond, Do: "call", For: 2311 * time.Millisecond},
-			{Wait: 647 * time.Millisecond, Do: "restart", Client: 1, Node: 1, For: 9 * time.Millisecond},
-			{Wait: 898 * time.Millisecond, Do: "sendToUser", Client: 1, Node: 3, N: 1},
-		},
-	})
+	steps := []step{
+		{Wait: 4 * time.Second, Do: "call", For: 4 * time.Second},
+		{Do: "call", Client: 1, For: 4 * time.Second},
+		{Do: "call", Client: 2, For: 4 * time.Second},
+		{Wait: 100 * time.Millisecond, Do: "restart", Node: 1, For: 9 * time.Millisecond},
+	}
+	for range 12 {
+		steps = append(steps, step{Wait: 300 * time.Millisecond, Do: "sendToUser", Client: 1, Node: 2, N: 1})
+	}
+	for seed := range uint64(10) {
+		repeat(t, 1, plan{Seed: seed, Mood: calm, Nodes: 3, Clients: []clientPlan{{User: "user1"}, {User: "user1"}, {User: "user1", Resume: true}}, Steps: steps})
+	}
 }
 
 // Publications that wait for a slow handler were handled after Unsubscribe.
