@@ -69,7 +69,7 @@ func TestGotest_RunsATestThatFailsAgain(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte("module faulty\n\ngo 1.26\n"), 0o600))
 			require.NoError(t, os.WriteFile(filepath.Join(module, "faulty_test.go"), []byte(preamble+tt.source), 0o600))
 			cmd := exec.CommandContext(t.Context(), "../../.ci/gotest", append([]string{module, "./..."}, tt.flags...)...) //nolint:gosec // the arguments are above
-			cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "GATE_EVENTS="+events)
+			cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "GATE_EVENTS="+events, "GOFLAGS=-count=1")
 			out, err := cmd.CombinedOutput()
 			assert.Equal(t, tt.passes, err == nil, "%s", out)
 			assert.Contains(t, string(out), tt.want)

@@ -174,13 +174,13 @@ func (l *life) onState(s client.State, err error) {
 
 // stopped is called when a client has given up.
 func (d *simClient) stopped(l *life, err error) {
-	d.world.begin(func() {
+	go func() { // the lock of the client is held; no step waits for this
 		d.mu.Lock()
+		defer d.mu.Unlock()
 		if d.current == l {
 			d.current = nil
 		}
-		d.mu.Unlock()
-	})
+	}()
 	d.world.clientStopped(d, err)
 }
 
