@@ -37,6 +37,8 @@ type conn struct {
 	waiting atomic.Bool // another up waits for turn
 	lastSeq uint64
 
+	writing chan struct{} // of capacity 1, is held while the pipe is written: a lock that virtual time understands
+
 	room chan struct{} // of capacity 1: something has left for the client, or it has acknowledged something
 
 	mu       sync.Mutex
@@ -65,7 +67,7 @@ func newConn(s *Server, pipe net.Conn) (*conn, *response) {
 	r := &response{open: true, wake: make(chan struct{}, 1)}
 	return &conn{
 		server: s, secret: newSecret(s.node), pipe: pipe,
-		turn: make(chan struct{}, 1), room: make(chan struct{}, 1), response: r,
+		turn: make(chan struct{}, 1), writing: make(chan struct{}, 1), room: make(chan struct{}, 1), response: r,
 	}, r
 }
 
@@ -97,7 +99,7 @@ func (c *conn) read(opened chan<- string) {
 // because only an answer of the client itself proves that, and not that a response could be written.
 func (c *conn) ping(payload []byte) error {
 	pong := wsframe.AppendFrame(nil, wsframe.Client, wsframe.Pong, payload)
-	go func() { _, _ = c.pipe.Write(pong) }() // not here: the router may wait for this goroutine to read
+	go func() { _, _ = c.Write(pong) }() // not here: the router may wait for this goroutine to read
 	c.mu.Lock()
 	open := c.pinged != nil
 	if !open {
@@ -108,6 +110,13 @@ func (c *conn) ping(payload []byte) error {
 		c.add(pingEvent())
 	}
 	return nil
+}
+
+// Write sends bytes to the router.
+func (c *conn) Write(p []byte) (int, error) {
+	c.writing <- struct{}{}
+	defer func() { <-c.writing }()
+	return c.pipe.Write(p)
 }
 
 // heard follows a request of the client.
@@ -140,7 +149,7 @@ func (c *conn) end(err error) {
 		c.server.remove(c)
 	}
 	if answers {
-		_, _ = c.pipe.Write(wsframe.AppendClose(nil, wsframe.Client, frame.Code, ""))
+		_, _ = c.Write(wsframe.AppendClose(nil, wsframe.Client, frame.Code, ""))
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *conn) up(up upRequest, rest func() (messages []byte, status int)) int {
 		return status
 	}
 	// A connection that is closed drops them, as a WebSocket does: its event close says so.
-	_ = writeFrames(c.pipe, messages, up.Close)
+	_ = writeFrames(c, messages, up.Close)
 	c.lastSeq = up.Seq
 	return http.StatusNoContent
 }
@@ -141,6 +141,6 @@ func (c *conn) close(with closeData) {
 	c.mu.Unlock()
 	if first {
 		frame := wsframe.AppendClose(nil, wsframe.Client, with.Code, with.Reason)
-		go func() { _, _ = c.pipe.Write(frame) }() // waits until the router reads, or closes the pipe
+		go func() { _, _ = c.Write(frame) }() // waits until the router reads, or closes the pipe
 	}
 }
