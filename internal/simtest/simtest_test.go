@@ -24,7 +24,7 @@ var (
 func TestSeeds(t *testing.T) {
 	seeds := testscale.Tiers[uint64](200, 2000, 0)
 	if raced {
-		seeds /= 20
+		seeds /= 50
 	}
 	if *allSeeds > 0 {
 		seeds = *allSeeds
