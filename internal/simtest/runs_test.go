@@ -301,7 +301,7 @@ func (w *world) wrongEnd(e runs.End, known *simRun, calm bool) string {
 		}
 	case run.Stopped:
 		if known.stops == 0 {
-			return "nobody has stopped it"
+			return "it was not stopped"
 		}
 	case run.Interrupted:
 		if calm && known.app.Healthy() {
