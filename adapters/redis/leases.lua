@@ -1,6 +1,6 @@
 -- This file precedes the scripts about values with leases: buckets and records of quotas. The leases of
 -- a value are a head of three numbers, and each lease in the order of their ends. The head is when the
--- last one was taken, when the last one ends that is known until its end, and the low: the least that
+-- last one was taken, when the last one ends, and the low: the least that
 -- the bucket was missing before a change since all lows were lowered. A lease is its end; its
 -- identifier; the amount that returns then, "-" if it is settled, "*" for the mark of a receipt without
 -- a lease; when it was taken; its low, or of a settled one when it was settled; and what the kind of
@@ -40,9 +40,7 @@ end
 local function format_leases(entries, last_taken, low)
   local format, texts, last_end = string.format, {}, 0
   for i, e in ipairs(entries) do
-    if e.state ~= '*' then
-      last_end = math.max(last_end, e.ends)
-    end
+    last_end = math.max(last_end, e.ends)
     local amount = e.amount and format('%.0f', e.amount) or e.state
     texts[i] = format('%016.0f#%s,%s,%.0f,%.0f%s', e.ends, e.id, amount, e.taken, e.low, e.addition)
   end

@@ -11,8 +11,7 @@
 --   1730000000000000:12:5000/13.3600000.10
 --
 -- The leases of a bucket are in between too, with the units that return; then, the units by which it
--- is full earlier are there even if they are 0. The marks of receipts are no reason to keep a bucket that is
--- full.
+-- is full earlier are there even if they are 0.
 --
 -- A blocked bucket is stored as the times at which the block ends and was set:
 -- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
@@ -39,12 +38,6 @@ local function ends(leases, missing, per_micro, possible)
     missing = missing - give_back(entries, lease.amount, lease.low)
   end)
   return missing, left, moved
-end
-
--- leases_of_full returns the leases of a full bucket, which needs no marks: nothing is missing that an
--- earlier call took.
-local function leases_of_full(leases)
-  return leases and string.sub(leases, 19, 34) - now > 0 and leases or nil
 end
 
 -- read_other reads a value that another policy has stored, or a block; see read. Its functions
@@ -117,7 +110,7 @@ local function read_other(key, value, per_micro, suffix)
     leases = nil
   end
   if missing <= 0 then
-    return 0, moved, nil, leases_of_full(leases)
+    return 0, moved, nil, leases
   end
   local per_token = tonumber(match(suffix, '/%d+%.(%d+)'))
   local outdated = moved or refills_faster(per_token, old_per_micro, old_per_token)
@@ -158,21 +151,18 @@ local function read(key, value, per_micro, full, suffix)
   if missing > possible then -- the clock went backwards
     return possible, true, nil, leases
   elseif missing <= 0 then
-    return 0, moved, nil, leases_of_full(leases)
+    return 0, moved, nil, leases
   end
   return missing, moved, nil, leases
 end
 
 -- write stores a bucket that lacks units and has leases, which may be nil.
 local function write(key, missing, per_micro, full, suffix, leases)
-  if missing <= 0 then
-    leases = leases_of_full(leases)
-    if not leases then
-      call('DEL', key)
-      return
-    end
-    missing = 0
+  if missing <= 0 and not leases then
+    call('DEL', key)
+    return
   end
+  missing = math.max(missing, 0)
   local ceil, format = math.ceil, string.format
   local micros = ceil(missing / per_micro)
   local early = micros * per_micro - missing
@@ -184,7 +174,7 @@ local function write(key, missing, per_micro, full, suffix, leases)
   end
   if leases then
     text = text .. leases
-    micros = math.max(micros, string.sub(leases, 19, 34) - now) -- a settlement needs it until its end
+    micros = math.max(micros, string.sub(leases, 19, 34) - now) -- settling and undoing need them until their ends
   end
   call('SET', key, text .. suffix, 'PX', format('%.0f', ceil(micros / 1000)))
 end

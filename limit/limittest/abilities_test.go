@@ -205,6 +205,9 @@ func abilityFaults() []fault {
 		{name: "undoing is a refund", breaks: "undo returns what was taken", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
 			m.Refund(at, r.Tokens)
 		}},
+		{name: "a refund is forgotten", breaks: "undo of what was refunded", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
+			m.Refund(at, r.Tokens)
+		}},
 		{name: "a reservation returns a token more", breaks: "undo of a reservation", undo: func(m *limittest.Model, at time.Duration, r limit.Receipt) {
 			m.Refund(at, r.Tokens+1)
 		}},

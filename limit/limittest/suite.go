@@ -67,6 +67,7 @@ func Cases() []Case {
 		{"refund of 0 or less", "A refund of 0 does nothing, and a negative one is an error.", refundOfNothing},
 		{"undo returns what was taken", "After Undo, the bucket is as if the Take had not been made, whatever was taken since.", undoReturnsWhatWasTaken},
 		{"undo deducts lost refill only", "Undo deducts the refill that was lost because the bucket was full, once for all Takes that overlap.", undoDeductsLostRefillOnly},
+		{"undo of what was refunded", "Undo returns nothing of a Take whose tokens a refund has returned, although others were taken since.", undoOfRefunded},
 		{"undo of a reservation", "After Undo of a reservation, the bucket is as if it had not been made, before and after its tokens could be spent.", undoOfReservation},
 		{"undo after a change", "A receipt from before a change of the policy returns nothing; the same numbers are no change.", undoAfterChange},
 		{"undo of a part", "Undo of a partial Take returns the part.", undoOfPart},

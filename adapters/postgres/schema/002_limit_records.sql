@@ -4,13 +4,15 @@
 -- A decision holds an advisory lock of its key until its transaction ends. Only the holder writes
 -- the row of the key; limit_sweep removes rows that have expired, which mean the same as no row.
 
--- A limit_lease is what a Take with a Lease has taken until the lease ends.
+-- A limit_lease is what a Take with a Lease has taken until the lease ends, or the mark of a receipt
+-- without a lease. See docs/decisions/0092-undoing-deducts-lost-refill.md.
 CREATE TYPE penstock.limit_lease AS (
   ends bigint,
-  id bigint,
-  amount bigint,                  -- what returns at the end; -1 if the lease is settled
+  id bigint,                      -- 0 of a mark
+  amount bigint,                  -- what returns at the end; -1 if the lease is settled, -2 of a mark
   taken bigint,                   -- when it was taken
-  period bigint,                  -- of a quota: when the period began in which it was taken
+  period bigint,                  -- of a quota: when the period began in which it was taken; of a bucket: the low, the least
+                                  -- that it was missing since; of a settled lease of a bucket: when it was settled
   own_period bigint,              -- of a quota: the same period for the policy that took it
   maximum bigint                  -- of a quota: of that policy
 );
@@ -89,6 +91,28 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
+
+-- limit_settle_lease marks a lease as settled, and forgets the one that was settled first if there are
+-- more than most.
+CREATE FUNCTION penstock.limit_settle_lease(leases penstock.limit_lease[], at int, now bigint, most bigint)
+RETURNS penstock.limit_lease[] LANGUAGE plpgsql AS $$
+BEGIN
+  leases[at].amount := -1;
+  leases[at].period := now;
+  IF (SELECT count(*) FROM unnest(leases) u WHERE u.amount = -1) <= most THEN
+    RETURN leases;
+  END IF;
+  RETURN (SELECT array_agg(ROW(k.ends, k.id, k.amount, k.taken, k.period, k.own_period, k.maximum)::penstock.limit_lease ORDER BY k.n)
+    FROM unnest(leases) WITH ORDINALITY k(ends, id, amount, taken, period, own_period, maximum, n) WHERE k.n <> (
+      SELECT f.n FROM unnest(leases) WITH ORDINALITY f(ends, id, amount, taken, period, own_period, maximum, n)
+      WHERE f.amount = -1 ORDER BY f.period, f.n LIMIT 1));
+END $$;
+
+-- limit_open_leases returns how many leases are not settled, and when the first of them ends.
+CREATE FUNCTION penstock.limit_open_leases(leases penstock.limit_lease[], OUT n bigint, OUT first_end bigint)
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT count(*), min(u.ends) FROM unnest(leases) u WHERE u.amount >= 0
+$$;
 
 -- limit_read returns the record of a key, an empty one if there is none.
 CREATE FUNCTION penstock.limit_read(wanted bytea) RETURNS penstock.limit_record LANGUAGE plpgsql AS $$

@@ -275,7 +275,8 @@ BEGIN
   END IF;
 
   last_at := greatest(coalesce(times[cardinality(times)], 0), CASE WHEN added > 0 THEN stamp ELSE 0 END);
-  n := ARRAY[outcome, count + taken, greatest(allowed_at - now, 0), greatest(until_ - now, last_at + window_length - now, 0),
+  -- The tokens of the window may be more than count, if a policy with a larger maximum has counted them.
+  n := ARRAY[outcome, stored - penstock.limit_older(times, now - window_length) + taken, greatest(allowed_at - now, 0), greatest(until_ - now, last_at + window_length - now, 0),
     greatest(more_at - now, 0), greatest(all_at - now, 0), taken, stamp];
   IF NOT changed THEN
     RETURN;

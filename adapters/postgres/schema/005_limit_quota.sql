@@ -28,6 +28,7 @@ DECLARE
   l penstock.limit_lease;
   at int;
   ended record;
+  open_leases bigint := 0; -- how many are not settled
   outcome bigint := 0;
   wait bigint;
   retry bigint := 0;
@@ -80,16 +81,20 @@ BEGIN
   END IF;
   used_before := used;
   reserved_before := reserved;
-  first_lease_ends := (s.leases[1]).ends;
-  has_all := takes AND a[6] > 0 AND coalesce(cardinality(s.leases), 0) >= a[8];
+  IF s.leases IS NOT NULL THEN
+    SELECT o.n, o.first_end INTO open_leases, first_lease_ends FROM penstock.limit_open_leases(s.leases) o;
+  END IF;
+  has_all := takes AND a[6] > 0 AND open_leases >= a[8];
 
   IF op = 6 THEN -- settle
     at := penstock.limit_find_lease(s.leases, a[6]);
     IF at IS NOT NULL THEN
       l := s.leases[at];
       cost := CASE WHEN l.amount < 0 THEN 0 ELSE a[9] END; -- nothing again
-      s.leases[at].amount := -1;
-      changed := true;
+      IF l.amount >= 0 THEN
+        s.leases := penstock.limit_settle_lease(s.leases, at, now, a[8]);
+        changed := true;
+      END IF;
       IF cost < 0 AND a[10] = 1 AND l.period = start THEN
         used := greatest(used + cost, 0);
       END IF;

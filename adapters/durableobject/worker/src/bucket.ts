@@ -10,7 +10,6 @@ import {
   firstEnd,
   giveBack,
   hasAllLeases,
-  isMark,
   isOpen,
   lastEnd,
   lowerAll,
@@ -175,7 +174,7 @@ function read(bucket: Bucket | null, policy: Policy, now: number): State {
   const moved = moveLeases(bucket.leases, now);
   const possible = old.capacity * old.perToken + bucket.ahead;
   const { missing: stored, low } = missingUnits(bucket, now, possible);
-  let leases = bucket.leases.filter((lease) => lease.ends > now);
+  const leases = bucket.leases.filter((lease) => lease.ends > now);
   const other = old.perMicro !== policy.perMicro || old.perToken !== policy.perToken || old.capacity !== policy.capacity;
   if (other) {
     for (const lease of leases.filter((each) => !each.settled)) {
@@ -183,7 +182,6 @@ function read(bucket: Bucket | null, policy: Policy, now: number): State {
     }
   }
   if (stored <= 0) {
-    leases = leases.every(isMark) ? [] : leases; // nothing is missing that an earlier call took
     return { missing: 0, low: 0, leases, other, outdated: moved };
   }
   const outdated = moved || refillsFaster(policy, old) || stored > possible;
@@ -232,7 +230,7 @@ function decode(stored: Stored): Bucket {
 
 /** encode returns a bucket that lacks units, or null if it is full and has no leases. */
 function encode({ missing, low, leases }: State, policy: Policy, now: number): Stored | null {
-  if (missing <= 0 && leases.every(isMark)) {
+  if (missing <= 0 && leases.length === 0) {
     return null;
   }
   const { perMicro, perToken, capacity } = policy;
@@ -240,7 +238,7 @@ function encode({ missing, low, leases }: State, policy: Policy, now: number): S
   const fullAt = now + micros;
   const ahead = Math.max(missing - perToken * capacity, 0);
   return {
-    until: Math.max(fullAt, lastEnd(leases)), // a settlement needs the lease until its end
+    until: Math.max(fullAt, lastEnd(leases)), // settling and undoing need them until their ends
     numbers: [fullAt, micros * perMicro - missing, ahead, perMicro, perToken, capacity, ...(leases.length > 0 ? [low, ...encodeLeases(leases)] : [])],
   };
 }

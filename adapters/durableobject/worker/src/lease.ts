@@ -90,9 +90,9 @@ export function firstEnd(leases: Lease[]): number | undefined {
   return leases.find(isOpen)?.ends;
 }
 
-/** lastEnd returns when the last lease ends; marks are no reason to keep a record. */
+/** lastEnd returns when the last lease ends. */
 export function lastEnd(leases: Lease[]): number {
-  return leases.findLast((lease) => !isMark(lease))?.ends ?? 0;
+  return leases.at(-1)?.ends ?? 0;
 }
 
 /** settleLease marks a lease as settled, and forgets the one that was settled first if there are too many. */
