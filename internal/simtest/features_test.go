@@ -15,7 +15,7 @@ func features() []feature {
 	return []feature{
 		topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(),
 		limitsFeature(), meterFeature(), runsFeature(), slowFeature(), asksFeature(), streamsFeature(), expiryFeature(),
-		storeFeature(), rawFeature(), leaksFeature(),
+		storeFeature(), rawFeature(), restFeature(), leaksFeature(),
 	}
 }
 

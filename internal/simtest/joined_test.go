@@ -22,6 +22,7 @@ type stay struct {
 type ending struct {
 	match        func(*stay) bool
 	begun, ended time.Time
+	acknowledged time.Time // zero if its outcome is unknown
 }
 
 type joinedRecord struct { // guarded by world.mu
@@ -121,13 +122,14 @@ func (w *world) leave(s step) {
 	w.begin(func() {
 		ctx, cancel := timeout(30 * time.Second)
 		defer cancel()
-		defer ended()
-		_, _ = client.Call[joined](ctx, l.Client, join{Topic: s.Topic, Leave: true})
+		_, err := client.Call[joined](ctx, l.Client, join{Topic: s.Topic, Leave: true})
+		ended(err == nil)
 	})
 }
 
-// endStays notes that what some stays receive from now on is not checked for completeness. The caller calls ended afterwards.
-func (w *world) endStays(match func(*stay) bool) (ended func()) {
+// endStays notes that what some stays receive from now on is not checked for completeness. The caller calls ended
+// afterwards.
+func (w *world) endStays(match func(*stay) bool) (ended func(acknowledged bool)) {
 	r := record[*joinedRecord](w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,10 +140,13 @@ func (w *world) endStays(match func(*stay) bool) (ended func()) {
 	}
 	e := &ending{match: match, begun: time.Now()}
 	r.endings = append(r.endings, e)
-	return func() {
+	return func(acknowledged bool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e.ended = time.Now()
+		if acknowledged {
+			e.acknowledged = e.ended
+		}
 	}
 }
 

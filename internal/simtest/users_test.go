@@ -112,10 +112,10 @@ func (w *world) revoke(s step) {
 	w.mu.Unlock()
 	ended := w.endStays(func(t *stay) bool { return t.life.device.User == user && t.topic == s.Topic })
 	w.begin(func() {
-		defer ended()
 		ctx, cancel := timeout(30 * time.Second)
 		defer cancel()
 		err := a.Revoke(ctx, "", user, s.Topic)
+		ended(err == nil)
 		w.mu.Lock()
 		if !a.killed {
 			v.ended, v.err = time.Now(), err
@@ -158,8 +158,8 @@ func (w *world) disconnectUser(s step) {
 	w.mu.Unlock()
 	ended := w.endStays(func(t *stay) bool { return t.life.device.User == user })
 	w.begin(func() {
-		defer ended()
 		_, err := a.DisconnectUser("", user, router.StatusCode(code), disconnectReason)
+		ended(err == nil)
 		w.mu.Lock()
 		if !a.killed {
 			dc.ended, dc.err = time.Now(), err

@@ -1,0 +1,173 @@
+package simtest
+
+import "time"
+
+// When all is quiet, a publication to each topic shows who is subscribed: whatever has happened before, that is known.
+func restFeature() feature {
+	return feature{
+		verbs: []verb{
+			{name: "endWhileAway", weight: [3]int{0, 4, 3}, draw: func(d *draw, s *step) {
+				d.client(s)
+				d.node(s)
+				d.topic(s, "log", "join", "join", "room")
+				s.N = d.IntN(3)
+				s.For = d.span(20 * time.Second)
+			}, run: (*world).endWhileAway},
+		},
+		check: (*world).checkRest,
+	}
+}
+
+// endWhileAway ends access of a user while the network of a client is away for the time For. N chooses what ends: the access to
+// the topic, or all sessions.
+func (w *world) endWhileAway(s step) {
+	w.fault()
+	host := w.clients[s.Client].host
+	w.cluster.Cut(host)
+	w.cluster.Stall(host, s.For)
+	w.begin(func() {
+		time.Sleep(s.For / 2)
+		if s.N == 0 {
+			s.N = 1 // the client connects again
+			w.disconnectUser(s)
+			return
+		}
+		w.revoke(s)
+	})
+}
+
+// checkRest publishes to each topic, and compares who receives that.
+func (w *world) checkRest() {
+	probes := map[string]string{} // IDs by topic
+	for _, topic := range []string{"log/1", "log/2", "live/1", "live/2", "join/1", "join/2"} {
+		id := w.newID("rest")
+		ctx, cancel := timeout(20 * time.Second)
+		if err := w.app(1).publish(ctx, topic, item{ID: id}, id); err != nil {
+			w.Errorf("at rest, publishing to %s failed: %v", topic, err)
+		}
+		cancel()
+		probes[topic] = id
+	}
+	w.cluster.Wait(time.Minute)
+	for _, s := range w.watches() {
+		if id := probes[s.topic]; id != "" && s.alive() && !s.received(id) {
+			w.Errorf("at rest, client %d is subscribed to %s, and did not receive %s", s.life.device.index, s.topic, id)
+		}
+	}
+	for _, d := range w.clients {
+		if l := d.life(); l != nil {
+			w.checkJoinedAtRest(l, probes)
+		}
+		for _, topic := range []string{"log/1", "log/2", "live/1", "live/2", "join/1", "join/2"} {
+			w.checkDeniedAtRest(d, topic, probes[topic])
+		}
+	}
+}
+
+func (s *watch) received(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.happened {
+		if h.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// storingTime is longer than a node needs to store what has changed in a session.
+const storingTime = 10 * time.Second
+
+// checkJoinedAtRest checks that a client is in the topics to which handlers have subscribed it, and in no others.
+func (w *world) checkJoinedAtRest(l *life, probes map[string]string) {
+	for _, topic := range []string{"join/1", "join/2"} {
+		in, out := w.joinedAtRest(l, topic)
+		switch received := l.hasReceived(probes[topic]); {
+		case in && !received:
+			w.Errorf("at rest, client %d is subscribed to %s by a handler, and did not receive %s", l.device.index, topic, probes[topic])
+		case out && received:
+			w.Errorf("at rest, client %d has left %s, and received %s", l.device.index, topic, probes[topic])
+		}
+	}
+}
+
+// joinedAtRest reports whether a client must or must not be in a topic. Both are false if that cannot be known.
+func (w *world) joinedAtRest(l *life, topic string) (in, out bool) {
+	r := record[*joinedRecord](w)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var last *stay
+	for _, t := range r.stays {
+		if t.life == l && t.topic == topic {
+			last = t
+		}
+	}
+	if last == nil {
+		return false, false
+	}
+	of := &stay{life: l, topic: topic}
+	var left time.Time // the last ending was acknowledged; zero if its outcome is unknown
+	for _, e := range r.endings {
+		if e.match(of) {
+			left = e.acknowledged
+			if e.ended.IsZero() || !e.ended.Before(last.begun) && !e.begun.After(last.confirmed) {
+				return false, false
+			}
+		}
+	}
+	if last.left.IsZero() {
+		return l.device.Resume && l.staysConnected(last.confirmed), false
+	}
+	return false, left.After(last.confirmed) && l.staysConnected(left)
+}
+
+// staysConnected reports whether the connection at a time has lasted until what has changed was stored, and all later ones have
+// resumed its session.
+func (l *life) staysConnected(at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := false
+	for _, c := range l.conns {
+		switch {
+		case c.from.After(at):
+			if !c.resumed {
+				return false
+			}
+		case c.to.IsZero() || c.to.Sub(at) > storingTime:
+			found = true
+		}
+	}
+	return found
+}
+
+// checkDeniedAtRest checks that the clients of a user who has lost access receive nothing.
+func (w *world) checkDeniedAtRest(d *simClient, topic, id string) {
+	if w.mayRead(d.User, topic) == nil || !w.isRevoked(d.User, topic) {
+		return
+	}
+	l := d.life()
+	if l == nil {
+		return
+	}
+	if l.hasReceived(id) {
+		w.Errorf("at rest, client %d received %s of %s, which %s must not read", d.index, id, topic, d.User)
+	}
+	for _, s := range w.watches() {
+		if s.life == l && s.topic == topic && s.received(id) {
+			w.Errorf("at rest, client %d received %s of %s, which %s must not read", d.index, id, topic, d.User)
+		}
+	}
+}
+
+// isRevoked reports whether the last end of a user's access was acknowledged.
+func (w *world) isRevoked(user, topic string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	revoked := false
+	for _, v := range record[*usersRecord](w).revocations {
+		if v.user == user && v.topic == topic {
+			revoked = v.err == nil && !v.ended.IsZero()
+		}
+	}
+	return revoked
+}
