@@ -1,6 +1,7 @@
 package limittest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -50,14 +51,9 @@ func (b undoBench) holds(remaining int64, resetAfter time.Duration) error {
 func undoOfRefunded(h Harness) error {
 	return undoable(h, limit.PerMinute(6).Burst(10).Named("undo-refunded"), func(b undoBench) error {
 		four, err := b.take(limit.Take{Cost: 4})
-		if err != nil || !can(b.Limiter, limit.Take{Mode: limit.Returning}) {
-			return err
-		}
-		if err := limit.Refund(context.Background(), b, key("ann"), 4); err != nil {
-			return err
-		}
-		h.Sleep(time.Second)
-		if _, err := b.allowed(key("ann"), 3, true); err != nil {
+		_, refunded := b.Take(context.Background(), key("ann"), limit.Take{Cost: 4, Mode: limit.Returning})
+		_, three := b.allowed(key("ann"), 3, true)
+		if err := cmp.Or(err, refunded, three); err != nil {
 			return err
 		}
 		return b.undo(four, 7, 30*time.Second)
