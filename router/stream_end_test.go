@@ -2,7 +2,6 @@ package router_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http/httptest"
@@ -220,66 +219,6 @@ func TestShutdown_EndsStreamsAndWaitsForCalls(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.EqualValues(t, 1, p.deferred.Load(), "the stream behind the event has not started")
 	})
-}
-
-// TestShutdown_RacesWithNewStreams starts streams while connections are drained: each one ends, and
-// Shutdown returns.
-func TestShutdown_RacesWithNewStreams(t *testing.T) {
-	t.Parallel()
-	const conns, streams = 4, 100
-	for round := range 20 {
-		p := &probe{}
-		s, _ := newStreamRouter(router.Options{Limits: router.Limits{Concurrency: 1000}}, p.handle)
-		server := httptest.NewServer(s)
-		ended := make(chan error, conns)
-		for range conns {
-			ws := dialServer(t, server)
-			go func() {
-				for n := range streams { // until the connection is closed
-					_ = ws.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"type":"COUNT","meta":{"correlationId":"%d","credit":1},"payload":{"to":0}}`, n))
-				}
-			}()
-			go func() { ended <- readStreamsUntilClosed(ws) }()
-		}
-		require.Eventually(t, func() bool { return p.sent.Load() >= int64(10*round) }, 10*time.Second, 100*time.Microsecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		require.NoError(t, s.Shutdown(ctx))
-		cancel()
-		for range conns {
-			assert.NoError(t, <-ended)
-		}
-		assert.Equal(t, p.deferred.Load(), p.yields.Load()-p.sent.Load())
-		server.Close()
-	}
-}
-
-// readStreamsUntilClosed checks that every stream that has sent an item has one answer before the
-// connection is closed with 1012.
-func readStreamsUntilClosed(ws *websocket.Conn) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	open := map[string]bool{}
-	for {
-		_, data, err := ws.Read(ctx)
-		if err != nil && websocket.CloseStatus(err) == 1012 && len(open) == 0 {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("with %d open streams: %w", len(open), err)
-		}
-		var frame routertest.Frame
-		if err := json.Unmarshal(data, &frame); err != nil {
-			return err
-		}
-		switch id := frame.Meta.CorrelationID; {
-		case frame.Type == "$ws:rpc-progress":
-			open[id] = true
-		case strings.Contains(string(data), `"UNAVAILABLE"`):
-			delete(open, id)
-		default:
-			return fmt.Errorf("received %s", data)
-		}
-	}
 }
 
 // TestStream_IteratorThatReturnsWhenContextEndsIsNotComplete lets the iterator return without another

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -34,17 +32,6 @@ var faultCases = []faultCase{
 	{"sessions", true, false, true},
 	{"short histories", false, true, true},
 	{"sessions with short histories", true, true, false},
-}
-
-func TestFaults_GoClient(t *testing.T) {
-	for _, f := range faultCases {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			d := newGoDriver(&http.Client{Transport: &http.Transport{}})
-			d.backoff = client.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
-			runFaults(t, d, 1, f)
-		})
-	}
 }
 
 func TestFaults_TypeScriptClient(t *testing.T) {

@@ -60,8 +60,6 @@ type goDriver struct {
 	client *client.Client
 	http   *http.Client
 
-	backoff client.Backoff
-
 	mu      sync.Mutex
 	tokens  []string
 	cancel  map[string]context.CancelFunc
@@ -203,7 +201,6 @@ func (d *goDriver) context(c *command) context.Context {
 func (d *goDriver) create(o clientOptions) {
 	opts := &client.Options{
 		Logger:     slog.New(slog.DiscardHandler),
-		Backoff:    d.backoff,
 		HTTPClient: d.http, Pacing: o.Pacing, Resume: o.Session, CallTimeout: time.Duration(o.TimeoutMs) * time.Millisecond,
 		PingInterval: 25 * time.Second,
 		Queue:        client.Queue{MaxMessages: o.Messages, MaxWait: time.Duration(o.ExpireMs) * time.Millisecond},
