@@ -182,6 +182,7 @@ func (a *app) work(ctx *router.Context, m work) (worked, error) {
 	}
 	select {
 	case <-time.After(time.Duration(m.Millis) * time.Millisecond):
+		a.checkHandler(ctx, m.ID)
 	case <-ctx.Done():
 		return worked{}, ctx.Err()
 	}

@@ -48,6 +48,9 @@ func (w *world) askUser(s step) {
 			k.answers[answer.ConnID]++
 			if answer.Err != nil {
 				k.errors = append(k.errors, answer.Err)
+				if d := a.closedSince(answer.ConnID); d > cancelTime {
+					w.Errorf("the call %s to %s waited %v for the connection %s after it had closed", k.id, k.user, d, answer.ConnID)
+				}
 				continue
 			}
 			k.replies++
@@ -79,6 +82,9 @@ func (w *world) checkAsks() {
 			if n > 1 && conn != "" {
 				w.Errorf("the call %s to %s has %d answers of the connection %s", k.id, k.user, n, conn)
 			}
+		}
+		if calm && k.quiet && k.ended.Sub(k.begun) > closingTime {
+			w.Errorf("calm: the call %s to %s took %v; errors: %v", k.id, k.user, k.ended.Sub(k.begun), k.errors)
 		}
 		stay := 0
 		for _, d := range w.clients {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
 )
 
 // A call is a call, an event or a stream of a client, and its outcome.
@@ -19,6 +20,7 @@ type call struct {
 	outcome error
 	done    bool
 	cancel  bool
+	stopped time.Time // it was canceled
 }
 
 type callsRecord struct{ calls []*call } // guarded by world.mu
@@ -74,7 +76,12 @@ func (w *world) call(s step) {
 		if c.cancel {
 			var stop context.CancelFunc
 			ctx, stop = context.WithCancel(ctx)
-			defer time.AfterFunc(s.For/2, stop).Stop()
+			defer time.AfterFunc(s.For/2, func() {
+				w.mu.Lock()
+				c.stopped = time.Now()
+				w.mu.Unlock()
+				stop()
+			}).Stop()
 		}
 		reply, err := client.Call[worked](ctx, l.Client, work{ID: c.id, Millis: int(s.For / time.Millisecond), Publish: s.Topic})
 		if err == nil && reply.ID != c.id {
@@ -124,6 +131,24 @@ func (w *world) stream(s step) {
 		w.endCall(c, nil)
 	})
 }
+
+// checkHandler checks, when a handler has done all its work, that nothing should have ended it before: that its client has canceled the
+// call, or has lost the connection.
+func (a *app) checkHandler(ctx *router.Context, id string) {
+	a.outlives(ctx)
+	w := a.world
+	calm := w.calm()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range record[*callsRecord](w).calls {
+		if c.id == id && calm && !c.stopped.IsZero() && time.Since(c.stopped) > cancelTime {
+			w.Errorf("calm: the handler of the call %s works %v after the client has canceled it", id, time.Since(c.stopped))
+		}
+	}
+}
+
+// cancelTime is longer than a canceled call needs without a fault to end its handler.
+const cancelTime = time.Second
 
 // checkCalls compares outcomes with executions.
 func (w *world) checkCalls() {

@@ -192,8 +192,11 @@ func (l *life) receive(kind, id string, r *client.Received) {
 
 func (l *life) answer(_ context.Context, m ask) (asked, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.asked[m.ID]++
+	l.mu.Unlock()
+	if l.device.SlowHandlers {
+		time.Sleep(slowAnswer)
+	}
 	return asked(m), nil
 }
 
@@ -207,5 +210,8 @@ func (b blocked) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return b.RoundTripper.RoundTrip(req)
 }
+
+// slowAnswer is how long a slow client takes to answer a call of the server.
+const slowAnswer = time.Second
 
 var logOutput io.Writer = io.Discard

@@ -14,11 +14,12 @@ import (
 
 // hooks records which hooks of connections and sessions an application was called with.
 type hooks struct {
-	mu     sync.Mutex
-	opened map[string]int // by the ID of the connection
-	closed map[string]int
-	left   map[string]bool // closed, and its session can be resumed
-	ended  map[string]int  // the sessions of these connections
+	mu       sync.Mutex
+	opened   map[string]int // by the ID of the connection
+	closed   map[string]int
+	closedAt map[string]time.Time
+	left     map[string]bool // closed, and its session can be resumed
+	ended    map[string]int  // the sessions of these connections
 }
 
 // resumptions are the IDs of connections whose sessions others have resumed, on any node. The lock of the world guards it.
@@ -31,7 +32,7 @@ func leaksFeature() feature {
 
 // watchHooks sets the hooks of a node.
 func (a *app) watchHooks(o *router.Options) {
-	h := &hooks{opened: map[string]int{}, closed: map[string]int{}, left: map[string]bool{}, ended: map[string]int{}}
+	h := &hooks{opened: map[string]int{}, closed: map[string]int{}, closedAt: map[string]time.Time{}, left: map[string]bool{}, ended: map[string]int{}}
 	a.hooks = h
 	o.OnOpen = func(_ context.Context, c *router.Conn) error {
 		h.mu.Lock()
@@ -44,6 +45,7 @@ func (a *app) watchHooks(o *router.Options) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.closed[c.ID()]++
+		h.closedAt[c.ID()] = time.Now()
 		h.left[c.ID()] = resumable
 	}
 	o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
@@ -71,6 +73,8 @@ func (w *world) checkGone() {
 		w.begin(d.close)
 	}
 	w.tasks.Wait()
+	w.cluster.Wait(closingTime)
+	w.checkClosed()
 	w.cluster.Wait(goneTime)
 	w.mu.Lock()
 	apps := w.apps
@@ -88,6 +92,35 @@ func (w *world) checkGone() {
 	killed := slices.ContainsFunc(apps, func(a *app) bool { return a.killed }) // their calls wait until they have ended
 	if usage := w.cluster.Store.Usage(); usage.WaitingCalls > 0 && !killed {
 		w.Errorf("all clients are gone, and %d calls of the store are waiting", usage.WaitingCalls)
+	}
+}
+
+// closingTime is longer than a node needs to learn that a client has closed its connection.
+const closingTime = 5 * time.Second
+
+// checkClosed checks that no connection is left of clients that have closed theirs.
+func (w *world) checkClosed() {
+	for node := range w.plan.Nodes {
+		if a := w.app(node + 1); a != nil && a.Stats().Conns > 0 {
+			w.Errorf("all clients have closed their connections, and %v has %d", a, a.Stats().Conns)
+		}
+	}
+}
+
+// closedSince returns how long ago a connection of the node was closed, 0 if it is open or of another node.
+func (a *app) closedSince(connID string) time.Duration {
+	a.hooks.mu.Lock()
+	defer a.hooks.mu.Unlock()
+	if at, closed := a.hooks.closedAt[connID]; closed {
+		return time.Since(at)
+	}
+	return 0
+}
+
+// outlives reports an error if the context of a handler has not ended although its connection has.
+func (a *app) outlives(ctx *router.Context) {
+	if d := a.closedSince(ctx.Conn().ID()); d > cancelTime && ctx.Err() == nil {
+		a.world.Errorf("%v: the context of a handler has not ended %v after its connection", a, d)
 	}
 }
 

@@ -11,7 +11,7 @@ func restFeature() feature {
 				d.node(s)
 				d.topic(s, "log", "join", "join", "room")
 				s.N = d.IntN(3)
-				s.For = d.span(20 * time.Second)
+				s.For = 7*time.Second + d.span(15*time.Second)
 			}, run: (*world).endWhileAway},
 		},
 		check: (*world).checkRest,
@@ -19,7 +19,7 @@ func restFeature() feature {
 }
 
 // endWhileAway ends access of a user while the network of a client is away for the time For. N chooses what ends: the access to
-// the topic, or all sessions.
+// the topic, or all sessions, and whether a node is killed.
 func (w *world) endWhileAway(s step) {
 	w.fault()
 	host := w.clients[s.Client].host
@@ -27,12 +27,16 @@ func (w *world) endWhileAway(s step) {
 	w.cluster.Stall(host, s.For)
 	w.begin(func() {
 		time.Sleep(s.For / 2)
-		if s.N == 0 {
-			s.N = 1 // the client connects again
+		switch s.N {
+		case 0:
+			w.revoke(s)
+		case 1: // the client connects again
 			w.disconnectUser(s)
-			return
+		case 2: // the node that has the client's session, perhaps
+			w.kill(step{Node: s.Node%w.plan.Nodes + 1, For: s.For})
+			s.N = 1
+			w.disconnectUser(s)
 		}
-		w.revoke(s)
 	})
 }
 

@@ -29,6 +29,12 @@ func storeFeature() feature {
 			{name: "failOver", weight: [3]int{0, 2, 2}, draw: func(d *draw, s *step) { s.N = d.IntN(4) * d.IntN(4) }, run: func(w *world, s step) {
 				w.loseStored(func() bool { return w.cluster.Store.FailOver(s.N) > 0 })
 			}},
+			{name: "failOverWhileAway", weight: [3]int{0, 3, 3}, draw: func(d *draw, s *step) {
+				d.client(s)
+				d.node(s)
+				d.topic(s, "log", "state", "join")
+				s.N, s.For = 1+d.IntN(5), d.span(20*time.Second)
+			}, run: (*world).failOverWhileAway},
 			{name: "storeRestart", weight: [3]int{0, 1, 1}, run: func(w *world, _ step) {
 				w.loseStored(func() bool { w.cluster.Store.Restart(); return false })
 			}},
@@ -51,6 +57,24 @@ var kindsOfFaults = []brokertest.StoreFaults{
 	{LostPackets: 0.2, RepeatedPackets: 0.2},
 	{Slow: 800 * time.Millisecond},
 	{LostAnswers: 0.1, LostDeliveries: 0.1, LostPackets: 0.1, RepeatedPackets: 0.1, Slow: 100 * time.Millisecond},
+}
+
+// failOverWhileAway makes the store lose publications that a client may have received, and use their offsets again while the
+// client is away for the time For.
+func (w *world) failOverWhileAway(s step) {
+	host := w.clients[s.Client].host
+	w.begin(func() {
+		for range 2 * s.N {
+			w.publishItem(s)
+		}
+		w.fault()
+		w.cluster.Cut(host)
+		w.cluster.Stall(host, s.For)
+		w.loseStored(func() bool { return w.cluster.Store.FailOver(s.N) > 0 })
+		for range 2 * s.N {
+			w.publishItem(s)
+		}
+	})
 }
 
 // loseStored interrupts the store. The function reports whether the store has lost what it had stored.

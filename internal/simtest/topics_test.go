@@ -190,21 +190,30 @@ func (l *life) unsubscribe(n int) {
 
 // publish makes a node publish N items, one after the other.
 func (w *world) publish(s step) {
+	if w.app(s.Node) == nil {
+		return
+	}
+	w.begin(func() {
+		for range s.N {
+			w.publishItem(s)
+		}
+	})
+}
+
+// publishItem makes a node publish an item, or a setting to a topic with states, if the node runs.
+func (w *world) publishItem(s step) {
 	a := w.app(s.Node)
 	if a == nil {
 		return
 	}
-	ids := make([]string, s.N)
-	for i := range ids {
-		ids[i] = w.newID("i")
+	ctx, cancel := timeout(20 * time.Second)
+	defer cancel()
+	id := w.newID("i")
+	if family(s.Topic) == "state" {
+		_ = a.publish(ctx, s.Topic, setting{ID: id, Key: "key" + id[len(id)-1:]}, id)
+		return
 	}
-	w.begin(func() {
-		for _, id := range ids {
-			ctx, cancel := timeout(20 * time.Second)
-			_ = a.publish(ctx, s.Topic, item{ID: id}, id)
-			cancel()
-		}
-	})
+	_ = a.publish(ctx, s.Topic, item{ID: id}, id)
 }
 
 // checkWatch compares what a subscription has received with what was published.

@@ -201,6 +201,11 @@ func (w *world) checkUsers() {
 			w.checkLetters(l, r, calm)
 		}
 	}
+	for _, dc := range r.disconnects {
+		if dc.err == nil && !dc.ended.IsZero() {
+			w.checkDisconnected(dc)
+		}
+	}
 	if !calm {
 		return
 	}
@@ -271,6 +276,22 @@ func (w *world) checkRevoked(v *revocation) {
 			for _, m := range l.received {
 				if m.topic == v.topic && m.at.Sub(v.ended) > calmAccessTime && (v.granted.IsZero() || m.at.Before(v.granted)) {
 					w.Errorf("calm: client %d received %s of %s %v after Revoke has returned", d.index, m.id, m.topic, m.at.Sub(v.ended))
+				}
+			}
+		}
+	}
+}
+
+// checkDisconnected checks that no client has resumed a session that had ended while it was away.
+func (w *world) checkDisconnected(dc *disconnect) {
+	for _, d := range w.clients {
+		if d.User != dc.user {
+			continue
+		}
+		for _, l := range d.lives {
+			for i, c := range l.conns {
+				if i > 0 && c.resumed && l.conns[i-1].to.Before(dc.begun) && c.from.Sub(dc.ended) > calmAccessTime {
+					w.Errorf("client %d has resumed at %v the session that DisconnectUser has ended from %v to %v", d.index, c.from.Sub(w.began), dc.begun.Sub(w.began), dc.ended.Sub(w.began))
 				}
 			}
 		}
