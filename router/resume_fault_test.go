@@ -367,6 +367,26 @@ func TestResume_TopicThatCannotBeReadFollowsLater(t *testing.T) {
 	})
 }
 
+// TestResume_InterruptedKeepsWhatHandlersHaveGranted loses the connection that resumes while the store cannot be read.
+func TestResume_InterruptedKeepsWhatHandlersHaveGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut := &cutBroker{Broker: memory.NewBroker()}
+		one, two := newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil)
+		old := dialSession(t, two, "ann").hello()
+		require.NoError(t, old.conn.Subscribe("private/a"))
+		synctest.Wait()
+		old.Abort()
+		cut.unread.Store(true)
+		c := dialSession(t, one, "ann")
+		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"1"},"payload":{"token":%q}}`, old.token))
+		time.Sleep(time.Second)
+		c.Abort()
+		synctest.Wait()
+		next := dialSession(t, two, "ann")
+		assert.Nil(t, next.resume(old.token, "").topic(t, "private/a").Error)
+	})
+}
+
 // TestResume_FailoverToAnOlderRecordDoesNotCloseTheConnection replaces the record of a session by an
 // older one, as a store does that fails over to a replica.
 func TestResume_FailoverToAnOlderRecordDoesNotCloseTheConnection(t *testing.T) {

@@ -152,10 +152,15 @@ func (s *connSession) try(ctx *Context, t *topicToResume, where string, f func()
 	}, func() { s.refuseTopic(ctx, t, exitedAt(where)) })
 }
 
-// refuseTopic sets the error of a topic.
+// refuseTopic sets the error of a topic. If the call has ended, the record keeps the topic, because the client does not learn
+// that it is refused: it resumes again.
 func (s *connSession) refuseTopic(ctx *Context, t *topicToResume, refused *failure.Failure) {
 	t.result = protocol.ResumedTopic{Subscribed: protocol.Subscribed{Topic: t.Topic}, Error: &refused.Payload}
-	if !topicname.IsUserLog(t.Topic) { // which the connection has by itself
+	switch {
+	case topicname.IsUserLog(t.Topic): // which the connection has by itself
+	case ctx.Err() != nil:
+		s.conn.leaveTopic(t.Topic)
+	default:
 		s.conn.unsubscribeClient(t.Topic)
 	}
 	s.conn.reportLate(ctx, ctx.route.name, refused)

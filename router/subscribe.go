@@ -128,6 +128,20 @@ func (c *Conn) unsubscribeLocked(topic string) {
 	if s := c.session(); s != nil {
 		s.drop(topic)
 	}
+	c.leaveTopicLocked(topic)
+}
+
+// leaveTopic ends a subscription that the session keeps.
+func (c *Conn) leaveTopic(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.session(); s != nil {
+		delete(s.unannounced, topic)
+	}
+	c.leaveTopicLocked(topic)
+}
+
+func (c *Conn) leaveTopicLocked(topic string) {
 	c.unmarkOwn(topic)
 	c.router.topics.UnsubscribeLocked(topic, &c.sub, !c.goesOn(topic))
 }

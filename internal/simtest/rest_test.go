@@ -1,6 +1,10 @@
 package simtest
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // When all is quiet, a publication to each topic shows who is subscribed: whatever has happened before, that is known.
 func restFeature() feature {
@@ -58,6 +62,9 @@ func (w *world) checkRest() {
 			w.Errorf("at rest, client %d is subscribed to %s, and did not receive %s", s.life.device.index, s.topic, id)
 		}
 	}
+	if w.storeLost() { // the records of sessions, too
+		return
+	}
 	for _, d := range w.clients {
 		if l := d.life(); l != nil {
 			w.checkJoinedAtRest(l, probes)
@@ -88,11 +95,23 @@ func (w *world) checkJoinedAtRest(l *life, probes map[string]string) {
 		in, out := w.joinedAtRest(l, topic)
 		switch received := l.hasReceived(probes[topic]); {
 		case in && !received:
-			w.Errorf("at rest, client %d is subscribed to %s by a handler, and did not receive %s", l.device.index, topic, probes[topic])
+			w.Errorf("at rest, client %d is subscribed to %s by a handler, and did not receive %s; it has joined at %v; its connections: %s", l.device.index, topic, probes[topic], w.joinedAt(l, topic).Sub(w.began), l.connections())
 		case out && received:
 			w.Errorf("at rest, client %d has left %s, and received %s", l.device.index, topic, probes[topic])
 		}
 	}
+}
+
+// joinedAt returns when a client has learned that a handler has subscribed it to a topic.
+func (w *world) joinedAt(l *life, topic string) (at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range record[*joinedRecord](w).stays {
+		if t.life == l && t.topic == topic {
+			at = t.confirmed
+		}
+	}
+	return at
 }
 
 // joinedAtRest reports whether a client must or must not be in a topic. Both are false if that cannot be known.
@@ -142,6 +161,17 @@ func (l *life) staysConnected(at time.Time) bool {
 		}
 	}
 	return found
+}
+
+// connections describes the connections of a client.
+func (l *life) connections() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	for _, c := range l.conns {
+		fmt.Fprintf(&b, "\n\t%s from %v, resumed %v, until %v: %v", c.connID, c.from.Sub(l.device.world.began), c.resumed, c.to.Sub(l.device.world.began), c.err)
+	}
+	return b.String()
 }
 
 // checkDeniedAtRest checks that the clients of a user who has lost access receive nothing.

@@ -193,7 +193,7 @@ const (
 
 func (w *world) checkUsers() {
 	r := record[*usersRecord](w)
-	calm := w.calm()
+	calm, lost := w.calm(), w.storeLost()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range w.clients {
@@ -202,7 +202,7 @@ func (w *world) checkUsers() {
 		}
 	}
 	for _, dc := range r.disconnects {
-		if dc.err == nil && !dc.ended.IsZero() {
+		if dc.err == nil && !dc.ended.IsZero() && !lost {
 			w.checkDisconnected(dc)
 		}
 	}
