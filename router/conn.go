@@ -143,7 +143,8 @@ func (c *Conn) Close(code StatusCode, reason string) {
 // from other nodes arrive as soon as the broker has confirmed the subscription; on a topic with a History,
 // Subscribe waits for that if this node has no subscriber yet, so that the connection receives everything that is
 // published after it has returned. While the store cannot be read, it waits for at most Timeouts.Call, or as long as the
-// context of [Context.Subscribe] permits, and then returns an error without having subscribed. Subscribing
+// context of [Context.Subscribe] permits, and then returns an error without having subscribed. If the connection has a
+// session, Subscribe waits until its record is stored, or that has failed. Subscribing
 // again has no effect, even if the client has subscribed by itself; see [Topic]. If
 // TopicOptions.Presence is set, the connection also becomes present, with an empty info.
 //
@@ -160,18 +161,26 @@ func (c *Conn) subscribe(ctx context.Context, name string, opts SubscribeOption)
 		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", name, len(opts.info), maxInfoBytes)
 	}
 	if opts.history {
-		if err := c.subscribeWithHistory(ctx, name, &opts); err != nil || !opts.present {
+		if err := c.subscribeWithHistory(ctx, name, &opts); err != nil {
 			return err
 		}
 	}
-	t, added, err := c.addTopic(name, &opts)
-	if err != nil {
-		return err
+	if !opts.history || opts.present {
+		t, added, err := c.addTopic(name, &opts)
+		if err != nil {
+			return err
+		}
+		if err = c.awaitStart(ctx, t); err != nil {
+			if added {
+				c.Unsubscribe(name)
+			}
+			return err
+		}
 	}
-	if err = c.awaitStart(ctx, t); err != nil && added {
-		c.Unsubscribe(name)
+	if s := c.session(); s != nil && !s.AwaitSave(ctx) {
+		return errSuperseded
 	}
-	return err
+	return nil
 }
 
 // addTopic subscribes the connection, and reports whether it was not subscribed before.

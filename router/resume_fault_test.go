@@ -338,6 +338,18 @@ func TestResume_OldConnectionThatSavesMeanwhileDoesNotWin(t *testing.T) {
 	})
 }
 
+// TestSubscribe_FailsIfTheSessionHasMovedWithoutIt resumes the session before the subscription is stored: the client would wait for
+// publications that never come.
+func TestSubscribe_FailsIfTheSessionHasMovedWithoutIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		old := dialSession(t, one, "ann").hello()
+		meanwhile := func() { dialSession(t, two, "ann").resume(old.token, "") }
+		cut.before.Store(&meanwhile)
+		assert.Equal(t, errors.Aborted, errors.CodeOf(old.conn.Subscribe("plain/late")))
+	})
+}
+
 // TestResume_TopicThatCannotBeReadFollowsLater resumes while the histories cannot be read.
 func TestResume_TopicThatCannotBeReadFollowsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,6 +39,37 @@ func (s *Session) startSavingLocked() {
 	go s.saveAll()
 }
 
+func (s *Session) endSavingLocked() {
+	s.saving = false
+	if s.saved != nil {
+		close(s.saved)
+		s.saved = nil
+	}
+}
+
+// AwaitSave waits until what has changed is stored, or the store has failed, or ctx is done. It reports false if another connection has
+// resumed the session without the change.
+func (s *Session) AwaitSave(ctx context.Context) bool {
+	s.mu.Lock()
+	var saved chan struct{}
+	if s.saving {
+		if s.saved == nil {
+			s.saved = make(chan struct{})
+		}
+		saved = s.saved
+	}
+	s.mu.Unlock()
+	if saved != nil {
+		select {
+		case <-saved:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.dirty || s.state != superseded && s.state != moved
+}
+
 // tick is called by the timer.
 func (s *Session) tick() {
 	s.mu.Lock()
@@ -105,7 +136,7 @@ func (s *Session) StoreFirst(ctx context.Context) (stored bool) {
 // storedFirstLocked stores what has changed meanwhile, or waits for the next change. After an error, it
 // ends the session, and deletes the record if there may be one.
 func (s *Session) storedFirstLocked(err error) []Action {
-	s.saving = false
+	s.endSavingLocked()
 	switch {
 	case err == nil && s.dirty:
 		s.startSavingLocked()
@@ -151,7 +182,7 @@ func (s *Session) nextWrite() (w write, ok bool) {
 
 // restLocked ends the saving.
 func (s *Session) restLocked() {
-	s.saving = false
+	s.endSavingLocked()
 	switch {
 	case s.settled:
 	case s.until.IsZero():
@@ -212,13 +243,14 @@ func (s *Session) savedLocked(w write, version uint64, err error) (more bool, ac
 		s.stored, s.version, s.backoff = w.data, version, 0
 		return true, nil
 	case err == errTakenOver: //nolint:errorlint // never wrapped
+		s.dirty = true
 		actions = s.supersedeLocked()
 	case err == nil, err == errLost: //nolint:errorlint // never wrapped
 		s.loseLocked()
 	default:
 		s.retryLocked()
 	}
-	s.saving = false
+	s.endSavingLocked()
 	s.forgetUnusedLocked()
 	return false, actions
 }

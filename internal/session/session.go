@@ -44,6 +44,7 @@ type Session struct {
 
 	// See save.go.
 	dirty, saving bool
+	saved         chan struct{} // closed at the end of the saving; nil if no one waits
 	backoff       time.Duration
 	timer         *time.Timer // until the next save; nil before the first
 }
