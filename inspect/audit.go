@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -57,10 +56,7 @@ func logAudit(ctx context.Context, e AuditEntry) error {
 }
 
 // listAudit returns the latest actions of all nodes.
-func (i *Inspector) listAudit(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	if _, err := parse[struct{}](arg); err != nil {
-		return nil, err
-	}
+func (i *Inspector) listAudit(ctx context.Context, _ struct{}) (any, error) {
 	answers, nodes, err := gather[[]AuditEntry](ctx, i, askAudit, nil)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -126,11 +125,7 @@ func (i *Inspector) localRefusals(_ context.Context, q refusalQuery) ([]refusal,
 }
 
 // listRefusals returns the latest refusals of all nodes.
-func (i *Inspector) listRefusals(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[refusalQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) listRefusals(ctx context.Context, q refusalQuery) (any, error) {
 	answers, states, err := gather[[]refusal](ctx, i, askRefusals, q)
 	if err != nil {
 		return nil, err

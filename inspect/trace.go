@@ -24,7 +24,13 @@ const (
 // A traceSpec selects messages of clients: those of User, Conn and Type that are set must all apply. Or
 // it selects the publications of a Topic, optionally of one Type.
 type traceSpec struct {
-	ID       string `json:"id,omitempty"` // set by the node that has received the request
+	ID string `json:"id,omitempty"` // set by the node that has received the request
+
+	traceRequest
+}
+
+// A traceRequest is what an operator asks for.
+type traceRequest struct {
 	Tenant   string `json:"tenant,omitempty"`
 	User     string `json:"user,omitempty"`
 	Conn     string `json:"conn,omitempty"`
