@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -172,7 +173,7 @@ func (i *Inspector) traceDelivery(d inspection.Delivery) {
 		var message struct {
 			Type string `json:"type"`
 		}
-		_ = json.Unmarshal(d.Message, &message) // without JSON, the type is not known
+		_ = jsonv2.Unmarshal(d.Message, &message) // without JSON, the type is not known
 		if t.spec.Type == "" || t.spec.Type == message.Type {
 			t.add(traceEntry{
 				Time: time.Now(), Node: i.router.NodeID(), Type: message.Type, Event: "published", Size: int64(len(d.Message)),

@@ -97,7 +97,8 @@ func (r *Router) revokeConns(conns []*Conn, change session.Change, topics topicn
 
 // revokeLocked ends the subscriptions to topics.
 func (c *Conn) revokeLocked(topics topicname.Matcher) {
-	c.revocations.Add(1)    // subscriptions that are being made, and each calls.Guard, compare it
+	// Subscriptions that are being made, and each calls.Guard, compare the number before and after.
+	c.revocations.Add(1)
 	c.sub.WS.AwaitQueuing() // after that, no call sends what it was permitted to before
 	for _, t := range slices.Clone(c.sub.TopicsLocked()) {
 		if !topics.Matches(t.Name) {
