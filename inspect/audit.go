@@ -61,15 +61,20 @@ func (i *Inspector) listAudit(ctx context.Context, _ struct{}) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []AuditEntry
-	for _, a := range answers {
-		all = append(all, a.Result...)
-	}
-	slices.SortStableFunc(all, func(a, b AuditEntry) int { return b.Time.Compare(a.Time) })
 	return struct {
 		Nodes   nodeStates   `json:"nodes"`
 		Entries []AuditEntry `json:"entries"`
-	}{nodes, firstRows(all)}, nil
+	}{nodes, newestFirst(answers, func(e *AuditEntry) time.Time { return e.Time })}, nil
+}
+
+// newestFirst returns the rows of all nodes, at most maxRows.
+func newestFirst[R any](answers []nodeAnswer[[]R], at func(*R) time.Time) []R {
+	var all []R
+	for _, a := range answers {
+		all = append(all, a.Result...)
+	}
+	slices.SortStableFunc(all, func(a, b R) int { return at(&b).Compare(at(&a)) })
+	return firstRows(all)
 }
 
 // firstRows returns the first maxRows rows; never nil, so that JSON has a list.

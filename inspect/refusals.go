@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -130,13 +129,8 @@ func (i *Inspector) listRefusals(ctx context.Context, q refusalQuery) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	var all []refusal
-	for _, a := range answers {
-		all = append(all, a.Result...)
-	}
-	slices.SortStableFunc(all, func(a, b refusal) int { return b.Time.Compare(a.Time) })
 	return struct {
 		Nodes nodeStates `json:"nodes"`
 		Rows  []refusal  `json:"rows"`
-	}{states, firstRows(all)}, nil
+	}{states, newestFirst(answers, func(r *refusal) time.Time { return r.Time })}, nil
 }

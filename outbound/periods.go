@@ -13,8 +13,6 @@ import (
 // X-RateLimit-Limit-Hour of Kong, X-RateLimit-Limit-Requests of OpenAI, Anthropic-RateLimit-Requests-Limit.
 
 // limitName matches such a header: what it states, and before or after that, what it is for.
-//
-//nolint:gochecknoglobals // never changed
 var limitName = regexp.MustCompile(`^([a-z-]*)rate-?limit-(?:(limit|remaining|reset)-(.+)|(.+)-(limit|remaining|reset))$`)
 
 // periodsOf returns the policies that such headers state.
@@ -51,7 +49,7 @@ func periodsOf(h http.Header) (policies []policy) {
 // policyFor returns the policy of headers with a name. It is not ok if it is unknown what the name means.
 func policyFor(name string, t triple, h http.Header) (policy, bool) {
 	p := policy{name: name}
-	for _, word := range strings.Split(name, "-") {
+	for word := range strings.SplitSeq(name, "-") {
 		seconds, isNumber := number(word)
 		switch length, isPeriod := periods[word]; {
 		case isPeriod:
