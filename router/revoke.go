@@ -114,8 +114,7 @@ func (c *Conn) revokeLocked(topics topicname.Matcher) {
 	}
 }
 
-// guardAccess makes the call ask decide again before it sends progress, an item or its reply, if Revoke was called since
-// guardAccess, which precedes the first decision.
+// guardAccess makes the call ask decide again before it sends anything, if Revoke was called since guardAccess.
 func (c *Context) guardAccess(decide func() error) *calls.Guard {
 	return c.conn.ownExtra().guards.Add(&c.root().call, &c.conn.revocations, decide)
 }
