@@ -63,8 +63,8 @@ func delay(text string, h http.Header) (time.Duration, precision, bool) {
 		return d, exact, d >= 0
 	}
 	at, p, ok := moment(text)
-	date, hasDate := dateOf(h)
-	if !ok || !hasDate || at.Before(date) {
+	date := dateOf(h)
+	if !ok || at.Before(date) {
 		return 0, exact, false
 	}
 	return at.Sub(date), p, true
@@ -98,10 +98,14 @@ func precisionOf(whole bool) precision {
 	return exact
 }
 
-// dateOf ignores dates whose distance from 1970 time.Duration cannot represent.
-func dateOf(h http.Header) (time.Time, bool) {
+// dateOf returns the time of the response, as Date states it: the clock of the server counts. It ignores dates whose
+// distance from 1970 time.Duration cannot represent.
+func dateOf(h http.Header) time.Time {
 	date, err := http.ParseTime(h.Get("Date"))
-	return date, err == nil && date.Year() >= 1970 && date.Year() < 2200
+	if err != nil || date.Year() < 1970 || date.Year() >= 2200 {
+		return time.Now()
+	}
+	return date
 }
 
 // checkDuration reports whether d is valid. It returns 1ns for 0, because a 0 in a Status means

@@ -26,9 +26,10 @@ type apiWindow struct {
 
 // A gatewayAPI accepts a number of requests in windows that begin on the minute, and reports them as a gateway does.
 type gatewayAPI struct {
-	report func(h http.Header, w apiWindow)
-	limit  int
-	per    time.Duration
+	report  func(h http.Header, w apiWindow)
+	limit   int
+	per     time.Duration
+	hasDate bool
 
 	mu       sync.Mutex
 	began    time.Time
@@ -52,7 +53,10 @@ func (a *gatewayAPI) RoundTrip(*http.Request) (*http.Response, error) {
 	} else {
 		a.used++
 	}
-	h := http.Header{"Date": {now.UTC().Format(http.TimeFormat)}}
+	h := http.Header{}
+	if a.hasDate {
+		h.Set("Date", now.UTC().Format(http.TimeFormat))
+	}
 	ends := a.began.Add(a.per)
 	a.report(h, apiWindow{a.limit, a.limit - a.used, a.per, ends.Sub(now), ends})
 	return &http.Response{StatusCode: code, Header: h, Body: http.NoBody}, nil
@@ -145,26 +149,30 @@ func periodHeaders(word string, reset func(w apiWindow) string) func(http.Header
 
 // TestTransport_RejectedByNoGateway sends 120 requests at once to an API of each family.
 func TestTransport_RejectedByNoGateway(t *testing.T) {
-	const requests, limit, per = 120, 10, time.Minute
 	for rounding, round := range map[string]func(float64) float64{"up": math.Ceil, "down": math.Floor} {
 		for name, report := range gateways(round) {
-			t.Run(name+", rounded "+rounding, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					time.Sleep(17*time.Second + 123*time.Millisecond) // in the middle of a window
-					start := time.Now()
-					api := &gatewayAPI{report: report, limit: limit, per: per}
-					transport := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Base: api})
-					var wg sync.WaitGroup
-					for range requests {
-						wg.Go(func() { assert.Equal(t, http.StatusOK, request(t.Context(), transport)) })
-					}
-					wg.Wait()
-					assert.Zero(t, api.rejected)
-					assert.Less(t, time.Since(start), requests/limit*(2*per+5*time.Second))
+			for dates, hasDate := range map[string]bool{"with Date": true, "without Date": false} {
+				t.Run(fmt.Sprintf("%s, rounded %s, %s", name, rounding, dates), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { requestGateway(t, report, hasDate) })
 				})
-			})
+			}
 		}
 	}
+}
+
+func requestGateway(t *testing.T, report func(http.Header, apiWindow), hasDate bool) {
+	const requests, limit, per = 120, 10, time.Minute
+	time.Sleep(17*time.Second + 123*time.Millisecond) // in the middle of a window
+	start := time.Now()
+	api := &gatewayAPI{report: report, limit: limit, per: per, hasDate: hasDate}
+	transport := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Base: api})
+	var wg sync.WaitGroup
+	for range requests {
+		wg.Go(func() { assert.Equal(t, http.StatusOK, request(t.Context(), transport)) })
+	}
+	wg.Wait()
+	assert.Zero(t, api.rejected)
+	assert.Less(t, time.Since(start), requests/limit*(2*per+5*time.Second))
 }
 
 // TestTransport_WaitsTwiceAsLongAfterEachRejectionWithoutDuration also lets one request succeed.

@@ -42,8 +42,8 @@ const (
 //     X-RateLimit-Limit-Requests, -Remaining-Requests and -Reset-Requests. Each is a policy.
 //
 // A limit of 0 becomes a limit of 1 of which nothing remains. A reset is a number of seconds, a
-// duration such as 6m0s, or a time, which is compared with Date: the seconds or milliseconds since
-// 1970, or a date as in RFC 3339, RFC 9110 or JavaScript. Whole seconds may have been rounded
+// duration such as 6m0s, or a time, which is compared with Date, or with the clock of this machine if
+// there is none: the seconds or milliseconds since 1970, or a date as in RFC 3339, RFC 9110 or JavaScript. Whole seconds may have been rounded
 // down, so that a second is added, except to a window whose length is known; and Date has no
 // decimals. A reset may therefore be up to two seconds too long. It is never too short. The t of
 // RateLimit and X-RateLimit-Reset-After are exact, except that whole seconds last at least one.
