@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/clientip"
@@ -24,6 +25,7 @@ type handler struct {
 	pollTimeout time.Duration
 	readers     admission
 	logger      *slog.Logger
+	ends        atomic.Uint32   // how often the access of a user has ended
 	shutdown    context.Context //nolint:containedctx // canceled when the router begins to shut down
 }
 
@@ -61,6 +63,7 @@ func newHandler[Message any](r *router.Router, opts *Options[Message]) *handler 
 	}
 	h.readers.max, h.readers.maxPerAddress = opts.MaxReaders, opts.MaxPerAddress
 	h.readers.init()
+	access.OnAccessEnd(func(runaccess.AccessEnd) { h.ends.Add(1) })
 	var cancel context.CancelFunc
 	h.shutdown, cancel = context.WithCancel(context.Background())
 	access.OnShutdown(runaccess.Shutdown{Begin: cancel, End: func(context.Context) {}})
@@ -99,9 +102,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // serve serves a request that is admitted.
 func (h *handler) serve(w http.ResponseWriter, req *http.Request) {
-	topic := h.topic(req)
-	if err := h.authorize(req, topic); err != nil {
-		h.fail(w, topic, errUnknown)
+	response := response{handler: h, w: w, req: req, topic: h.topic(req), ends: h.ends.Load()}
+	if err := h.authorize(req, response.topic); err != nil {
+		h.fail(w, response.topic, errUnknown)
 		return
 	}
 	values := req.URL.Query()
@@ -116,13 +119,13 @@ func (h *handler) serve(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	defer context.AfterFunc(h.shutdown, cancel)()
-	s, err := h.open(ctx, topic, q)
+	s, err := h.open(ctx, response.topic, q)
 	if err != nil {
-		h.fail(w, topic, err)
+		h.fail(w, response.topic, err)
 		return
 	}
 	defer s.close()
-	response := response{handler: h, w: w, req: req, topic: topic, query: q, reader: s}
+	response.query, response.reader = q, s
 	if q.live == sse {
 		response.stream(ctx)
 		return

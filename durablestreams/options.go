@@ -17,7 +17,8 @@ type Options[Message any] struct {
 
 	// Authorize returns an error unless the request may read the topic. The client then receives 404, as if
 	// there were no such stream. It is asked for each request, and so again for a reader by SSE after a minute at
-	// the latest. It is required.
+	// the latest. If Router.Revoke or Router.DisconnectUser is called for any user meanwhile, it is asked again before
+	// anything else is sent. It is required.
 	Authorize func(req *http.Request, topic string) error
 
 	// ContentType is that of the streams; application/json if "". Messages of a JSON stream are returned

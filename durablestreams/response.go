@@ -27,6 +27,19 @@ type response struct {
 	topic  string
 	query  query
 	reader reader
+	ends   uint32 // handler.ends, read before Authorize was asked
+}
+
+// stillAuthorized returns an error if the client has lost access since Authorize was asked. It must be called before
+// anything is sent that has waited.
+func (r *response) stillAuthorized() error {
+	for ends := r.handler.ends.Load(); ends != r.ends; ends = r.handler.ends.Load() {
+		r.ends = ends
+		if r.authorize(r.req, r.topic) != nil {
+			return errUnknown
+		}
+	}
+	return nil
 }
 
 // once answers with one page: at once, or when a long poll has waited for it.
@@ -34,6 +47,9 @@ func (r *response) once(ctx context.Context) {
 	p, err := r.reader.read(ctx, r.maxBytes)
 	if err == nil && r.query.live == longPoll && len(p.messages) == 0 && !p.closed {
 		p, err = r.poll(ctx, p)
+	}
+	if denied := r.stillAuthorized(); denied != nil {
+		err = denied
 	}
 	if err != nil {
 		r.fail(r.w, r.topic, err)
@@ -117,6 +133,9 @@ func (r *response) stream(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sseLifetime)
 	defer cancel()
 	p, err := r.reader.read(ctx, r.maxBytes)
+	if denied := r.stillAuthorized(); denied != nil {
+		err = denied
+	}
 	if err != nil {
 		r.fail(r.w, r.topic, err)
 		return
@@ -129,7 +148,7 @@ func (r *response) stream(ctx context.Context) {
 		h.Set("Stream-SSE-Data-Encoding", "base64")
 	}
 	for {
-		if r.send(p) != nil || p.closed {
+		if r.stillAuthorized() != nil || r.send(p) != nil || p.closed { // the client returns, and receives 404
 			return
 		}
 		if p.upToDate {

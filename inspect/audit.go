@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -57,23 +56,25 @@ func logAudit(ctx context.Context, e AuditEntry) error {
 }
 
 // listAudit returns the latest actions of all nodes.
-func (i *Inspector) listAudit(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	if _, err := parse[struct{}](arg); err != nil {
-		return nil, err
-	}
+func (i *Inspector) listAudit(ctx context.Context, _ struct{}) (any, error) {
 	answers, nodes, err := gather[[]AuditEntry](ctx, i, askAudit, nil)
 	if err != nil {
 		return nil, err
 	}
-	var all []AuditEntry
-	for _, a := range answers {
-		all = append(all, a.Result...)
-	}
-	slices.SortStableFunc(all, func(a, b AuditEntry) int { return b.Time.Compare(a.Time) })
 	return struct {
 		Nodes   nodeStates   `json:"nodes"`
 		Entries []AuditEntry `json:"entries"`
-	}{nodes, firstRows(all)}, nil
+	}{nodes, newestFirst(answers, func(e *AuditEntry) time.Time { return e.Time })}, nil
+}
+
+// newestFirst returns the rows of all nodes, at most maxRows.
+func newestFirst[R any](answers []nodeAnswer[[]R], at func(*R) time.Time) []R {
+	var all []R
+	for _, a := range answers {
+		all = append(all, a.Result...)
+	}
+	slices.SortStableFunc(all, func(a, b R) int { return at(&b).Compare(at(&a)) })
+	return firstRows(all)
 }
 
 // firstRows returns the first maxRows rows; never nil, so that JSON has a list.

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/inspection"
@@ -30,6 +29,11 @@ type connTarget struct {
 	Code   int    `json:"code,omitempty"`   // between nodes
 }
 
+// byID names a connection or a trace.
+type byID struct {
+	ID string `json:"id"`
+}
+
 // localConn returns the details of a connection of this node, or nil.
 func (i *Inspector) localConn(_ context.Context, t connTarget) (*connDetails, error) {
 	c := i.router.Conn(t.ID)
@@ -55,11 +59,7 @@ func (i *Inspector) localConn(_ context.Context, t connTarget) (*connDetails, er
 }
 
 // showConn returns the details of a connection, from the node that has it.
-func (i *Inspector) showConn(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	t, err := parse[connTarget](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) showConn(ctx context.Context, t byID) (any, error) {
 	answers, states, err := gather[*connDetails](ctx, i, askConn, connTarget{ID: t.ID})
 	if err != nil {
 		return nil, err
@@ -86,14 +86,20 @@ func (i *Inspector) localClose(_ context.Context, t connTarget) (bool, error) {
 	return true, nil
 }
 
+// An ending closes a connection.
+type ending struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason,omitempty"` // for the developers of the client, in the close frame
+}
+
 // disconnect closes a connection, with a code after which clients return and resume their sessions.
-func (i *Inspector) disconnect(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.closeConn(ctx, arg, router.StatusServiceRestart)
+func (i *Inspector) disconnect(ctx context.Context, e ending) (any, error) {
+	return i.closeConn(ctx, e, router.StatusServiceRestart)
 }
 
 // endSession closes a connection, with a code that ends its session and after which clients return.
-func (i *Inspector) endSession(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.closeConn(ctx, arg, router.StatusPolicyViolation)
+func (i *Inspector) endSession(ctx context.Context, e ending) (any, error) {
+	return i.closeConn(ctx, e, router.StatusPolicyViolation)
 }
 
 // changed is the result of an action on several nodes.
@@ -101,16 +107,11 @@ type changed struct {
 	Nodes nodeStates `json:"nodes"`
 }
 
-func (i *Inspector) closeConn(ctx context.Context, arg json.RawMessage, code router.StatusCode) (any, error) {
-	t, err := parse[connTarget](arg)
-	switch {
-	case err != nil:
-		return nil, err
-	case t.ID == "":
+func (i *Inspector) closeConn(ctx context.Context, e ending, code router.StatusCode) (any, error) {
+	if e.ID == "" {
 		return nil, errors.Errorf(errors.InvalidArgument, "id is empty; it must be that of a connection")
 	}
-	t.Code = int(code)
-	answers, states, err := gather[bool](ctx, i, askClose, t)
+	answers, states, err := gather[bool](ctx, i, askClose, connTarget{e.ID, e.Reason, int(code)})
 	if err != nil {
 		return nil, err
 	}
@@ -122,36 +123,35 @@ func (i *Inspector) closeConn(ctx context.Context, arg json.RawMessage, code rou
 	return nil, errors.Errorf(errors.NotFound, "no node that has answered has this connection")
 }
 
-// userTarget names a user, and a topic or pattern of topics.
-type userTarget struct {
+// A userEnding closes all connections of a user.
+type userEnding struct {
 	Tenant string `json:"tenant"`
 	User   string `json:"user"`
-	Topic  string `json:"topic,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-func parseUser(arg json.RawMessage) (t userTarget, err error) {
-	if t, err = parse[userTarget](arg); err == nil && t.User == "" {
-		err = errors.Errorf(errors.InvalidArgument, "user is empty; anonymous clients can be disconnected by their connections only")
-	}
-	return t, err
+// A revocation ends the access of a user to a topic or a pattern of topics.
+type revocation struct {
+	Tenant string `json:"tenant"`
+	User   string `json:"user"`
+	Topic  string `json:"topic"`
 }
 
-func (i *Inspector) disconnectUser(_ context.Context, _ string, arg json.RawMessage) (any, error) {
-	t, err := parseUser(arg)
-	if err != nil {
-		return nil, err
+var errNoUser = &errors.Error{Code: errors.InvalidArgument, Message: "user is empty; anonymous clients can be disconnected by their connections only"}
+
+func (i *Inspector) disconnectUser(_ context.Context, e userEnding) (any, error) {
+	if e.User == "" {
+		return nil, errNoUser
 	}
-	n, err := i.router.DisconnectUser(t.Tenant, t.User, router.StatusPolicyViolation, t.Reason)
+	n, err := i.router.DisconnectUser(e.Tenant, e.User, router.StatusPolicyViolation, e.Reason)
 	return map[string]int{"connsOnThisNode": n}, err
 }
 
-func (i *Inspector) revoke(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	t, err := parseUser(arg)
-	if err != nil {
-		return nil, err
+func (i *Inspector) revoke(ctx context.Context, r revocation) (any, error) {
+	if r.User == "" {
+		return nil, errNoUser
 	}
-	return struct{}{}, i.router.Revoke(ctx, t.Tenant, t.User, t.Topic)
+	return struct{}{}, i.router.Revoke(ctx, r.Tenant, r.User, r.Topic)
 }
 
 // topicRow is a topic in a list.

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -199,11 +198,7 @@ func (i *Inspector) rowOf(c *router.Conn) connRow {
 }
 
 // listConns returns connections of all nodes.
-func (i *Inspector) listConns(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[connQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) listConns(ctx context.Context, q connQuery) (any, error) {
 	answers, states, err := gather[connPage](ctx, i, askConns, q)
 	if err != nil {
 		return nil, err

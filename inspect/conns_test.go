@@ -63,7 +63,7 @@ func findsConns(t *testing.T, nodes []*testNode) {
 	assert.Empty(t, rows(t, nodes[0].post(t, inspect.ViewConns, object{"ip": "198.51.100.0/24"})))
 	assert.Contains(t, nodes[0].fail(t, http.StatusBadRequest, inspect.ViewConns, object{"ip": "nowhere"}), "must be an address or a prefix")
 	assert.Contains(t, nodes[0].fail(t, http.StatusBadRequest, inspect.ViewConns, object{"after": "x"}), "after is not the next of a page")
-	assert.Contains(t, nodes[0].fail(t, http.StatusBadRequest, inspect.ViewConns, object{"usr": "ann"}), "unknown field")
+	assert.Contains(t, nodes[0].fail(t, http.StatusBadRequest, inspect.ViewConns, object{"usr": "ann"}), "unknown object member name")
 }
 
 // TestConns_PagesHaveEachConnectionOnce reads 250 connections of two nodes in pages of 100.

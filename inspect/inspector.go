@@ -19,6 +19,7 @@ type Inspector struct {
 	opts    Options
 	limits  []*inspectedLimit
 	origin  http.CrossOriginProtection
+	hosts   []string // Options.Hosts in lower case
 	started time.Time
 
 	recorders atomic.Pointer[recorders] // nil while there is no trace and no preview
@@ -32,7 +33,8 @@ const maxRows = 100
 
 // New returns an inspector of a router that has not begun to serve. Call it before the ingress
 // functions and the middleware are added, so that traces see what these refuse. It panics if
-// Options.Authorize is nil, or if a limit has no name, no limiter, or the name of another one.
+// Options.Authorize is nil, if one of Options.Hosts is no host, or if a limit has no name, no limiter, or
+// the name of another one.
 func New(r *router.Router, opts *Options) *Inspector {
 	if opts == nil || opts.Authorize == nil {
 		panic("inspect: Options.Authorize is nil; it must decide who may use the inspector")
@@ -41,6 +43,7 @@ func New(r *router.Router, opts *Options) *Inspector {
 	if i.opts.Timeout < 0 {
 		panic(fmt.Sprintf("inspect: Options.Timeout is %v; it must not be negative", i.opts.Timeout))
 	}
+	i.hosts = mustBeHosts(i.opts.Hosts)
 	if i.opts.Timeout == 0 {
 		i.opts.Timeout = time.Second
 	}
@@ -58,6 +61,10 @@ func New(r *router.Router, opts *Options) *Inspector {
 // ServeHTTP serves the page and the API.
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	setHeaders(w.Header())
+	if !i.servesHost(req.Host) {
+		writeError(w, http.StatusMisdirectedRequest, "this host is none of inspect.Options.Hosts")
+		return
+	}
 	if action, ok := cutAPI(req.URL.Path); ok {
 		i.serveAPI(w, req, action)
 		return

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -124,10 +123,7 @@ func (i *Inspector) localLimits(context.Context, struct{}) (rows []limitRow, err
 }
 
 // listLimits returns the limits of all nodes.
-func (i *Inspector) listLimits(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	if _, err := parse[struct{}](arg); err != nil {
-		return nil, err
-	}
+func (i *Inspector) listLimits(ctx context.Context, _ struct{}) (any, error) {
 	answers, states, err := gather[[]limitRow](ctx, i, askLimits, struct{}{})
 	if err != nil {
 		return nil, err
@@ -220,11 +216,7 @@ func (i *Inspector) localAdmission(ctx context.Context, c client) (rows []bucket
 }
 
 // showAdmission returns what all nodes would decide about the next message of a client.
-func (i *Inspector) showAdmission(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	c, err := parse[client](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) showAdmission(ctx context.Context, c client) (any, error) {
 	return gatherRows[bucketRow](ctx, i, askAdmission, c)
 }
 
@@ -250,8 +242,13 @@ type bucketTarget struct {
 	Key   []string `json:"key,omitempty"` // up to four parts; if empty, that of the client
 
 	client
+}
 
-	Seconds int `json:"seconds,omitempty"` // of a block
+// A block denies everything to a key.
+type block struct {
+	bucketTarget
+
+	Seconds int `json:"seconds"`
 }
 
 // find returns the limit and the key.
@@ -287,11 +284,7 @@ func (i *Inspector) localBucket(ctx context.Context, t bucketTarget) ([]bucketRo
 
 // showBucket returns the tokens of a key on all nodes: the same ones if the limiter has a common
 // store.
-func (i *Inspector) showBucket(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	t, err := parse[bucketTarget](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) showBucket(ctx context.Context, t bucketTarget) (any, error) {
 	return gatherRows[bucketRow](ctx, i, askBucket, t)
 }
 
@@ -307,7 +300,7 @@ func (i *Inspector) localReset(ctx context.Context, t bucketTarget) (bool, error
 	return true, r.Reset(ctx, key)
 }
 
-func (i *Inspector) localBlock(ctx context.Context, t bucketTarget) (bool, error) {
+func (i *Inspector) localBlock(ctx context.Context, t block) (bool, error) {
 	l, key, err := t.find(i)
 	if err != nil {
 		return false, err
@@ -320,25 +313,18 @@ func (i *Inspector) localBlock(ctx context.Context, t bucketTarget) (bool, error
 }
 
 // resetKey fills the bucket of a key, on all nodes because each may have one.
-func (i *Inspector) resetKey(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.changeBucket(ctx, askReset, arg)
+func (i *Inspector) resetKey(ctx context.Context, t bucketTarget) (any, error) {
+	_, states, err := gather[bool](ctx, i, askReset, t)
+	return changed{states}, err
 }
 
-func (i *Inspector) blockKey(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	if t, err := parse[bucketTarget](arg); err == nil && (t.Seconds < 1 || t.Seconds > maxBlockSeconds) {
-		return nil, errors.Errorf(errors.InvalidArgument, "seconds is %d; it must be from 1 to %d", t.Seconds, maxBlockSeconds)
+func (i *Inspector) blockKey(ctx context.Context, b block) (any, error) {
+	if b.Seconds < 1 || b.Seconds > maxBlockSeconds {
+		return nil, errors.Errorf(errors.InvalidArgument, "seconds is %d; it must be from 1 to %d", b.Seconds, maxBlockSeconds)
 	}
-	return i.changeBucket(ctx, askBlock, arg)
+	_, states, err := gather[bool](ctx, i, askBlock, b)
+	return changed{states}, err
 }
 
 // maxBlockSeconds are the 365 days of limit.Blocker.
 const maxBlockSeconds = 365 * 24 * 60 * 60
-
-func (i *Inspector) changeBucket(ctx context.Context, name string, arg json.RawMessage) (any, error) {
-	t, err := parse[bucketTarget](arg)
-	if err != nil {
-		return nil, err
-	}
-	_, states, err := gather[bool](ctx, i, name, t)
-	return changed{states}, err
-}

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -42,10 +41,7 @@ func (i *Inspector) localNode(context.Context, struct{}) (node, error) {
 }
 
 // listNodes returns all nodes.
-func (i *Inspector) listNodes(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	if _, err := parse[struct{}](arg); err != nil {
-		return nil, err
-	}
+func (i *Inspector) listNodes(ctx context.Context, _ struct{}) (any, error) {
 	answers, states, err := gather[node](ctx, i, askNodes, struct{}{})
 	if err != nil {
 		return nil, err

@@ -75,33 +75,33 @@ func (i *Inspector) local(name string) func(context.Context, json.RawMessage) (a
 
 // operation returns what an action of the API does.
 func (i *Inspector) operation(action Action) (op operation, known bool) {
-	reads := map[Action]func(context.Context, string, json.RawMessage) (any, error){
-		ViewNodes: i.listNodes, ViewConns: i.listConns, ViewConn: i.showConn, ViewRefusals: i.listRefusals,
-		ViewAdmission: i.showAdmission, ViewTopics: i.listTopics, ViewTopic: i.showTopic, ViewLimits: i.listLimits,
-		ViewBucket: i.showBucket, ViewTrace: i.readTrace, ViewAudit: i.listAudit,
-	}
-	if run := reads[action]; run != nil {
-		return operation{run: run}, true
-	}
-	changes := map[Action]func(context.Context, string, json.RawMessage) (any, error){
-		Disconnect: i.disconnect, EndSession: i.endSession, DisconnectUser: i.disconnectUser, Revoke: i.revoke,
-		Publish: i.publish, ResetKey: i.resetKey, BlockKey: i.blockKey,
-		PreviewPolicy: i.previewPolicy, ApplyPolicy: i.applyPolicy, ConfirmPolicy: i.confirmPolicy, ReturnPolicy: i.returnPolicy,
-		StartTrace: i.startTrace, StopTrace: i.stopTrace,
-	}
-	run := changes[action]
-	return operation{run: run, target: auditTarget}, run != nil
+	op, known = map[Action]operation{
+		ViewNodes: reads(i.listNodes), ViewConns: reads(i.listConns), ViewConn: reads(i.showConn), ViewRefusals: reads(i.listRefusals),
+		ViewAdmission: reads(i.showAdmission), ViewTopics: reads(i.listTopics), ViewTopic: reads(i.showTopic), ViewLimits: reads(i.listLimits),
+		ViewBucket: reads(i.showBucket), ViewTrace: reads(i.readTrace), ViewAudit: reads(i.listAudit),
+
+		Disconnect: changes(i.disconnect), EndSession: changes(i.endSession), DisconnectUser: changes(i.disconnectUser), Revoke: changes(i.revoke),
+		Publish: changes(i.publish), ResetKey: changes(i.resetKey), BlockKey: changes(i.blockKey),
+		PreviewPolicy: changes(i.previewPolicy), ApplyPolicy: changes(i.applyPolicy), ConfirmPolicy: changes(i.confirmPolicy), ReturnPolicy: changes(i.returnPolicy),
+		StartTrace: changes(i.startTrace), StopTrace: changes(i.stopTrace),
+	}[action]
+	return op, known
 }
 
-// auditTarget returns the members of an argument that are texts or numbers. The payload of a
-// publication is neither.
-func auditTarget(arg json.RawMessage) map[string]string {
+// auditTarget returns the members of an argument, as it was understood, that are texts or numbers and not empty. The
+// payload of a publication is neither.
+func auditTarget(arg any) map[string]string {
 	var members map[string]any
 	target := map[string]string{}
-	if json.Unmarshal(arg, &members) != nil {
+	text, err := json.Marshal(arg)
+	if err != nil || json.Unmarshal(text, &members) != nil {
 		return target
 	}
 	for name, value := range members {
+		switch value {
+		case "", 0.0, false:
+			continue
+		}
 		switch value.(type) {
 		case string, float64, bool, []any:
 			if text, err := json.Marshal(value); err == nil && name != "payload" {

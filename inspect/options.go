@@ -55,6 +55,15 @@ type Options struct {
 	// concurrently, and before the request's body is read.
 	Authorize func(*http.Request, Action) (actor string, err error)
 
+	// Hosts are the names under which operators reach the inspector, such as "ops.example.com" or
+	// "localhost:9090"; one without a port stands for all ports. Requests for other hosts receive 421. A
+	// page whose name an attacker lets point to the address of the inspector (DNS rebinding) would be of
+	// the same origin otherwise. If it is empty, all hosts are accepted: Authorize must then demand
+	// credentials that browsers send to the inspector's own names only, such as a cookie or a password,
+	// and not rely on the address of the client or on a certificate. Behind a reverse proxy, they are the
+	// names that it passes on.
+	Hosts []string
+
 	// Audit is called before an action changes anything, and again with Done when it has ended. An
 	// error of the first call refuses the action. If nil, the entries are logged with
 	// slog.Default().

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -136,9 +135,22 @@ func (l *inspectedLimit) states() (a *appliedState, p *previewState) {
 	return a, p
 }
 
-// A policyChange is one step of changing a policy.
+// A proposal is a policy to preview or to apply.
+type proposal struct {
+	Limit   string `json:"limit"`
+	Policy  string `json:"policy"` // in the syntax of limit.ParsePolicy
+	Minutes int    `json:"minutes"`
+}
+
+// An appliedTarget names a policy that was applied.
+type appliedTarget struct {
+	Limit string `json:"limit"`
+	ID    string `json:"id"`
+}
+
+// A policyChange is one step of changing a policy, between nodes.
 type policyChange struct {
-	Step    string `json:"step,omitempty"` // between nodes: "preview", "apply", "confirm" or "return"
+	Step    string `json:"step,omitempty"` // "preview", "apply", "confirm" or "return"
 	ID      string `json:"id,omitempty"`   // of an applied policy
 	Limit   string `json:"limit"`
 	Policy  string `json:"policy,omitempty"`  // in the syntax of limit.ParsePolicy
@@ -265,24 +277,20 @@ func (i *Inspector) endPreview(p *preview) {
 	}
 }
 
-func (i *Inspector) previewPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.beginPolicy(ctx, arg, stepPreview, maxPreviewMinutes)
+func (i *Inspector) previewPolicy(ctx context.Context, p proposal) (any, error) {
+	return i.beginPolicy(ctx, p, stepPreview, maxPreviewMinutes)
 }
 
-func (i *Inspector) applyPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.beginPolicy(ctx, arg, stepApply, maxPolicyMinutes)
+func (i *Inspector) applyPolicy(ctx context.Context, p proposal) (any, error) {
+	return i.beginPolicy(ctx, p, stepApply, maxPolicyMinutes)
 }
 
 // beginPolicy previews or applies a policy on all nodes. If this node cannot, no other does.
-func (i *Inspector) beginPolicy(ctx context.Context, arg json.RawMessage, step string, maxMinutes int) (any, error) {
-	c, err := parse[policyChange](arg)
-	if err != nil {
-		return nil, err
+func (i *Inspector) beginPolicy(ctx context.Context, p proposal, step string, maxMinutes int) (any, error) {
+	if p.Minutes < 1 || p.Minutes > maxMinutes {
+		return nil, errors.Errorf(errors.InvalidArgument, "minutes is %d; it must be from 1 to %d", p.Minutes, maxMinutes)
 	}
-	if c.Minutes < 1 || c.Minutes > maxMinutes {
-		return nil, errors.Errorf(errors.InvalidArgument, "minutes is %d; it must be from 1 to %d", c.Minutes, maxMinutes)
-	}
-	c.Step, c.ID = step, rand.Text()
+	c := policyChange{Step: step, ID: rand.Text(), Limit: p.Limit, Policy: p.Policy, Minutes: p.Minutes}
 	_, states, err := gather[bool](ctx, i, askPolicy, c)
 	return struct {
 		changed
@@ -291,20 +299,16 @@ func (i *Inspector) beginPolicy(ctx context.Context, arg json.RawMessage, step s
 	}{changed{states}, c.ID}, err
 }
 
-func (i *Inspector) confirmPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.endPolicy(ctx, arg, stepConfirm)
+func (i *Inspector) confirmPolicy(ctx context.Context, a appliedTarget) (any, error) {
+	return i.endPolicy(ctx, a, stepConfirm)
 }
 
-func (i *Inspector) returnPolicy(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	return i.endPolicy(ctx, arg, stepReturn)
+func (i *Inspector) returnPolicy(ctx context.Context, a appliedTarget) (any, error) {
+	return i.endPolicy(ctx, a, stepReturn)
 }
 
-func (i *Inspector) endPolicy(ctx context.Context, arg json.RawMessage, step string) (any, error) {
-	c, err := parse[policyChange](arg)
-	if err != nil {
-		return nil, err
-	}
-	answers, states, err := gather[bool](ctx, i, askPolicy, policyChange{Step: step, ID: c.ID, Limit: c.Limit})
+func (i *Inspector) endPolicy(ctx context.Context, a appliedTarget, step string) (any, error) {
+	answers, states, err := gather[bool](ctx, i, askPolicy, policyChange{Step: step, ID: a.ID, Limit: a.Limit})
 	if err != nil {
 		return nil, err
 	}

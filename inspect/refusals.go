@@ -2,8 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
@@ -126,22 +124,13 @@ func (i *Inspector) localRefusals(_ context.Context, q refusalQuery) ([]refusal,
 }
 
 // listRefusals returns the latest refusals of all nodes.
-func (i *Inspector) listRefusals(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[refusalQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) listRefusals(ctx context.Context, q refusalQuery) (any, error) {
 	answers, states, err := gather[[]refusal](ctx, i, askRefusals, q)
 	if err != nil {
 		return nil, err
 	}
-	var all []refusal
-	for _, a := range answers {
-		all = append(all, a.Result...)
-	}
-	slices.SortStableFunc(all, func(a, b refusal) int { return b.Time.Compare(a.Time) })
 	return struct {
 		Nodes nodeStates `json:"nodes"`
 		Rows  []refusal  `json:"rows"`
-	}{states, firstRows(all)}, nil
+	}{states, newestFirst(answers, func(r *refusal) time.Time { return r.Time })}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
 // maxRequestBytes bounds the body of a request.
@@ -30,11 +31,31 @@ func cutAPI(path string) (action Action, ok bool) {
 	return Action(name), ok
 }
 
-// An operation is what an action of the API does. run decodes the argument. target is what the
-// audit log says of the argument; nil if the action changes nothing.
+// An operation is what an action of the API does.
 type operation struct {
-	run    func(ctx context.Context, actor string, arg json.RawMessage) (any, error)
-	target func(arg json.RawMessage) map[string]string
+	changes bool                                     // it is audited
+	decode  func(arg json.RawMessage) (*call, error) // returns INVALID_ARGUMENT for what is not understood completely
+}
+
+// A call is an operation with its argument.
+type call struct {
+	arg any
+	run func(context.Context) (any, error)
+}
+
+// reads returns an operation that changes nothing.
+func reads[Arg any](run func(context.Context, Arg) (any, error)) operation {
+	return operation{decode: func(text json.RawMessage) (*call, error) {
+		arg, err := parse[Arg](text)
+		return &call{arg, func(ctx context.Context) (any, error) { return run(ctx, arg) }}, err
+	}}
+}
+
+// changes returns an operation that changes something.
+func changes[Arg any](run func(context.Context, Arg) (any, error)) operation {
+	op := reads(run)
+	op.changes = true
+	return op
 }
 
 // serveAPI answers a request of the API.
@@ -66,12 +87,17 @@ func (i *Inspector) serveAPI(w http.ResponseWriter, req *http.Request, action Ac
 		writeError(w, http.StatusBadRequest, "the body must be JSON of at most 64 KiB")
 		return
 	}
-	if i.needsPayloads(action, arg) {
+	called, err := op.decode(arg)
+	if err != nil {
+		writeError(w, statusOf(err), publicText(err))
+		return
+	}
+	if request, ok := called.arg.(traceRequest); ok && request.Payloads {
 		if _, ok := i.authorize(w, req, ViewPayloads); !ok {
 			return
 		}
 	}
-	result, err := i.do(req.Context(), action, op, actor, arg)
+	result, err := i.do(req.Context(), action, op.changes, actor, called)
 	if err != nil {
 		writeError(w, statusOf(err), publicText(err))
 		return
@@ -85,15 +111,15 @@ func (i *Inspector) serveAPI(w http.ResponseWriter, req *http.Request, action Ac
 }
 
 // do runs an operation, between its two entries of the audit log if it changes something.
-func (i *Inspector) do(ctx context.Context, action Action, op operation, actor string, arg json.RawMessage) (any, error) {
-	if op.target == nil {
-		return op.run(ctx, actor, arg)
+func (i *Inspector) do(ctx context.Context, action Action, changes bool, actor string, called *call) (any, error) {
+	if !changes {
+		return called.run(ctx)
 	}
-	entry := i.newAuditEntry(actor, action, op.target(arg))
+	entry := i.newAuditEntry(actor, action, auditTarget(called.arg))
 	if err := i.opts.Audit(ctx, entry); err != nil {
 		return nil, &errors.Error{Code: errors.Unavailable, Message: "the audit log has refused the action", Err: err}
 	}
-	result, err := op.run(ctx, actor, arg)
+	result, err := called.run(ctx)
 	i.finishAudit(ctx, entry, err)
 	return result, err
 }
@@ -126,11 +152,10 @@ func publicText(err error) string {
 	return string(errors.CodeOf(err))
 }
 
-// parse decodes the argument of an operation. Unknown members are mistakes of the caller.
+// parse decodes the argument of an operation. Members that are unknown, that occur twice, or whose case differs are
+// mistakes of the caller: another program, such as one that logs requests, could understand something else.
 func parse[T any](arg json.RawMessage) (t T, err error) {
-	d := json.NewDecoder(strings.NewReader(string(arg)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&t); err != nil {
+	if err := jsonv2.Unmarshal(arg, &t, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return t, errors.Errorf(errors.InvalidArgument, "the argument is not valid: %v", err)
 	}
 	return t, nil

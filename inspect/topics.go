@@ -32,11 +32,7 @@ func (i *Inspector) localTopics(_ context.Context, q topicQuery) (page topicPage
 }
 
 // listTopics returns topics with their subscribers on all nodes.
-func (i *Inspector) listTopics(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[topicQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) listTopics(ctx context.Context, q topicQuery) (any, error) {
 	answers, states, err := gather[topicPage](ctx, i, askTopics, q)
 	if err != nil {
 		return nil, err
@@ -105,11 +101,7 @@ func (i *Inspector) localTopic(_ context.Context, q topicQuery) (*topicDetails, 
 }
 
 // showTopic returns a topic on each node that has subscribers.
-func (i *Inspector) showTopic(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[topicQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) showTopic(ctx context.Context, q topicQuery) (any, error) {
 	answers, states, err := gather[*topicDetails](ctx, i, askTopic, topicQuery{Name: q.Name})
 	if err != nil {
 		return nil, err
@@ -153,12 +145,8 @@ type publication struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-func (i *Inspector) publish(_ context.Context, _ string, arg json.RawMessage) (any, error) {
-	p, err := parse[publication](arg)
-	switch {
-	case err != nil:
-		return nil, err
-	case i.opts.Message == nil:
+func (i *Inspector) publish(_ context.Context, p publication) (any, error) {
+	if i.opts.Message == nil {
 		return nil, errors.Errorf(errors.Unimplemented, "nothing can be published; the application must set inspect.Options.Message")
 	}
 	m, err := i.opts.Message(p.Type, p.Payload)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -24,7 +25,13 @@ const (
 // A traceSpec selects messages of clients: those of User, Conn and Type that are set must all apply. Or
 // it selects the publications of a Topic, optionally of one Type.
 type traceSpec struct {
-	ID       string `json:"id,omitempty"` // set by the node that has received the request
+	ID string `json:"id,omitempty"` // set by the node that has received the request
+
+	traceRequest
+}
+
+// A traceRequest is what an operator asks for.
+type traceRequest struct {
 	Tenant   string `json:"tenant,omitempty"`
 	User     string `json:"user,omitempty"`
 	Conn     string `json:"conn,omitempty"`
@@ -166,7 +173,7 @@ func (i *Inspector) traceDelivery(d inspection.Delivery) {
 		var message struct {
 			Type string `json:"type"`
 		}
-		_ = json.Unmarshal(d.Message, &message) // without JSON, the type is not known
+		_ = jsonv2.Unmarshal(d.Message, &message) // without JSON, the type is not known
 		if t.spec.Type == "" || t.spec.Type == message.Type {
 			t.add(traceEntry{
 				Time: time.Now(), Node: i.router.NodeID(), Type: message.Type, Event: "published", Size: int64(len(d.Message)),

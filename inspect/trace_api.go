@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -15,25 +14,12 @@ import (
 
 // This file starts, reads and stops traces on all nodes.
 
-// needsPayloads reports whether an argument asks for payloads.
-func (i *Inspector) needsPayloads(action Action, arg json.RawMessage) bool {
-	if action != StartTrace {
-		return false
-	}
-	s, err := parse[traceSpec](arg)
-	return err == nil && s.Payloads
-}
-
 // startTrace starts a trace on all nodes. A node that joins later does not record.
-func (i *Inspector) startTrace(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	s, err := parse[traceSpec](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) startTrace(ctx context.Context, request traceRequest) (any, error) {
+	s := traceSpec{rand.Text(), request}
 	if s.Payloads && i.opts.Redact == nil {
 		return nil, errors.Errorf(errors.Unimplemented, "payloads cannot be traced; the application must set inspect.Options.Redact")
 	}
-	s.ID = rand.Text()
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -120,11 +106,7 @@ func (r *traceResult) dropPayloads() {
 }
 
 // readTrace returns a traceResult.
-func (i *Inspector) readTrace(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[traceQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) readTrace(ctx context.Context, q traceQuery) (any, error) {
 	answers, states, err := gather[traceAnswer](ctx, i, askTrace, q)
 	if err != nil {
 		return nil, err
@@ -147,11 +129,7 @@ func (i *Inspector) localStopTrace(_ context.Context, q traceQuery) (bool, error
 	return i.endTrace(q.ID), nil
 }
 
-func (i *Inspector) stopTrace(ctx context.Context, _ string, arg json.RawMessage) (any, error) {
-	q, err := parse[traceQuery](arg)
-	if err != nil {
-		return nil, err
-	}
+func (i *Inspector) stopTrace(ctx context.Context, q byID) (any, error) {
 	_, states, err := gather[bool](ctx, i, askStopTrace, traceQuery{ID: q.ID})
 	return changed{states}, err
 }

@@ -27,7 +27,7 @@
 // # Several limits
 //
 // A request may count against several limits: each policy in the RateLimit header field
-// (draft-ietf-httpapi-ratelimit-headers-11), and the bucket in Discord's X-RateLimit-Bucket, which
+// (draft-ietf-httpapi-ratelimit-headers-11), the periods of a gateway, and the bucket in Discord's X-RateLimit-Bucket, which
 // routes share. The Transport learns them from the responses on a route and then acquires each
 // request from all of them.
 //
@@ -35,5 +35,6 @@
 //
 // While the limit of a route is unknown, the Budget permits one request at a time. A successful
 // response without rate limit headers shows that the route has no limit; the Budget remembers
-// this for an hour.
+// this for an hour. A header that may be about a limit, but that [ParseHeaders] does not know, leaves
+// it unknown.
 package outbound

@@ -3,15 +3,18 @@ package outbound
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
 const (
-	maxDuration       = 31 * 24 * time.Hour // a longer duration is ignored as malformed
-	maxLimit          = 1_000_000_000
-	defaultRetryAfter = time.Second // for a 429 that does not say how long to wait
+	maxDuration = 31 * 24 * time.Hour // a longer duration is ignored as malformed
+	maxLimit    = 1_000_000_000
+
+	// defaultRetryAfter is for a 429 that does not say how long to wait. The Transport doubles it for each further one
+	// of a route, up to maxRetryAfter.
+	defaultRetryAfter = time.Second
+	maxRetryAfter     = time.Minute
 )
 
 // ParseHeaders returns the rate limit status in a response with the given status code and
@@ -26,159 +29,95 @@ const (
 //     the one of which least remains. A [Transport] obeys each of them.
 //   - A malformed field is ignored as a whole, as RFC 9651 demands.
 //
-// It also reads Discord's headers (https://discord.com/developers/docs/topics/rate-limits), most
-// of which other APIs send too. Limit, Remaining and Reset are ignored if the response has
-// policies:
+// Without such policies, it reads the first of these that the response has:
 //
-//   - X-RateLimit-Limit and X-RateLimit-Remaining. A limit of 0 becomes a limit of 1 of which
-//     nothing remains.
-//   - X-RateLimit-Reset-After, in seconds with optional decimals. Without it,
-//     X-RateLimit-Reset, in seconds since 1970 with optional decimals, minus Date. Date has no
-//     decimals, so this difference may be up to two seconds too long. It is never too short.
-//   - Retry-After of a 429 or 503, in seconds with optional decimals, or as a date
-//     (RFC 9110, section 10.2.3). A 429 without any duration lasts one second.
+//   - Drafts 3 to 7: RateLimit with limit, remaining and reset, and RateLimit-Policy with quotas
+//     and windows; or RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, as Kong and GitLab
+//     send them.
+//   - X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, and Discord's
+//     X-RateLimit-Reset-After, in seconds with optional decimals, which replaces Reset
+//     (https://discord.com/developers/docs/topics/rate-limits).
+//   - X-Rate-Limit-Limit, -Remaining and -Reset.
+//   - X-RateLimit-Limit-Minute and -Remaining-Minute, for any period from a second to a year, and
+//     X-RateLimit-Limit-Requests, -Remaining-Requests and -Reset-Requests. Each is a policy.
+//
+// A limit of 0 becomes a limit of 1 of which nothing remains. A reset is a number of seconds, a
+// duration such as 6m0s, or a time, which is compared with Date, or with the clock of this machine if
+// there is none: the seconds or milliseconds since 1970, or a date as in RFC 3339, RFC 9110 or JavaScript. Whole seconds may have been rounded
+// down, so that a second is added, except to a window whose length is known; and Date has no
+// decimals. A reset may therefore be up to two seconds too long. It is never too short. The t of
+// RateLimit and X-RateLimit-Reset-After are exact, except that whole seconds last at least one.
+//
+// It also reads, of a response that rejects the request:
+//
+//   - Retry-After of a 429, 503 or 403, in seconds with optional decimals, as a duration, or as a date
+//     (RFC 9110, section 10.2.3). It lasts at least a second if it has no decimals, and until the
+//     window ends if nothing remains in that. A 429 without any duration lasts one second, and a
+//     [Transport] doubles that.
 //   - X-RateLimit-Global and X-RateLimit-Scope of a 429. If the rejection is global, the
 //     other X-RateLimit headers describe the global limit and are not the route's.
 //
 // Malformed and negative values, and durations above 31 days, are ignored. A response with a
-// status code below 400 and without any of these headers returns the limit [Unlimited].
+// status code below 400 returns the limit [Unlimited] if it has none of these headers, and no other
+// one whose name contains RateLimit or Rate-Limit.
 func ParseHeaders(code int, h http.Header) Status { return parseResponse(code, h).status }
 
 // A response is what the headers of an API's response say about its limits.
 type response struct {
 	status   Status   // of all policies, the most restrictive one
-	policies []policy // those of RateLimit-Policy and RateLimit
+	policies []policy // those of RateLimit-Policy and RateLimit, or of several periods
 	bucket   string   // X-RateLimit-Bucket
+	open     bool     // policy.open, if there are no policies
+	guessed  bool     // status.RetryAfter is that of a 429 that does not have one
 }
 
 func parseResponse(code int, h http.Header) response {
-	r := response{policies: policiesOf(h)}
+	var r response
+	s := &r.status
+	policies, understood := policiesOf(h)
+	if r.policies = policies; len(policies) == 0 {
+		var ok bool
+		if *s, r.open, ok = fieldsOf(h); !ok {
+			r.policies = periodsOf(h)
+		}
+	}
+	if len(r.policies) > 0 {
+		*s = slices.MinFunc(r.policies, byRestriction).status
+	}
 	if bucket := h.Get("X-RateLimit-Bucket"); len(bucket) <= maxNameBytes {
 		r.bucket = bucket
 	}
-	s := &r.status
-	if len(r.policies) > 0 {
-		*s = slices.MinFunc(r.policies, byRestriction).status
-	} else {
-		s.Limit, s.Remaining = limitOf(h)
-		s.ResetAfter, _ = resetAfter(h)
-	}
 	retry, hasRetry := retryAfter(h)
-	switch {
-	case code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable:
-	case hasRetry:
-		s.RetryAfter = retry
-	case code == http.StatusServiceUnavailable:
-	case s.ResetAfter > 0:
-		s.RetryAfter = s.ResetAfter
-	default:
-		s.RetryAfter = defaultRetryAfter
+	rejected := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable && hasRetry || code == http.StatusForbidden && hasRetry
+	if rejected {
+		s.RetryAfter, r.guessed = retry, !hasRetry && s.ResetAfter == 0
+		switch {
+		case r.guessed:
+			s.RetryAfter = defaultRetryAfter
+		case !hasRetry || s.Remaining == 0:
+			s.RetryAfter = max(retry, s.ResetAfter)
+		}
 	}
 	isGlobal := strings.EqualFold(h.Get("X-RateLimit-Global"), "true") || strings.EqualFold(h.Get("X-RateLimit-Scope"), "global")
 	if isGlobal && code == http.StatusTooManyRequests {
-		return response{status: Status{RetryAfter: s.RetryAfter, Global: true}}
+		return response{status: Status{RetryAfter: s.RetryAfter, Global: true}, guessed: r.guessed}
 	}
-	if s.Limit == 0 && code < http.StatusBadRequest && !hasRetry && s.ResetAfter == 0 {
+	if s.Limit == 0 && code < http.StatusBadRequest && !hasRetry && s.ResetAfter == 0 && !mentionsLimit(h, understood) {
 		s.Limit = Unlimited
 	}
 	return r
 }
 
-// limitOf returns 0, 0 if the headers contain no limit.
-func limitOf(h http.Header) (limit, remaining int64) {
-	limit, hasLimit := number(h.Get("X-RateLimit-Limit"))
-	remaining, hasRemaining := number(h.Get("X-RateLimit-Remaining"))
-	switch {
-	case !hasLimit && !hasRemaining:
-		return 0, 0
-	case !hasLimit:
-		limit = remaining + 1 // the answered request is already deducted
-	case !hasRemaining:
-		remaining = limit
+// mentionsLimit reports whether a header may be about a limit that ParseHeaders has not found. understood is true if
+// the policies in RateLimit and RateLimit-Policy, if there are any, are of other units and not exhausted.
+func mentionsLimit(h http.Header, understood bool) bool {
+	for name := range h {
+		switch compact := strings.ReplaceAll(strings.ToLower(name), "-", ""); {
+		case !strings.Contains(compact, "ratelimit"), compact == "xratelimitglobal", compact == "xratelimitscope":
+		case understood && (compact == "ratelimit" || compact == "ratelimitpolicy"):
+		default:
+			return true
+		}
 	}
-	remaining = min(remaining, limit)
-	return max(limit, 1), remaining
-}
-
-func number(text string) (int64, bool) {
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	return n, err == nil && n >= 0 && n <= maxLimit
-}
-
-func retryAfter(h http.Header) (time.Duration, bool) {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if d, _, ok := seconds(text); ok {
-		return checkDuration(d)
-	}
-	at, err := http.ParseTime(text)
-	date, hasDate := dateOf(h)
-	if err != nil || !hasDate {
-		return 0, false
-	}
-	return checkDuration(at.Sub(date) + time.Second)
-}
-
-func resetAfter(h http.Header) (time.Duration, bool) {
-	if d, _, ok := seconds(strings.TrimSpace(h.Get("X-RateLimit-Reset-After"))); ok {
-		return checkDuration(d)
-	}
-	since1970, whole, ok := seconds(strings.TrimSpace(h.Get("X-RateLimit-Reset")))
-	date, hasDate := dateOf(h)
-	if !ok || !hasDate {
-		return 0, false
-	}
-	after := since1970 - time.Duration(date.Unix())*time.Second
-	switch {
-	case after < 0: // a reset time in the past is malformed
-		return 0, false
-	case whole: // the window may end at any time within that second
-		after += time.Second
-	}
-	return checkDuration(after)
-}
-
-// dateOf ignores dates whose distance from 1970 time.Duration cannot represent.
-func dateOf(h http.Header) (time.Time, bool) {
-	date, err := http.ParseTime(h.Get("Date"))
-	return date, err == nil && date.Year() >= 1970 && date.Year() < 2200
-}
-
-// checkDuration reports whether d is valid. It returns 1ns for 0, because a 0 in a Status means
-// that the duration is unknown.
-func checkDuration(d time.Duration) (time.Duration, bool) {
-	return max(d, time.Nanosecond), d >= 0 && d <= maxDuration
-}
-
-// seconds parses a decimal number of seconds and rounds it up to the nanosecond. whole reports
-// that text has no decimal point.
-func seconds(text string) (d time.Duration, whole, ok bool) {
-	const digits = 9 // a nanosecond is the ninth decimal
-	before, after, hasPoint := strings.Cut(text, ".")
-	if !areDigits(before) || len(before) > 10 || hasPoint && !areDigits(after) {
-		return 0, false, false
-	}
-	n, err := strconv.ParseInt(before, 10, 64)
-	if err != nil || n > maxSeconds {
-		return 0, false, false
-	}
-	d = time.Duration(n) * time.Second
-	if !hasPoint {
-		return d, true, true
-	}
-	kept := (after + strings.Repeat("0", digits))[:digits]
-	nanos, err := strconv.ParseInt(kept, 10, 64)
-	if err != nil {
-		return 0, false, false
-	}
-	if len(after) > digits && strings.Trim(after[digits:], "0") != "" {
-		nanos++
-	}
-	return d + time.Duration(nanos), false, true
-}
-
-// maxSeconds is the start of the year 2200 as a Unix time. time.Duration can represent it.
-const maxSeconds = 7_258_118_400
-
-func areDigits(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
+	return false
 }

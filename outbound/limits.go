@@ -14,7 +14,14 @@ import (
 type limits struct {
 	mu      sync.Mutex // guards everything below
 	routes  map[string]*routeLimits
+	open    map[string]openLimit // by name, of routes and other limits
 	sweepAt time.Time
+}
+
+// An openLimit is the highest number that has remained of a limit that responses do not state.
+type openLimit struct {
+	highest int64
+	at      time.Time
 }
 
 type routeLimits struct {
@@ -50,11 +57,17 @@ func (l *limits) of(route string) (names []string) {
 // learn returns the status of the route and of the other limits that a response names.
 func (l *limits) learn(route string, req *http.Request, resp *response) (own Status, others map[string]Status) {
 	own, others = resp.status, map[string]Status{}
-	if resp.status.Global || resp.bucket == "" && len(resp.policies) == 0 {
+	if resp.status.Global || resp.bucket == "" && len(resp.policies) == 0 && !resp.open {
 		return own, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if resp.open {
+		own.Limit = l.highest(route, own.Limit)
+	}
+	if resp.bucket == "" && len(resp.policies) == 0 {
+		return own, nil
+	}
 	r := l.route(route)
 	if len(resp.policies) > 0 {
 		own = Status{RetryAfter: resp.status.RetryAfter}
@@ -63,6 +76,9 @@ func (l *limits) learn(route string, req *http.Request, resp *response) (own Sta
 		}
 	}
 	for _, p := range resp.policies {
+		if p.open {
+			p.status.Limit = l.highest(route+" "+p.name, p.status.Limit)
+		}
 		if p.name == r.policy {
 			own.Limit, own.Remaining, own.ResetAfter = p.status.Limit, p.status.Remaining, p.status.ResetAfter
 			continue
@@ -80,20 +96,39 @@ func (l *limits) learn(route string, req *http.Request, resp *response) (own Sta
 
 // route returns the limits of a route, and removes expired ones once per limitSweepInterval.
 func (l *limits) route(name string) *routeLimits {
-	if now := time.Now(); now.After(l.sweepAt) {
-		l.sweepAt = now.Add(limitSweepInterval)
-		for name, r := range l.routes {
-			if r.removeExpired(now); len(r.others) == 0 {
-				delete(l.routes, name)
-			}
-		}
-	}
+	l.sweep(time.Now())
 	r := l.routes[name]
 	if r == nil {
 		r = &routeLimits{}
 		l.routes[name] = r
 	}
 	return r
+}
+
+func (l *limits) sweep(now time.Time) {
+	if !now.After(l.sweepAt) {
+		return
+	}
+	l.sweepAt = now.Add(limitSweepInterval)
+	for name, r := range l.routes {
+		if r.removeExpired(now); len(r.others) == 0 {
+			delete(l.routes, name)
+		}
+	}
+	for name, o := range l.open {
+		if now.Sub(o.at) >= limitTTL {
+			delete(l.open, name)
+		}
+	}
+}
+
+// highest returns the highest number that has remained of a limit. It is the limit as soon as a window has begun.
+func (l *limits) highest(name string, n int64) int64 {
+	now := time.Now()
+	l.sweep(now)
+	n = max(n, l.open[name].highest)
+	l.open[name] = openLimit{n, now}
+	return n
 }
 
 func (r *routeLimits) removeExpired(now time.Time) {

@@ -15,6 +15,7 @@ type policy struct {
 	name   string
 	window time.Duration // 0 if unknown
 	other  bool          // it counts other units than requests
+	open   bool          // the limit is not stated: status.Limit is what has remained before the request
 	status Status        // Limit, Remaining and ResetAfter
 }
 
@@ -24,11 +25,10 @@ const (
 )
 
 // policiesOf returns the policies that a response reports, in the order of the fields. A field
-// that is not a list of named items with valid parameters is ignored as a whole.
-func policiesOf(h http.Header) []policy {
-	announced := parseField(h.Values("RateLimit-Policy"), parseQuota)
-	reported := parseField(h.Values("RateLimit"), parseState)
-	var policies []policy
+// that is not a list of named items with valid parameters is ignored as a whole; understood is then false.
+func policiesOf(h http.Header) (policies []policy, understood bool) {
+	announced, ok1 := parseField(h.Values("RateLimit-Policy"), parseQuota)
+	reported, ok2 := parseField(h.Values("RateLimit"), parseState)
 	for _, p := range reported {
 		if at := slices.IndexFunc(announced, func(a policy) bool { return a.name == p.name }); at >= 0 {
 			p.window, p.other, p.status.Limit = announced[at].window, announced[at].other, announced[at].status.Limit
@@ -43,14 +43,14 @@ func policiesOf(h http.Header) []policy {
 		slices.SortStableFunc(policies, byRestriction)
 		policies = policies[:maxPolicies]
 	}
-	return policies
+	return policies, ok1 && ok2
 }
 
 // complete derives what the response does not say.
 func (p policy) complete() policy {
 	s := &p.status
 	if s.Limit == 0 {
-		s.Limit = s.Remaining + 1 // the answered request is already deducted
+		s.Limit, p.open = s.Remaining+1, true // the answered request is already deducted
 	}
 	s.Remaining = min(s.Remaining, s.Limit)
 	if s.Remaining == 0 && s.ResetAfter == 0 {
@@ -75,24 +75,23 @@ func byRestriction(a, b policy) int {
 }
 
 // parseField parses a structured field (RFC 9651) whose members are strings with parameters.
-func parseField(lines []string, parse func(*policy, *httpsfv.Params) bool) []policy {
+func parseField(lines []string, parse func(*policy, *httpsfv.Params) bool) (policies []policy, ok bool) {
 	list, err := httpsfv.UnmarshalList(lines)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	policies := make([]policy, 0, len(list))
 	for _, member := range list {
 		item, isItem := member.(httpsfv.Item)
 		name, isString := item.Value.(string)
 		p := policy{name: name}
 		if !isItem || !isString || !parse(&p, item.Params) {
-			return nil
+			return nil, false
 		}
 		if len(name) <= maxNameBytes {
 			policies = append(policies, p)
 		}
 	}
-	return policies
+	return policies, true
 }
 
 // parseQuota reads the parameters of RateLimit-Policy: the quota q and the window w in seconds.
@@ -105,7 +104,7 @@ func parseQuota(p *policy, params *httpsfv.Params) bool {
 	if !hasQuota || !ok1 || !ok2 || hasUnit && !isString || !isPartition(params) {
 		return false
 	}
-	p.window, p.other = wholeSeconds(window), hasUnit && text != "requests"
+	p.window, p.other = secondsOf(window), hasUnit && text != "requests"
 	if !p.other {
 		p.status.Limit = max(min(quota, maxLimit), 1)
 		p.status.Remaining = min(quota, p.status.Limit)
@@ -123,7 +122,7 @@ func parseState(p *policy, params *httpsfv.Params) bool {
 	}
 	p.status.Remaining = min(remaining, maxLimit)
 	if hasReset {
-		p.status.ResetAfter = max(wholeSeconds(reset), time.Nanosecond) // 0 would mean unknown
+		p.status.ResetAfter = max(secondsOf(reset), time.Second) // 0 is rounded down, and would mean unknown
 	}
 	return true
 }
@@ -142,7 +141,7 @@ func isPartition(params *httpsfv.Params) bool {
 	return !exists || isBytes
 }
 
-// wholeSeconds returns at most maxDuration.
-func wholeSeconds(n int64) time.Duration {
+// secondsOf returns at most maxDuration.
+func secondsOf(n int64) time.Duration {
 	return time.Duration(min(n, int64(maxDuration/time.Second))) * time.Second
 }

@@ -48,7 +48,9 @@ const (
 // served in order of arrival. Several requests to one route may be in flight at the same time.
 //
 // A request that gets status 429 in spite of this is retried before later requests. After the
-// last retry, the caller gets the 429 response.
+// last retry, the caller gets the 429 response. If a 429 does not say how long to wait, its route
+// waits for a second, and twice as long after each further one, up to a minute, until a request
+// that was sent later is accepted.
 //
 // If the [Budget] fails, the Transport sends nothing and returns the error, because it cannot
 // know whether the API would accept the request. A Transport is safe for concurrent use.
@@ -57,6 +59,7 @@ type Transport struct {
 	budget  Budget
 	waiters waiters
 	limits  limits
+	backoff backoffs
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
@@ -67,7 +70,7 @@ func NewTransport(budget Budget, opts *Options) *Transport {
 	if budget == nil {
 		panic("outbound: NewTransport with a nil Budget; pass memory.NewBudget(nil), for example")
 	}
-	t := &Transport{budget: budget, waiters: waiters{routes: map[string]*waitQueue{}}, limits: limits{routes: map[string]*routeLimits{}}}
+	t := &Transport{budget: budget, waiters: waiters{routes: map[string]*waitQueue{}}, limits: limits{routes: map[string]*routeLimits{}, open: map[string]openLimit{}}, backoff: backoffs{routes: map[string]backoff{}}}
 	if opts != nil {
 		t.options = *opts
 	}
@@ -151,6 +154,7 @@ func (t *Transport) send(req *http.Request, route string, number uint64) (*http.
 		closeBody(req.Body)
 		return nil, context.Cause(ctx)
 	}
+	sentAt := time.Now()
 	resp, err := t.options.Base.RoundTrip(req)
 	if err != nil {
 		// After a failed dial the API has not seen the request. After any other error it may
@@ -161,6 +165,12 @@ func (t *Transport) send(req *http.Request, route string, number uint64) (*http.
 		return nil, err
 	}
 	parsed := parseResponse(resp.StatusCode, resp.Header)
+	switch {
+	case parsed.guessed:
+		parsed.status.RetryAfter = t.backoff.rejected(route, sentAt)
+	case resp.StatusCode != http.StatusTooManyRequests:
+		t.backoff.accepted(route, sentAt)
+	}
 	t.record(req, acquired, &parsed)
 	if resp.StatusCode == http.StatusTooManyRequests && t.options.OnRateLimited != nil {
 		t.options.OnRateLimited(route, parsed.status)

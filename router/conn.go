@@ -58,6 +58,7 @@ type connExtras struct {
 	congested   atomic.Pointer[topic.Topic]               // to which the connection has published too much; see publisher.go
 	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
 	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
+	guards      calls.Guards[Context]                     // of calls that send what Revoke may withhold
 	traced      atomic.Bool                               // the client has asked for the trace contexts of calls
 	transport   Transport                                 // "" for TransportWebSocket; read-only
 }
@@ -245,7 +246,7 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 // so a slow client is slowed down instead of disconnected. The answer is encoded when there is room,
 // perhaps again if the room is then used by another one. The caller wakes the writer.
 func (c *Conn) queueAnswer(encode func() *wsconn.Frame) {
-	_ = c.sub.WS.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }) // fails only if the connection is closed
+	_ = c.sub.WS.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }, nil) // fails only if the connection is closed
 }
 
 // queueError returns the public error for an error of the transport's queue.

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -40,8 +39,8 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 var errUnread = &errors.Error{Code: errors.DeadlineExceeded, Message: "client reads too slowly"}
 
 // queueTurn queues the frame that encode returns, which is not droppable, as SendWait does. It returns
-// [wsconn.ErrCanceled] if ctx is done or answered, which may be nil, is set first.
-func (c *Conn) queueTurn(ctx context.Context, encode func() (*wsconn.Frame, error), answered *atomic.Bool) error {
+// [wsconn.ErrCanceled] if ctx is done first or canceled, which may be nil, returns true when the frame would be queued.
+func (c *Conn) queueTurn(ctx context.Context, encode func() (*wsconn.Frame, error), canceled func() bool) error {
 	var failed error // of encode
 	size := 0
 	err := c.sub.WS.QueueTurn(func() (frame *wsconn.Frame, _ error) {
@@ -50,7 +49,7 @@ func (c *Conn) queueTurn(ctx context.Context, encode func() (*wsconn.Frame, erro
 			size = len(frame.Text())
 		}
 		return frame, failed
-	}, ctx.Done(), answered)
+	}, ctx.Done(), canceled)
 	c.sub.WS.Wake()
 	switch {
 	case failed != nil:

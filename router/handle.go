@@ -77,6 +77,7 @@ func (c *Conn) endHandling(in *incoming) {
 	case ctx == nil:
 	case in.call != nil:
 		defer ctx.call.End(endedByReturn)
+		c.extra().guards.Remove(&ctx.call)
 		if ctx.route.afterAnswer != nil {
 			ctx.route.afterAnswer(ctx)
 		}
@@ -301,8 +302,17 @@ func (c *Conn) answerReply(in *incoming) {
 		h.Reply(ctx.route.name, ctx.Reply(), ctx.route.contract.reply, ctx.route.contract.replyType)
 	}
 	in.stage = "reply"
-	var refused *failure.Failure
-	_ = c.sub.WS.QueueAnswer(func() (reply *wsconn.Frame, err error) {
+	if refused := c.queueReply(ctx); refused != nil {
+		c.refuseSettled(in, refused)
+	} else {
+		c.reportCompleted(in.ctx, ctx.route.name, "")
+	}
+}
+
+// queueReply encodes and queues a reply that the client may receive then. It returns why the client receives another
+// answer.
+func (c *Conn) queueReply(ctx *Context) (refused *failure.Failure) {
+	encode := func() (reply *wsconn.Frame, err error) {
 		refused = c.router.guard("reply", ctx.route, func() error {
 			reply, err = encodeReply(ctx)
 			return err
@@ -311,10 +321,18 @@ func (c *Conn) answerReply(in *incoming) {
 			return nil, errNotEncoded
 		}
 		return reply, nil
-	})
-	if refused != nil {
-		c.refuseSettled(in, refused)
-	} else {
-		c.reportCompleted(in.ctx, ctx.route.name, "")
+	}
+	guard := c.extra().guards.Of(&ctx.call)
+	if guard == nil {
+		_ = c.sub.WS.QueueAnswer(encode, nil)
+		return refused
+	}
+	for {
+		if refused := c.router.guard("Authorize", ctx.route, guard.Check); refused != nil {
+			return refused
+		}
+		if err := c.sub.WS.QueueAnswer(encode, guard.IsStale); !errors.Is(err, wsconn.ErrCanceled) {
+			return refused
+		}
 	}
 }

@@ -50,11 +50,22 @@ func (c *Context) ProgressWait(update any) error {
 		}
 		return c.endCause()
 	}
-	err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, &c.root().call.Answered)
-	if errors.Is(err, wsconn.ErrCanceled) {
-		return c.endCause()
+	call := &c.root().call
+	guard := c.conn.extra().guards.Of(call)
+	for {
+		if err := guard.Check(); err != nil {
+			return err
+		}
+		err := c.conn.queueTurn(c, func() (*wsconn.Frame, error) { return c.progressFrame(update) }, func() bool {
+			return call.IsAnswered() || guard.IsStale()
+		})
+		switch {
+		case !errors.Is(err, wsconn.ErrCanceled):
+			return err
+		case c.hasEnded() || !guard.IsStale():
+			return c.endCause()
+		}
 	}
-	return err
 }
 
 // progressFrame encodes an intermediate result.

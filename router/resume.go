@@ -45,7 +45,7 @@ func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.R
 		return protocol.Resumed{}, err
 	}
 	r.nameUserLog(m.Topics, ctx.Identity().user())
-	revocations := c.revocations.Load() // before the list is read
+	guard := ctx.guardAccess(nil) // before the list is read
 	claim, err := r.sessions.Claim(ctx, &session.Request{
 		Token: m.Token, CorrelationID: ctx.CorrelationID(), Conn: c.sessionConn(), Identity: c.identity.Load().ofSession(), Current: c.session().inner(),
 		Admit: func(previous string, topics []string) (map[string]struct{}, error) {
@@ -60,7 +60,16 @@ func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.R
 	if err != nil {
 		return protocol.Resumed{}, err
 	}
-	reply.Topics = s.resumeTopics(ctx, m.Topics, claim, revocations)
+	topics := s.topicsToResume(m.Topics, claim)
+	guard.Decide = func() error {
+		s.withdraw(ctx, topics)
+		reply.Topics = s.results(topics)
+		ctx.SetReply(reply)
+		return nil
+	}
+	s.resumeTopics(ctx, topics)
+	reply.Topics = s.results(topics)
+	_ = guard.Check() // never an error
 	if err := ctx.Err(); err != nil {
 		return protocol.Resumed{}, err // the member stays with the other connection until the client tries again
 	}

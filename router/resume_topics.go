@@ -31,20 +31,19 @@ type topicToResume struct {
 	later   bool // it is subscribed, and announced when its position is known
 }
 
-// resumeTopics subscribes the connection to the topics of the client and of the record, and returns a
-// result for each. Topics of the record that cannot be subscribed leave it.
-func (s *connSession) resumeTopics(ctx *Context, presented []protocol.Subscribe, claim *session.Claim, revocations uint32) []protocol.ResumedTopic {
-	topics := s.topicsToResume(presented, claim)
+// resumeTopics subscribes the connection to the topics of the client and of the record. Topics of the record that cannot
+// be subscribed leave it.
+func (s *connSession) resumeTopics(ctx *Context, topics []*topicToResume) {
 	for _, t := range topics {
 		if t.result.Error == nil {
 			s.authorize(ctx, t)
 		}
 	}
 	s.joinAll(ctx, topics)
-	for s.conn.revocations.Load() != revocations {
-		revocations = s.conn.revocations.Load()
-		s.withdraw(ctx, topics)
-	}
+}
+
+// results returns the answer about each topic, and notes those that start when it has been queued.
+func (s *connSession) results(topics []*topicToResume) []protocol.ResumedTopic {
 	state := s.conn.resumableState()
 	state.joined = nil
 	results := make([]protocol.ResumedTopic, len(topics))
@@ -58,7 +57,8 @@ func (s *connSession) resumeTopics(ctx *Context, presented []protocol.Subscribe,
 	return results
 }
 
-// withdraw ends subscriptions to which the user has lost access since the record was read.
+// withdraw ends subscriptions to which the user has lost access since the record was read. It subscribes again to topics
+// that Authorize still permits.
 func (s *connSession) withdraw(ctx *Context, topics []*topicToResume) {
 	c := s.conn
 	if err := s.CatchUp(ctx); err != nil {
@@ -67,6 +67,8 @@ func (s *connSession) withdraw(ctx *Context, topics []*topicToResume) {
 		return
 	}
 	granted := s.Topics()
+	joining, cancel := joinContext(ctx)
+	defer cancel()
 	for _, t := range topics {
 		if t.result.Error != nil && !t.later {
 			continue
@@ -78,7 +80,11 @@ func (s *connSession) withdraw(ctx *Context, topics []*topicToResume) {
 			if s.conn.router.topicOptions[t.pattern].Authorize == nil {
 				return nil
 			}
-			return ctx.authorizeTopic(t.pattern, t.Topic)
+			if err := ctx.authorizeTopic(t.pattern, t.Topic); err != nil || t.later || c.Subscribed(t.Topic) {
+				return err
+			}
+			t.missed = nil // of the subscription that was revoked
+			return s.join(joining, t)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
@@ -27,6 +28,8 @@ import (
 // Revoke does not prevent new subscriptions: before the call, change what TopicOptions.Authorize and
 // handlers decide by. Authorize is asked again for a subscription during which Revoke is called; a
 // handler that has asked before, and subscribes afterwards, grants access again.
+// When Revoke has returned, no answer about a topic, publication or item of a run is queued on this node that Authorize
+// does not permit any more. What is in the send queue before that is sent.
 //
 // An error means that the access may not have ended everywhere: call Revoke again. It then has the
 // code INVALID_ARGUMENT if userID is empty or topic is no name and no pattern, or it is that of
@@ -94,8 +97,9 @@ func (r *Router) revokeConns(conns []*Conn, change session.Change, topics topicn
 
 // revokeLocked ends the subscriptions to topics.
 func (c *Conn) revokeLocked(topics topicname.Matcher) {
-	// Subscriptions that are being made compare the number before and after.
+	// Subscriptions that are being made, and each calls.Guard, compare the number before and after.
 	c.revocations.Add(1)
+	c.sub.WS.AwaitQueuing() // after that, no call sends what it was permitted to before
 	for _, t := range slices.Clone(c.sub.TopicsLocked()) {
 		if !topics.Matches(t.Name) {
 			continue
@@ -108,6 +112,11 @@ func (c *Conn) revokeLocked(topics topicname.Matcher) {
 	if s := c.session(); s != nil {
 		s.DropMatching(topics)
 	}
+}
+
+// guardAccess makes the call ask decide again before it sends anything, if Revoke was called since guardAccess.
+func (c *Context) guardAccess(decide func() error) *calls.Guard {
+	return c.conn.ownExtra().guards.Add(&c.root().call, &c.conn.revocations, decide)
 }
 
 // revocationTimeout bounds how long DisconnectUser waits for the store.

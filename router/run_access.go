@@ -1,6 +1,8 @@
 package router
 
 import (
+	"context"
+
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sequencer"
@@ -16,11 +18,8 @@ func (r *Router) RunAccess() runaccess.Access {
 			s := r.topics.Follow(topic, retention, sink)
 			return runaccess.Follower{WhenAttached: s.WhenAttached, Close: func() { r.topics.Unfollow(topic) }}
 		},
-		Revocations: func(connID string) uint32 {
-			if c := r.conns.ByID(connID); c != nil {
-				return c.revocations.Load()
-			}
-			return 0
+		GuardAccess: func(ctx context.Context, decide func() error) {
+			ctx.(*Context).guardAccess(decide)
 		},
 		OnAccessEnd:    r.accessEnds.Add,
 		AccessEndOf:    r.accessEndOf,

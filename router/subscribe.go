@@ -30,22 +30,28 @@ func (c *Conn) startTopic(name string) {
 }
 
 // handleSubscribe subscribes a client that TopicOptions.Authorize permits to.
-func (r *Router) handleSubscribe(ctx *Context, m protocol.Subscribe) (protocol.Subscribed, error) {
+func (r *Router) handleSubscribe(ctx *Context, m protocol.Subscribe) (reply protocol.Subscribed, err error) {
 	if err := topicname.Check(m.Topic); err != nil {
 		return protocol.Subscribed{}, err
 	}
-	p, c := r.topics.PatternOf(m.Topic), ctx.conn
-	for {
-		before := c.revocations.Load()
-		if err := ctx.authorizeTopic(p, m.Topic); err != nil {
-			return protocol.Subscribed{}, err
-		}
-		reply, err := c.subscribeAuthorized(ctx, p, m, topic.JoinRequest{})
-		if err != nil || c.revocations.Load() == before {
-			return reply, err
-		}
-		c.unsubscribeClient(m.Topic) // the user may have lost the access while Authorize was running
+	guard := ctx.guardAccess(func() (err error) {
+		ctx.conn.unsubscribeClient(m.Topic) // the user may have lost the access while Authorize was running
+		reply, err = r.authorizeAndSubscribe(ctx, m)
+		ctx.SetReply(reply)
+		return err
+	})
+	if reply, err = r.authorizeAndSubscribe(ctx, m); err == nil {
+		err = guard.Check() // and before the answer, which has the members and follows what Revoke has sent
 	}
+	return reply, err
+}
+
+func (r *Router) authorizeAndSubscribe(ctx *Context, m protocol.Subscribe) (protocol.Subscribed, error) {
+	p := r.topics.PatternOf(m.Topic)
+	if err := ctx.authorizeTopic(p, m.Topic); err != nil {
+		return protocol.Subscribed{}, err
+	}
+	return ctx.conn.subscribeAuthorized(ctx, p, m, topic.JoinRequest{})
 }
 
 // authorizeTopic returns an error unless the client may subscribe to a topic of a pattern.

@@ -47,16 +47,7 @@ func (rs *Runs[Item]) authorize(ctx *router.Context, action Action, topic string
 // serveAttach sends the items of a run to a client.
 func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item]) iter.Seq2[Part[Item], error] {
 	return func(yield func(Part[Item], error) bool) {
-		revocations := rs.revocations(ctx)
-		revoked := func() error {
-			now := rs.revocations(ctx)
-			if now == revocations {
-				return nil
-			}
-			revocations = now
-			return rs.authorize(ctx, ActionAttach, m.Topic)
-		}
-		if err := rs.authorize(ctx, ActionAttach, m.Topic); err != nil {
+		if err := rs.authorizeCall(ctx, ActionAttach, m.Topic); err != nil {
 			yield(Part[Item]{}, err)
 			return
 		}
@@ -70,25 +61,20 @@ func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item
 			return
 		}
 		for part, err := range r.Parts(ctx) {
-			if err == nil {
-				err = revoked()
-			}
 			if !yield(part, err) {
 				return
 			}
-		}
-		if err := revoked(); err != nil {
-			yield(Part[Item]{}, err)
-			return
 		}
 		ctx.SetReply(endedOf(r.info.ID, r.end))
 	}
 }
 
-// revocations returns how often the access of the client was revoked. Whenever it was, Authorize decides again
-// before another item, or the end, is sent.
-func (rs *Runs[Item]) revocations(ctx *router.Context) uint32 {
-	return rs.access.Revocations(ctx.Conn().ID())
+// authorizeCall is authorize for a call that waits before it sends: Authorize decides again before each item, and
+// before the answer, if the access of the user was revoked meanwhile.
+func (rs *Runs[Item]) authorizeCall(ctx *router.Context, action Action, topic string) error {
+	decide := func() error { return rs.authorize(ctx, action, topic) }
+	rs.access.GuardAccess(ctx, decide)
+	return decide()
 }
 
 // serveStop stops a run for a client.
@@ -96,7 +82,7 @@ func (rs *Runs[Item]) serveStop(ctx *router.Context, m runmessages.Stop[Item]) (
 	if m.Run == "" {
 		return runmessages.Ended{}, errors.InvalidField("run", "it must be the ID of a run, so that a stop that is late does not end the next one")
 	}
-	if err := rs.authorize(ctx, ActionStop, m.Topic); err != nil {
+	if err := rs.authorizeCall(ctx, ActionStop, m.Topic); err != nil {
 		return runmessages.Ended{}, err
 	}
 	rec, err := rs.runs.Stop(ctx, m.Topic, m.Run, ctx.Identity().UserID)

@@ -130,3 +130,74 @@ func TestDisconnectUser_WhileConnecting(t *testing.T) {
 		})
 	}
 }
+
+// waitingViewer returns a viewer that does not read, of three streams that have chunks, or have ended, since it has read
+// the first ones.
+func waitingViewer(t *testing.T, n *node, s script) *page {
+	viewer, ids := n.open(t, "viewer"), []string{"1", "2", "3"}
+	for _, id := range ids {
+		ann := n.open(t, "ann")
+		ann.write(submit(id, "ann-"+id, "m", s))
+		ann.next() // it has started
+		go ann.closed()
+		t.Cleanup(func() {
+			_, err := n.runs.Stop(context.WithoutCancel(t.Context()), "answer/ann-"+id, "", "")
+			assert.NoError(t, err)
+		})
+	}
+	for _, id := range ids {
+		viewer.write(resume(id, "ann-"+id))
+	}
+	for started := 0; started < len(ids); {
+		if f := viewer.next(); f.Type == "chunk" && *f.Sequence == 3 {
+			started++
+		}
+	}
+	time.Sleep(10 * time.Second)
+	return viewer
+}
+
+// TestRevoke_WhileStreamsWait revokes while what the streams of a connection send waits for a client that does not read:
+// of one, the client has received a part, and that of the others is not sent.
+func TestRevoke_WhileStreamsWait(t *testing.T) {
+	for name, s := range map[string]script{
+		"chunks": long(),
+		"ends":   {Items: 2, EveryMs: 5000, FailAfter: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := nodes(t, 1, aisdk.Options{})[0]
+				viewer := waitingViewer(t, n, s)
+				require.NoError(t, n.router.Revoke(t.Context(), "", "viewer", "answer/{chat}"))
+				sent := 0
+				for ended := 0; ended < 3; {
+					f := viewer.next()
+					if f.Type == "error" {
+						ended++
+					}
+					if f.Type == "error" && f.ErrorText != "the access to this chat has ended" || f.Type == "chunk" && chunkType(t, f) == "text-delta" {
+						sent++
+					}
+				}
+				assert.LessOrEqual(t, sent, 1)
+			})
+		})
+	}
+}
+
+func TestDisconnectUser_WhileStreamsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := nodes(t, 1, aisdk.Options{})[0]
+		viewer := waitingViewer(t, n, long())
+		_, err := n.router.DisconnectUser("", "viewer", 4003, "banned")
+		require.NoError(t, err)
+		frames := 0
+		for ; ; frames++ {
+			if _, _, err = viewer.ws.Read(t.Context()); err != nil {
+				break
+			}
+		}
+		assert.Equal(t, websocket.StatusCode(4003), websocket.CloseStatus(err))
+		assert.LessOrEqual(t, frames, 1)
+	})
+}

@@ -3,6 +3,7 @@ package aisdk
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -37,8 +38,10 @@ type conn struct {
 	unread  chan struct{} // closed when no further frames of the page are handled
 	ended   chan struct{}
 
-	writing sync.Mutex   // held while a frame is written
-	writes  atomic.Int64 // odd while a frame is written
+	writing chan struct{} // of capacity 1, is held while frames are written: a lock that virtual time understands
+	writes  atomic.Int64  // odd while a frame is written
+
+	disconnected atomic.Bool // the access of the user has ended: nothing more is written but the close frame
 
 	revocations atomic.Uint32 // how often access to topics has ended; streams that are being opened compare it
 
@@ -53,7 +56,7 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 	c := &conn{
 		handler: h, ws: ws, id: id, since: since, connID: rand.Text(), ip: h.opts.TrustedProxies.ClientIP(req),
 		values: context.WithoutCancel(req.Context()), streams: map[string]*stream{},
-		unread: make(chan struct{}), ended: make(chan struct{}),
+		unread: make(chan struct{}), ended: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.values)
 	defer close(c.ended)
@@ -79,6 +82,7 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 
 // endAccess closes the connection of a user who was disconnected.
 func (c *conn) endAccess(end runaccess.AccessEnd) {
+	c.disconnected.Store(true)
 	go func() { _ = c.ws.Close(websocket.StatusCode(end.Code), end.Reason) }() // it waits for the client
 }
 
@@ -208,13 +212,23 @@ type response struct {
 
 // write waits until the client has taken a frame.
 func (c *conn) write(r *response) error {
+	c.beginWriting()
+	defer c.endWriting()
+	return c.writeLocked(r)
+}
+
+// beginWriting waits until no other goroutine writes.
+func (c *conn) beginWriting() { c.writing <- struct{}{} }
+
+func (c *conn) endWriting() { <-c.writing }
+
+// writeLocked is write between beginWriting and endWriting.
+func (c *conn) writeLocked(r *response) error {
 	text, err := jsonv2.Marshal(r, jsonv2.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
 	}
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if c.ctx.Err() != nil {
+	if c.ctx.Err() != nil || c.disconnected.Load() {
 		return errClosed // a write with this context would keep read from what has arrived
 	}
 	c.writes.Add(1)
@@ -230,6 +244,25 @@ func (c *conn) write(r *response) error {
 
 func (c *conn) writeError(requestID string, err error) {
 	_ = c.write(&response{Type: frameError, RequestID: requestID, ErrorText: errorText(publicPart(err))})
+}
+
+// errorText returns the text of an error for people who use the page.
+func errorText(err error) string {
+	e, ok := errors.AsType[*errors.Error](err)
+	if !ok {
+		return failure.Message(errors.Canceled)
+	}
+	text := e.Message
+	if text == "" {
+		text = failure.Message(e.Code)
+	}
+	if policy, ok := e.Details["policy"].(string); ok {
+		text += fmt.Sprintf(" (%s)", policy)
+	}
+	if e.RetryAfter > 0 && e.RetryAfter != errors.Never {
+		text += fmt.Sprintf("; retry in %v", time.Duration(failure.Ceil(e.RetryAfter, time.Second))*time.Second)
+	}
+	return text
 }
 
 // patience is how long a client may take for a frame or for the answer to a ping.

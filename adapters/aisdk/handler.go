@@ -23,8 +23,8 @@ import (
 // is shut down with its router: it refuses new connections, waits until the runs of this node have
 // ended, and closes its connections with 1012.
 //
-// Locks: Handler.mu, then conn.mu. stream.mu and conn.writing are acquired under none of them, and
-// conn.writing under stream.mu.
+// Locks: stream.mu, then conn.writing; Handler.mu, then conn.mu. conn.mu may be acquired under conn.writing, and
+// neither stream.mu nor conn.writing under Handler.mu or conn.mu.
 type Handler struct {
 	runs    *run.Runs[Chunk]
 	opts    Options

@@ -2,12 +2,10 @@ package aisdk
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/run"
 )
@@ -228,7 +226,7 @@ func (s *stream) follow(reader *run.Reader[Chunk]) {
 		case errors.Is(err, errRevoked):
 			s.finish(run.Info{State: run.Failed, Err: errRevoked})
 			return
-		case s.ctx.Err() != nil || errors.CodeOf(err) == errors.Unavailable:
+		case s.ctx.Err() != nil || errors.Is(err, errClosed) || errors.CodeOf(err) == errors.Unavailable:
 			return // the connection is closed, or will be soon
 		default:
 			h.logger.Error("penstock: aisdk: a run cannot be sent", "topic", s.topic, "run", s.run, "error", err)
@@ -258,8 +256,10 @@ func (s *stream) send(c *Chunk) error {
 	if s.ended {
 		return errClosed
 	}
-	if cause := context.Cause(s.ctx); cause == errRevoked { //nolint:errorlint // one value
-		return cause
+	s.conn.beginWriting()
+	defer s.conn.endWriting()
+	if s.isRevoked() { // after the wait for what other streams write
+		return errRevoked
 	}
 	if err := s.flushLocked(); err != nil {
 		return err
@@ -270,16 +270,22 @@ func (s *stream) send(c *Chunk) error {
 	return s.sendLocked(c)
 }
 
+// isRevoked reports whether the access to the topic has ended.
+func (s *stream) isRevoked() bool { return context.Cause(s.ctx) == errRevoked } //nolint:errorlint // one value
+
 // flush sends the transient chunks that wait, unless another goroutine sends: that wakes watch
 // again.
 func (s *stream) flush() {
 	if s.mu.TryLock() {
 		defer s.mu.Unlock()
+		s.conn.beginWriting()
+		defer s.conn.endWriting()
 		_ = s.flushLocked() // the connection ends after an error
 	}
 }
 
-// flushLocked sends the transient chunks that wait, between the start of the answer and its end.
+// flushLocked sends the transient chunks that wait, between the start of the answer and its end. It is called between
+// beginWriting and endWriting.
 func (s *stream) flushLocked() error {
 	for s.order.started && !s.order.finished && !s.ended && s.ctx.Err() == nil {
 		select {
@@ -297,14 +303,19 @@ func (s *stream) flushLocked() error {
 func (s *stream) sendLocked(c *Chunk) error {
 	sequence := s.sequence
 	s.sequence++
-	return s.conn.write(&response{Type: frameChunk, RequestID: s.requestID, Sequence: &sequence, Chunk: c})
+	return s.conn.writeLocked(&response{Type: frameChunk, RequestID: s.requestID, Sequence: &sequence, Chunk: c})
 }
 
 // finish closes what is open, and says how the run has ended.
 func (s *stream) finish(info run.Info) {
-	text := errorText(info.Err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.conn.beginWriting()
+	defer s.conn.endWriting()
+	if s.isRevoked() {
+		info = run.Info{State: run.Failed, Err: errRevoked}
+	}
+	text := errorText(info.Err)
 	if s.flushLocked() != nil {
 		return
 	}
@@ -325,29 +336,10 @@ func (s *stream) finish(info run.Info) {
 	}
 	s.conn.end(s)
 	if info.State == run.Completed || info.State == run.Stopped {
-		_ = s.conn.write(&response{Type: frameEnd, RequestID: s.requestID})
+		_ = s.conn.writeLocked(&response{Type: frameEnd, RequestID: s.requestID})
 		return
 	}
-	_ = s.conn.write(&response{Type: frameError, RequestID: s.requestID, ErrorText: text})
-}
-
-// errorText returns the text of an error for people who use the page.
-func errorText(err error) string {
-	e, ok := errors.AsType[*errors.Error](err)
-	if !ok {
-		return failure.Message(errors.Canceled)
-	}
-	text := e.Message
-	if text == "" {
-		text = failure.Message(e.Code)
-	}
-	if policy, ok := e.Details["policy"].(string); ok {
-		text += fmt.Sprintf(" (%s)", policy)
-	}
-	if e.RetryAfter > 0 && e.RetryAfter != errors.Never {
-		text += fmt.Sprintf("; retry in %v", time.Duration(failure.Ceil(e.RetryAfter, time.Second))*time.Second)
-	}
-	return text
+	_ = s.conn.writeLocked(&response{Type: frameError, RequestID: s.requestID, ErrorText: text})
 }
 
 // watch does what an abort asks for, and sends transient chunks, until the stream ends.

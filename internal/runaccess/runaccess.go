@@ -23,8 +23,10 @@ type Access struct {
 	// time.
 	Follow func(topic string, r broker.Retention, sink sequencer.Sink) Follower
 
-	// Revocations returns how often the access of a connection's user to topics was revoked.
-	Revocations func(connID string) uint32
+	// GuardAccess makes a call, whose *router.Context is ctx, ask decide before it sends an item or its answer,
+	// if Router.Revoke was called for its user since. An error of decide is the answer. The handler calls GuardAccess
+	// before it decides the first time, and sends on its own goroutine.
+	GuardAccess func(ctx context.Context, decide func() error)
 
 	// OnAccessEnd adds what every node calls when the access of a user ends, for clients that are no
 	// connections of the router. It must not block.

@@ -265,7 +265,7 @@ func FuzzWrite_LikeCoder(f *testing.F) {
 				frame.Seal()
 			}
 			return frame, nil
-		})
+		}, nil)
 		c.Wake()
 	})
 	f.Fuzz(func(t *testing.T, a, b string, code uint16, reason string, deflates bool, seed uint64) {

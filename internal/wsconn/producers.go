@@ -19,8 +19,9 @@ func newTurns() turns { return turns{turn: make(chan struct{}, 1)} }
 
 // QueueAnswer queues the frame that encode returns, as Queue does, except that it waits until the
 // queue is empty or the frame fits. An error of encode is returned. If there is no room for the frame,
-// encode is called again later.
-func (c *Conn) QueueAnswer(encode func() (*Frame, error)) error {
+// encode is called again later. It returns ErrCanceled if canceled, which may be nil, returns true when the
+// frame would be queued; it is called under the lock.
+func (c *Conn) QueueAnswer(encode func() (*Frame, error), canceled func() bool) error {
 	if !c.high.Load() {
 		f, err := encode()
 		if err != nil {
@@ -28,7 +29,7 @@ func (c *Conn) QueueAnswer(encode func() (*Frame, error)) error {
 		}
 		c.mu.Lock()
 		if !c.mustWaitLocked(f) {
-			return c.queueAndUnlock(f)
+			return c.queueIfAndUnlock(canceled, f)
 		}
 		c.mu.Unlock()
 		f.Release()
@@ -40,7 +41,7 @@ func (c *Conn) QueueAnswer(encode func() (*Frame, error)) error {
 		}
 		c.mu.Lock()
 		_ = c.waitWhileLocked(patience{}, func() bool { return c.mustWaitLocked(f) })
-		return c.queueAndUnlock(f)
+		return c.queueIfAndUnlock(canceled, f)
 	})
 }
 
@@ -55,10 +56,11 @@ func (c *Conn) mustWaitLocked(f *Frame) bool {
 // which they began to wait. An error of encode is returned. If there is no room for the frame, encode
 // is called again later.
 //
-// It returns ErrCanceled if done is closed first or if canceled, which may be nil, is set when the
+// It returns ErrCanceled if done is closed first or if canceled, which may be nil, returns true when the
 // frame would be queued, ErrTimeout if that takes longer than Options.SendTimeout, and ErrTooLong if
-// the frame is longer than Options.QueueBytes. The frame should not be droppable.
-func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, canceled *atomic.Bool) error {
+// the frame is longer than Options.QueueBytes. canceled is called under the lock. The frame should not be
+// droppable.
+func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, canceled func() bool) error {
 	if !c.high.Load() {
 		f, err := c.encodeFitting(encode)
 		if err != nil {
@@ -66,7 +68,7 @@ func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, ca
 		}
 		c.mu.Lock()
 		if (c.waits == nil || c.waits.producers.waiting == 0) && !c.high.Load() && !c.full(f, nil) {
-			return c.queueUnlessAndUnlock(canceled, f)
+			return c.queueIfAndUnlock(canceled, f)
 		}
 		c.mu.Unlock()
 		f.Release()
@@ -91,7 +93,7 @@ func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, ca
 			f.Release()
 			return err
 		}
-		return c.queueUnlessAndUnlock(canceled, f)
+		return c.queueIfAndUnlock(canceled, f)
 	})
 }
 
@@ -165,12 +167,19 @@ func (t *turns) await(p patience) error {
 // queued. If canceled is set before another frame is queued, f therefore does not follow that one.
 func (c *Conn) QueueUnless(canceled *atomic.Bool, f *Frame) error {
 	c.mu.Lock()
-	return c.queueUnlessAndUnlock(canceled, f)
+	return c.queueIfAndUnlock(canceled.Load, f)
 }
 
-// queueUnlessAndUnlock must be called with the lock held, which it releases.
-func (c *Conn) queueUnlessAndUnlock(canceled *atomic.Bool, f *Frame) error {
-	if canceled != nil && canceled.Load() {
+// AwaitQueuing returns when no frame is just being queued: those that are queued later see in their function
+// canceled what the caller has changed before.
+func (c *Conn) AwaitQueuing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+}
+
+// queueIfAndUnlock must be called with the lock held, which it releases.
+func (c *Conn) queueIfAndUnlock(canceled func() bool, f *Frame) error {
+	if canceled != nil && canceled() {
 		c.mu.Unlock()
 		f.Release()
 		return ErrCanceled

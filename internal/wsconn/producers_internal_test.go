@@ -52,7 +52,7 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	var canceled atomic.Bool
 	canceled.Store(true)
 	require.ErrorIs(t, c.QueueUnless(&canceled, late), ErrCanceled)
-	require.ErrorIs(t, c.QueueTurn(newFrame, nil, &canceled), ErrCanceled)
+	require.ErrorIs(t, c.QueueTurn(newFrame, nil, canceled.Load), ErrCanceled)
 	assert.Zero(t, c.QueueStats().Messages)
 
 	canceled.Store(false)
@@ -60,7 +60,7 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	c.high.Store(true)
 	c.mu.Unlock()
 	result := make(chan error, 1)
-	go func() { result <- c.QueueTurn(newFrame, nil, &canceled) }()
+	go func() { result <- c.QueueTurn(newFrame, nil, canceled.Load) }()
 	waits := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -76,6 +76,6 @@ func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
 	assert.Zero(t, c.QueueStats().Messages)
 
 	canceled.Store(false)
-	require.NoError(t, c.QueueTurn(newFrame, nil, &canceled), "the turn is free again")
+	require.NoError(t, c.QueueTurn(newFrame, nil, canceled.Load), "the turn is free again")
 	assert.Equal(t, 1, c.QueueStats().Messages)
 }
