@@ -24,7 +24,7 @@ const (
 
 var (
 	ownBudgets = map[string]int{
-		"router":            10_100, // with the description of HTTPFallback, with subscriptions that wait for their start, and with answers that Revoke withholds
+		"router":            10_300, // with the description of HTTPFallback, and with what waits: starts of subscriptions, stored grants, answers that Revoke withholds
 		"client":            4_150,  // calls that outlive two nodes, and pacing that explains itself
 		"limit/limittest":   6_000,  // cases of a suite, and a limiter with faults
 		"broker/brokertest": 5_700,  // likewise, and the simulated store
