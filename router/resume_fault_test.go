@@ -399,6 +399,27 @@ func TestResume_InterruptedKeepsWhatHandlersHaveGranted(t *testing.T) {
 	})
 }
 
+// TestResume_SupersededWhileAHandlerSubscribes resumes a session again while the first connection that resumes it still waits, and a
+// handler has subscribed that connection.
+func TestResume_SupersededWhileAHandlerSubscribes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cut := &cutBroker{Broker: memory.NewBroker()}
+		one, two := newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil)
+		old := dialSession(t, two, "ann").hello()
+		require.NoError(t, old.conn.Subscribe("private/a"))
+		synctest.Wait()
+		old.Abort()
+		cut.unread.Store(true)
+		c := dialSession(t, one, "ann")
+		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"1"},"payload":{"token":%q}}`, old.token))
+		time.Sleep(time.Second)
+		require.NoError(t, c.conn.Subscribe("plain/late"))
+		next := dialSession(t, two, "ann")
+		assert.Nil(t, next.resume(old.token, "").topic(t, "plain/late").Error)
+		assert.Equal(t, router.StatusSuperseded, c.Closed().Code)
+	})
+}
+
 // TestResume_FailoverToAnOlderRecordDoesNotCloseTheConnection replaces the record of a session by an
 // older one, as a store does that fails over to a replica.
 func TestResume_FailoverToAnOlderRecordDoesNotCloseTheConnection(t *testing.T) {

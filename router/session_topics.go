@@ -141,7 +141,9 @@ func (c *Conn) announceTopics(except []string) {
 		delete(s.unannounced, topic)
 	}
 	for topic := range s.unannounced {
-		s.announce(c.sub.TopicLocked(topic))
+		if t := c.sub.TopicLocked(topic); t != nil { // another connection may have resumed the session meanwhile
+			s.announce(t)
+		}
 	}
 	s.unannounced = nil
 }

@@ -86,8 +86,9 @@ func (s *watch) received(id string) bool {
 	return false
 }
 
-// storingTime is longer than a node needs to store what has changed in a session.
-const storingTime = 10 * time.Second
+// storingTime is longer than a node needs to store what has changed in a session, and a client to learn that its node was killed
+// meanwhile.
+const storingTime = 25 * time.Second
 
 // checkJoinedAtRest checks that a client is in the topics to which handlers have subscribed it, and in no others.
 func (w *world) checkJoinedAtRest(l *life, probes map[string]string) {
