@@ -64,9 +64,14 @@ func (a *app) watchHooks(o *router.Options) {
 // goneTime is longer than sessions and absent members are kept without a connection.
 const goneTime = resumeWithin + presenceGrace + time.Minute
 
-// checkGone ends all clients, and checks that no node has a connection or a session then.
+// checkGone ends all clients, and checks that no node has a connection, a session or a member then. In plans with faults, every second
+// client loses its network before.
 func (w *world) checkGone() {
-	for _, d := range w.clients {
+	for i, d := range w.clients {
+		if i%2 == 1 && !w.calm() {
+			w.cluster.Cut(d.host)
+			w.cluster.Stall(d.host, time.Second)
+		}
 		w.begin(d.off)
 	}
 	for _, d := range record[*rawRecord](w).devices {
@@ -85,8 +90,17 @@ func (w *world) checkGone() {
 		}
 	}
 	for node := range w.plan.Nodes {
-		if a := w.app(node + 1); a != nil && a.Stats() != (router.Stats{}) {
+		a := w.app(node + 1)
+		if a == nil {
+			continue
+		}
+		if a.Stats() != (router.Stats{}) {
 			w.Errorf("all clients are gone, and %v has %+v", a, a.Stats())
+		}
+		for _, topic := range []string{"room/1", "room/2"} {
+			if members := a.Presence(topic); len(members) > 0 {
+				w.Errorf("all clients are gone, and for %v these are present in %s: %v", a, topic, members)
+			}
 		}
 	}
 	killed := slices.ContainsFunc(apps, func(a *app) bool { return a.killed }) // their calls wait until they have ended
