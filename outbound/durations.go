@@ -108,10 +108,13 @@ func dateOf(h http.Header) time.Time {
 	return date
 }
 
-// checkDuration reports whether d is valid. It returns 1ns for 0, because a 0 in a Status means
-// that the duration is unknown.
+// checkDuration reports whether d is valid, and returns 0 if it is not. It returns 1ns for 0, because a 0 in a
+// Status means that the duration is unknown.
 func checkDuration(d time.Duration) (time.Duration, bool) {
-	return max(d, time.Nanosecond), d >= 0 && d <= maxDuration
+	if d < 0 || d > maxDuration {
+		return 0, false
+	}
+	return max(d, time.Nanosecond), true
 }
 
 // maxSeconds is the start of the year 2200 as a Unix time. time.Duration can represent it.

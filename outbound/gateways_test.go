@@ -190,3 +190,33 @@ func TestParseHeaders_Gateways(t *testing.T) {
 		assert.Equal(t, c.want, outbound.ParseHeaders(c.code, headers(c.lines...)), name)
 	}
 }
+
+func FuzzParseHeaders_Families(f *testing.F) {
+	f.Add(200, uint8(0), "10, 10;w=60", "4", "47", "100;w=60")
+	f.Add(429, uint8(1), "5", "0", "1470173032500", "")
+	f.Add(200, uint8(2), "1m", "9.5", "2016-08-02T21:24:42.1234567Z", "10;w=1, 1000;w=3600")
+	f.Add(503, uint8(3), "4", "0", "Tue Aug 02 2016 21:23:52 GMT+0000 (Coordinated Universal Time)", `"a";q=9`)
+	f.Add(200, uint8(4), "60", "0", "6m0s", "")
+	f.Add(200, uint8(5), "limit=10, remaining=4", "reset=3", "", "10;w=60")
+	names := [][3]string{
+		{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"},
+		{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
+		{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset"},
+		{"X-RateLimit-Limit-Minute", "X-RateLimit-Remaining-Minute", "X-RateLimit-Reset-Minute"},
+		{"X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Requests"},
+		{"RateLimit", "RateLimit", "Retry-After"},
+	}
+	f.Fuzz(func(t *testing.T, code int, family uint8, limit, remaining, reset, policy string) {
+		h := headers(date, "RateLimit-Policy: "+policy)
+		for i, value := range []string{limit, remaining, reset} {
+			h.Add(names[int(family)%len(names)][i], value)
+		}
+		s := outbound.ParseHeaders(code, h)
+		if s.Remaining < 0 || s.Remaining > max(s.Limit, 0) || s.Limit == outbound.Unlimited && int(family)%len(names) != 5 {
+			t.Errorf("%d remain of %d", s.Remaining, s.Limit)
+		}
+		if min(s.ResetAfter, s.RetryAfter) < 0 || max(s.ResetAfter, s.RetryAfter) > 31*24*time.Hour {
+			t.Errorf("invalid durations: %+v", s)
+		}
+	})
+}

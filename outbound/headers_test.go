@@ -44,10 +44,12 @@ func TestParseHeaders(t *testing.T) {
 		{"seconds with decimals", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset-After: 1.25"}, outbound.Status{Limit: 5, Remaining: 4, ResetAfter: 1250 * time.Millisecond}},
 		{"decimals are rounded up", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Reset-After: 0.0000000001"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 1}},
 		{"reset after 0", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 0.000"}, outbound.Status{Limit: 5, ResetAfter: 1}},
+		{"reset after 0, without decimals", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 0"}, outbound.Status{Limit: 5, ResetAfter: time.Second}},
 		{"negative reset", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: -1"}, outbound.Status{Limit: 5}},
 		{"reset without decimals may be at the end of its second", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 2 * time.Second}},
 		{"reset with decimals", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023.123"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 1123 * time.Millisecond}},
 		{"reset in the current second", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173022"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: time.Second}},
+		{"reset in years", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 2000000000"}, outbound.Status{Limit: 5, Remaining: 5}},
 		{"reset in the past", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173021"}, outbound.Status{Limit: 5, Remaining: 5}},
 		{"reset without a date", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023"}, outbound.Status{Limit: 5, Remaining: 5}},
 		{"reset in milliseconds", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023000"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 1001 * time.Millisecond}},
@@ -145,6 +147,8 @@ func FuzzParseHeaders_Policies(f *testing.F) {
 func FuzzParseHeaders(f *testing.F) {
 	f.Add(200, "5", "4", "1470173023", "1.25", "", "", "Tue, 02 Aug 2016 21:23:42 GMT")
 	f.Add(429, "5", "0", "1470173023.123", "-0.5", "64.57", "true", "")
+	f.Add(200, "5", "0", "0", "0", "", "", "")
+	f.Add(200, "5", "0", "2000000000", "", "", "", "Tue, 02 Aug 2016 21:23:42 GMT")
 	f.Add(503, "-1", "x", "99999999999", "1e9", "Tue, 02 Aug 2016 21:23:43 GMT", "TRUE", "Tue, 02 Aug 2016 21:23:42 GMT")
 	f.Fuzz(func(t *testing.T, code int, limit, remaining, reset, resetAfter, retryAfter, global, date string) {
 		h := http.Header{}
@@ -182,6 +186,9 @@ func checkSeconds(t *testing.T, text string, s outbound.Status) {
 	}
 	if exact.Cmp(big.NewRat(31*24*3600, 1)) > 0 || strings.Index(text+".", ".") > 10 {
 		return
+	}
+	if exact.Sign() == 0 && !strings.Contains(text, ".") {
+		exact.SetInt64(1) // a whole number may have been rounded down
 	}
 	nanos := new(big.Rat).Mul(exact, big.NewRat(int64(time.Second), 1))
 	excess := nanos.Sub(big.NewRat(int64(s.ResetAfter), 1), nanos)
