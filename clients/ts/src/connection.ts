@@ -60,7 +60,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       use();
     }
     outbox.unansweredOn(link).forEach((entry) => entry.drop());
-    link.serving.forEach((controller) => controller.abort());
+    link.answering?.forEach((controller) => controller.abort());
     socket.close(code);
   };
 
@@ -117,7 +117,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   }
 
   function open(socket: Link["socket"]): void {
-    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, permitted: Infinity, about: {} as Connection });
+    const link: Link = (opening = { socket, openCalls: 0, permitted: Infinity, about: {} as Connection });
     links.add(link);
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows

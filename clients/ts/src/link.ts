@@ -5,7 +5,7 @@ export interface Link {
   socket: WebSocketLike;
   about: Connection;
   /** Calls of the server that have no answer. */
-  serving: Map<string, AbortController>;
+  answering?: Map<string, AbortController>;
   /** Calls without an answer, and how many the server permits. */
   openCalls: number;
   permitted: number;

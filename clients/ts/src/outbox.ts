@@ -27,7 +27,7 @@ export interface Item {
   idempotent?: boolean | undefined;
   /** A message of the protocol, which precedes those of the application. */
   first?: boolean;
-  onProgress?: ((payload: any) => void) | undefined;
+  onProgress?: ((payload: any, more: (credit: number) => void) => void) | undefined;
   /** Called once. */
   done?: Done | undefined;
 }
@@ -171,7 +171,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
             return flush();
           }
         }
-        if (answer === "$ws:rpc-progress") env.emit([onProgress], result);
+        if (answer === "$ws:rpc-progress") env.emit([onProgress], result, entry.grant);
         else if (answer === "$ws:ack") {
           admitted = true;
           pacer?.forget(type, of);

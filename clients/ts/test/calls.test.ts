@@ -283,3 +283,10 @@ test("a served call whose answer JSON cannot encode is INTERNAL, and the cause o
   ]);
   assert.equal(f.errors.length, 3);
 });
+
+test("without serving, calls of the server are UNIMPLEMENTED, and handle says what is missing", async () => {
+  const f = await connected({ serving: undefined as any });
+  f.first.receive("ASK", {}, { correlationId: "$ws:1" });
+  assert.deepEqual([f.first.last("RPC_ERROR").meta.correlationId, f.first.last("RPC_ERROR").payload.code], ["$ws:1", "UNIMPLEMENTED"]);
+  assert.throws(() => f.client.handle("ASK", "ANSWER", () => ({})), PenstockError);
+});

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import type { CBOR } from "../src/cbor.ts";
 import { createClient, PenstockError, type Client, type ErrorOf, type StandardCode } from "../src/index.ts";
 import { tryCall } from "../src/try-call.ts";
+import { stream } from "../src/streams.ts";
 
 interface RoomFull {
   capacity: number;
@@ -44,7 +45,7 @@ export async function typed(client: Client<Contract>): Promise<void> {
   // @ts-expect-error: a member is missing
   await client.send("SAY", { room: "go" });
 
-  for await (const item of client.stream("EXPORT", { table: "users" }, { onReply: ({ rows }) => rows satisfies number })) {
+  for await (const item of stream(client, "EXPORT", { table: "users" }, { onReply: ({ rows }) => rows satisfies number })) {
     item.id satisfies number;
     // @ts-expect-error: the item has no such member
     item.rows;

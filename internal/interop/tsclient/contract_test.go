@@ -13,6 +13,7 @@ const (
 	generated = "../../../contract/testdata/kitchen.ts"
 	uses      = `import { createClient } from "../src/index.ts";
 import type { StandardCode } from "../src/index.ts";
+import { stream } from "../src/streams.ts";
 import { tryCall } from "../src/try-call.ts";
 import type { Contract, ErrorCode } from "./kitchen.ts";
 
@@ -34,7 +35,7 @@ export async function use(): Promise<void> {
   client.on("RECEIVED", ({ state }) => state satisfies string);
   client.handle("CONFIRM", "CONFIRMED", (_request, { signal }) => signal.throwIfAborted() as never);
   client.subscribe("room/go", { on: { PONG: () => {} } });
-  for await (const row of client.stream("EXPORT", { Table: "users" }, { onReply: ({ Rows }) => Rows satisfies number })) row.Cells satisfies string[];
+  for await (const row of stream(client, "EXPORT", { Table: "users" }, { onReply: ({ Rows }) => Rows satisfies number })) row.Cells satisfies string[];
 }
 `
 )
