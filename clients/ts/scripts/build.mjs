@@ -13,8 +13,8 @@ const FALLBACK_LIMIT_BYTES = 2048; // of each file of the fallback to HTTP
 
 // Properties of the parts of the client, which no user sees. esbuild shortens them.
 const internal =
-  "permitted order first link settle receive drop grant submit tell use unansweredOn resumable opened forget subscribedByServer sync " +
-  "weight cancel restart denied announce wait sent confirm rejected applies take after emit deliver socket answering retired oneWay within fetchToken start done search forget notBefore nextAt crowded awaited closedIn heads insert openCalls lane online stopAll about pending endAll count remove";
+  "order first link settle receive drop grant submit tell use unansweredOn resumable opened forget subscribedByServer sync " +
+  "weight cancel restart denied announce wait sent confirm rejected applies take after emit deliver socket answering retired oneWay within fetchToken start done search forget notBefore nextAt crowded awaited closedIn heads insert openCalls lane online stopAll about pending endAll count remove welcome";
 const names = internal.split(" ");
 const types = readFileSync("src/types.ts", "utf8");
 const exposed = names.filter((name) => new RegExp(`\\b${name}\\??[:(]`).test(types));

@@ -1,6 +1,6 @@
 import { createConnection } from "./connection.js";
 import { createEnv, noop } from "./env.js";
-import { PenstockError } from "./errors.js";
+import { failure, PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import { createOutbox, type Item } from "./outbox.js";
 import type { Pacer } from "./pacer.js";
@@ -34,9 +34,13 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   function request(item: Item): Promise<any> {
     return handled(
       new Promise((resolve, reject) => {
-        const error = start();
-        if (error) reject(error);
-        else outbox.submit({ ...item, done: (failed, reply) => (failed ? reject(failed) : resolve(reply)) });
+        try {
+          const error = start();
+          if (error) return reject(error);
+          outbox.submit({ ...item, done: (failed, reply) => (failed ? reject(failed) : resolve(reply)) });
+        } catch (cause) {
+          reject(failure("INVALID_ARGUMENT", cause)); // JSON has no cycles, for example
+        }
       }),
     );
   }
@@ -100,7 +104,7 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     handle:
       served?.handle ??
       (() => {
-        throw new PenstockError("UNIMPLEMENTED", "no serving");
+        throw failure("UNIMPLEMENTED", "no serving");
       }),
     subscribe(topic, topicOptions) {
       return topics.subscribe(topic, topicOptions, start());

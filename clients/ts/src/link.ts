@@ -6,9 +6,8 @@ export interface Link {
   about: Connection;
   /** Calls of the server that have no answer. */
   answering?: Map<string, AbortController>;
-  /** Calls without an answer, and how many the server permits. */
+  /** Calls without an answer. */
   openCalls: number;
-  permitted: number;
   /** The server permits no other call before one is answered. */
   crowded?: boolean;
   /** The link has been replaced: only answers to its calls count. */

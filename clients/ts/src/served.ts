@@ -20,7 +20,11 @@ export function createServed(env: Env, outbox: Outbox) {
     const { signal } = controller;
     const stopTimer = env.after(meta.timeoutMs ?? Infinity, () => controller.abort());
     const reply = (replyType: string, content: unknown) => {
-      if (!signal.aborted) outbox.tell(link, replyType, { correlationId: id }, content); // throws what JSON cannot encode
+      if (signal.aborted) return;
+      const done = (error?: PenstockError) => {
+        if (error) throw error.cause ?? error; // of encoding it, or it is too big
+      };
+      outbox.submit({ type: replyType, meta: { correlationId: id }, payload: content, oneWay: true, first: true, done }, link);
     };
     const fail = ({ code, message, retryable, retryAfterMs, details }: PenstockError) =>
       reply("RPC_ERROR", { code, message, retryable, retryAfterMs, details });

@@ -55,7 +55,7 @@ test("a call that fails has a span with the code, and a rejection that is not aw
   }
   void client.call("ASK", 1n as any);
   await settled();
-  assert.equal(spans.getFinishedSpans()[0]!.attributes["error.type"], "INTERNAL");
+  assert.equal(spans.getFinishedSpans()[0]!.attributes["error.type"], "INVALID_ARGUMENT");
 });
 
 test("the span of a call or event is below the active one, and its context is sent", async () => {
