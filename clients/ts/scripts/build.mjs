@@ -67,8 +67,22 @@ for (const name of [...parts, "fallback-http"]) {
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
   sizes[name] = await write(name, code, map);
 }
+// cborg creates them when it is imported, but pages may set them later, where there are none.
+const lazyText = {
+  name: "lazy-text",
+  setup: (b) =>
+    b.onLoad({ filter: /cborg\/lib\/(3string|byte-utils)\.js$/ }, ({ path }) => {
+      const source = readFileSync(path, "utf8");
+      const contents = source.replace(/^const (text(?:En|De)coder) = new (Text(en|de)coder)\(\)$/im, (_, name, type, method) => {
+        const by = `${method.toLowerCase()}code`;
+        return `let late; const ${name} = { ${by}: (data) => (late ??= new ${type}()).${by}(data) }`;
+      });
+      if (contents === source) throw new Error(`${path} creates no encoder or decoder of text`);
+      return { contents };
+    }),
+};
 // With the library cborg (Apache License 2.0), which has no form for CommonJS.
-const cbor = await build({ entryPoints: ["src/cbor.ts"], bundle: true, format: "esm", target: "es2022", sourcemap: "external", outdir: "dist", write: false });
+const cbor = await build({ entryPoints: ["src/cbor.ts"], bundle: true, format: "esm", target: "es2022", sourcemap: "external", outdir: "dist", write: false, plugins: [lazyText] });
 const [cborMap, cborText] = cbor.outputFiles.map((file) => file.text);
 await write("cbor", cborText, cborMap);
 writeFileSync("dist/cbor.LICENSE", readFileSync("node_modules/cborg/LICENSE"));

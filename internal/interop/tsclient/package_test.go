@@ -41,8 +41,16 @@ async function opened(fallback) {
   const socket = new (fallback({ url: "http://localhost:1/", mode: "stream" }))("ws://localhost:1/", []);
   await new Promise((resolve) => (socket.onclose = resolve));
 }
-const worker = new Worker(new URL("./common.cjs", import.meta.url));
-worker.on("exit", (code) => (process.exitCode = code));
+for (const file of ["./common.cjs", "./late.mjs"]) new Worker(new URL(file, import.meta.url)).on("exit", (code) => (process.exitCode ||= code));
+`,
+	// Where there are no encoders of text, a page may set them after its imports.
+	"late.mjs": `const { TextEncoder, TextDecoder } = globalThis;
+for (const name of ["TextEncoder", "TextDecoder"]) delete globalThis[name];
+const { cbor } = await import("penstock-client/cbor");
+Object.assign(globalThis, { TextEncoder, TextDecoder });
+const { stringify, parse } = cbor().format;
+const text = "\u20ac".repeat(300);
+if (parse(stringify({ text }, "SAY").join('{"type":"SAY"}').buffer).payload.text !== text) throw new Error("CBOR");
 `,
 	"common.cjs": `const { createClient } = require("penstock-client");
 const { pacing } = require("penstock-client/pacing");
