@@ -80,7 +80,7 @@ test("errors of calls as values", async () => {
   assert.ok(error instanceof PenstockError);
   const cyclic: { n?: any } = {};
   cyclic.n = cyclic;
-  await assert.rejects(tryCall(client, "ASK", cyclic), (thrown) => !(thrown instanceof PenstockError));
+  assert.equal((await tryCall(client, "ASK", cyclic)).error?.code, "INVALID_ARGUMENT");
 });
 
 test("10,000 items of a stream arrive in order with few credits, and break ends another one", async () => {
