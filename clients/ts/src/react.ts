@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useState, useSyncExternalStore } from "react";
 
 import { createClient, PenstockError } from "./index.js";
-import type { AnyContract, Client, ClientOptions, Loss, Member, MessageOf, Meta, Off, PayloadOf, State, StateInfo, Subscription, TopicName, TopicOptions } from "./index.js";
+import type { AnyContract, Client, ClientOptions, Loss, Member, MessageOf, Meta, Off, PayloadOf, SentName, State, StateInfo, Subscription, TopicName, TopicOptions } from "./index.js";
 
 /**
  * Returns a client that is connected while the component is mounted. The options of the first call apply.
@@ -50,7 +50,7 @@ function stateOf(client: Client<any>): ClientState {
 }
 
 /** Returns the seconds until the limits of the server permit a message of the type, as far as known; 0 on a server, and without ClientOptions.pacing. */
-export function useWaitSeconds<C>(client: Client<C>, type: string): number {
+export function useWaitSeconds<C>(client: Client<C>, type: SentName<C>): number {
   return useSyncExternalStore(everyTick, () => Math.max(0, Math.ceil(((client.nextAllowedAt(type) ?? 0) - performance.now()) / 1000)), () => 0);
 }
 

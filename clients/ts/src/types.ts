@@ -51,6 +51,9 @@ export type StreamArguments<C, K extends StreamName<C>> = Payload<Part<Section<C
 /** The stream of a type. */
 export type StreamOf<C, K extends StreamName<C>> = Stream<Part<Section<C, "streams">[K], "item">, Part<Section<C, "streams">[K], "reply">>;
 
+/** The types of the messages that clients send. */
+export type SentName<C> = Key<Section<C, "events">> | CallName<C> | StreamName<C>;
+
 /** The codes with which any message may fail, as section 4 of the protocol has them. */
 export type StandardCode =
   | "ABORTED"
@@ -74,7 +77,7 @@ type Answered<C, K> = K extends CallName<C> ? Section<C, "calls">[K] : K extends
  * The errors of a call or stream: those that the server declares for it, with their details, and those of any message.
  * Without a declaration, any code. The server may send others, so leave a default in each switch.
  */
-export type ErrorOf<C, K extends string> = Answered<C, K> extends { errors: infer E } ? Failure<E> : PenstockError;
+export type ErrorOf<C, K extends CallName<C> | StreamName<C>> = Answered<C, K> extends { errors: infer E } ? Failure<E> : PenstockError;
 
 /** What a message of the server carries besides its payload. */
 export interface Meta {
@@ -222,7 +225,7 @@ export interface Client<C = AnyContract> {
   /** Publications of all topics that are lost, including those to which the server has subscribed the client. */
   onLoss(listener: (loss: Loss) => void): Off;
   /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known, or without ClientOptions.pacing. */
-  nextAllowedAt(type: string): number | undefined;
+  nextAllowedAt(type: SentName<C>): number | undefined;
   /** Refreshes the identity of the connection with a new token. */
   authenticate(): Promise<void>;
   /** What the client is doing, for people who look for a fault. */
