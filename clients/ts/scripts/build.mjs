@@ -62,7 +62,7 @@ for (const name of ["index", "pacing", "serving"]) {
 }
 // These use the client as applications do: they import dist/index.js, and no name in them is shortened, since libraries have the same.
 const parts = ["fallback", "otel", "react", "run", "streams", "tanstack-db", "try-call"];
-for (const name of [...parts, "fallback-http"]) {
+for (const name of [...parts, "fallback-http", "node"]) {
   const sourcefile = `../src/${name}.ts`;
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
   sizes[name] = await write(name, code, map);

