@@ -154,6 +154,21 @@ client.close();
 `,
 }
 
+// TestPackage_CompilesInAReactProject installs the package where npm has installed @tanstack/react-db, which requires
+// one version of @tanstack/db, and compiles an application with the declarations of all of them.
+func TestPackage_CompilesInAReactProject(t *testing.T) {
+	project := t.TempDir()
+	nodetest.CopySources(t, "reactapp", project)
+	nodetest.Install(t, project, "--ignore-scripts")
+	installPackage(t, project)
+	runIn(t, project, filepath.Join(project, "node_modules", ".bin", "tsc"), "-p", ".")
+	for _, parent := range []string{"*", "@*/*"} {
+		found, err := filepath.Glob(filepath.Join(project, "node_modules", parent, "node_modules", "@tanstack", "db"))
+		require.NoError(t, err)
+		assert.Empty(t, found, "there is one @tanstack/db")
+	}
+}
+
 // TestPackage_WorksWithViteAndNode22 builds a page, and calls a server.
 func TestPackage_WorksWithViteAndNode22(t *testing.T) {
 	testscale.FullOnly(t, "TestPackage_WorksInAnEmptyProject")
