@@ -25,7 +25,7 @@ const (
 var (
 	ownBudgets = map[string]int{
 		"router":            10_300, // with the description of HTTPFallback, and with what waits: starts of subscriptions, stored grants, answers that Revoke withholds
-		"client":            4_150,  // calls that outlive two nodes, and pacing that explains itself
+		"client":            4_250,  // calls that outlive two nodes, pacing that explains itself, and sizes that servers announce
 		"limit/limittest":   6_000,  // cases of a suite, and a limiter with faults
 		"broker/brokertest": 5_700,  // likewise, and the simulated store
 	}

@@ -75,7 +75,8 @@ func (cl *call) finish(a answer) {
 //
 // The error is an [*errors.Error] with a code: that of the server; [errors.DeadlineExceeded] or
 // [errors.Canceled] if ctx is done; [ErrOutcomeUnknown] if the connection was lost after the call was
-// sent; [errors.ResourceExhausted] if the queue is full; [ErrClosed].
+// sent; [errors.ResourceExhausted] if the queue is full, or the message is larger than the server permits;
+// [ErrClosed].
 func Call[Reply Message](ctx context.Context, c *Client, m Message) (Reply, error) {
 	var reply Reply
 	ctx, cancel := c.withDeadline(ctx)

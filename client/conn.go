@@ -49,6 +49,7 @@ type conn struct {
 	toUser      offsets             // of the messages to the user that have arrived
 	other       *conn               // that this one replaces or follows, or that replaces this one; nil if that is of no interest
 	lost        time.Time
+	sizes       sizeLimits
 	crowded     bool // the server permits no other call before one of these is answered
 }
 

@@ -12,20 +12,35 @@ import (
 const forever = time.Hour
 
 // next returns the next message to be written on a connection, encoded, or how long the writer must wait
-// if it is not woken earlier.
+// if it is not woken earlier. Messages that are too big for the server end.
 func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) {
+	for {
+		var err error
+		if frame, m, wait, err = c.take(cn); err == nil {
+			return frame, m, wait
+		}
+		c.refuse(cn, m, err)
+	}
+}
+
+// take takes the next message out of the queue. With an error, it must not be sent.
+func (c *Client) take(cn *conn) (frame []byte, m *outgoing, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := time.Now()
 	if len(cn.control) > 0 {
 		m := cn.control[0]
 		cn.control = cn.control[1:]
-		c.pacer.sentControl(&m, at)
 		h := head{typ: m.typ, id: m.id, credit: m.credit}
-		return cn.frame(&h, m.payload), nil, 0
+		frame := cn.frame(&h, m.payload)
+		if err := cn.sizes.check(m.typ, frame); err != nil {
+			return nil, &m, 0, err
+		}
+		c.pacer.sentControl(&m, at)
+		return frame, nil, 0, nil
 	}
 	if m, wait = c.chooseLocked(cn, at); m == nil {
-		return nil, nil, wait
+		return nil, nil, wait, nil
 	}
 	c.queue.remove(m)
 	m.id = c.ids.next()
@@ -37,14 +52,19 @@ func (c *Client) next(cn *conn) (frame []byte, m *outgoing, wait time.Duration) 
 		if !m.deadline.IsZero() {
 			h.timeoutMs = max(1, time.Until(m.deadline).Milliseconds())
 		}
-	} else {
+	}
+	h.ack = cn.acks && (m.call == nil || c.pacer.enabled)
+	frame = cn.frame(&h, m.payload)
+	if err := cn.sizes.check(m.typ, frame); err != nil {
+		return nil, m, 0, err
+	}
+	if m.call == nil {
 		c.recent.add(m.id, m.typ)
 	}
 	if cn.acks {
-		h.ack = m.call == nil || c.pacer.enabled
 		c.pacer.sent(m, cn, at)
 	}
-	return cn.frame(&h, m.payload), m, 0
+	return frame, m, 0, nil
 }
 
 // chooseLocked returns the first message that may be sent, or how long none may. Messages that wait for a

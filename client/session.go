@@ -36,6 +36,7 @@ func (cn *conn) greet(ctx context.Context) (*protocol.Welcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cn.acks, cn.concurrency = true, w.Concurrency
+	cn.sizes = sizeLimits{w.MaxMessageBytes, w.MaxMessageBytesByType}
 	cn.info.ID, cn.info.MemberID, cn.info.ContractHash = w.ConnID, w.ConnID, w.ContractHash
 	if w.Session != nil {
 		c.session.token, cn.hasSession = w.Session.Token, true
@@ -96,6 +97,7 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 		f.pauseLocked()
 		request.Topics = append(request.Topics, f.requestLocked())
 	}
+	request.Topics = cn.sizes.fitting(request.Topics)
 	cn.startLocked(cl, encodeProtocol(request))
 	id = cl.id
 	c.mu.Unlock()
@@ -193,10 +195,7 @@ func (c *Client) refreshIdentity(cn *conn, e *envelope) {
 	ctx, cancel := context.WithTimeout(cn.ctx, max(time.Second, time.Duration(m.ExpiresInMs)*time.Millisecond))
 	defer cancel()
 	for {
-		token, err := c.token(ctx, true)
-		if err == nil {
-			err = cn.request(ctx, protocol.Auth{Token: token}, nil)
-		}
+		err := c.authenticate(ctx, cn)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -209,4 +208,16 @@ func (c *Client) refreshIdentity(cn *conn, e *envelope) {
 			return
 		}
 	}
+}
+
+// authenticate sends a new token. An attempt takes no longer than one to connect: the next one may succeed before the identity
+// expires.
+func (c *Client) authenticate(ctx context.Context, cn *conn) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	token, err := c.token(ctx, true)
+	if err != nil {
+		return err
+	}
+	return cn.request(ctx, protocol.Auth{Token: token}, nil)
 }

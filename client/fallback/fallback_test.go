@@ -405,7 +405,13 @@ func TestClient_WaitsWhileTheServerIsFull(t *testing.T) {
 
 func TestClient_MessageTooBigForTheServerClosesTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, &router.Options{Limits: router.Limits{MaxReadBytes: 64 << 10}})
+		w := newWorld(t, nil)
+		w.intercept = func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if exchangeOf(req) == "up" && req.ContentLength > 10_000 { // the client sends nothing above the announced limit
+				return response(http.StatusRequestEntityTooLarge, true), nil
+			}
+			return next.RoundTrip(req)
+		}
 		w.start()
 		defer w.stop()
 		ends := make(chan error, 10)
@@ -416,7 +422,7 @@ func TestClient_MessageTooBigForTheServerClosesTheConnection(t *testing.T) {
 		}})
 		require.NoError(t, c.Connect(t.Context()))
 		assert.ErrorContains(t, <-ends, "403")
-		require.NoError(t, client.Send(t.Context(), c, say{Pad: strings.Repeat("a", 300<<10)}))
+		require.NoError(t, client.Send(t.Context(), c, say{Pad: strings.Repeat("a", 10_000)}))
 		assert.ErrorContains(t, <-ends, "1009")
 	})
 }

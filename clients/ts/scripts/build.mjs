@@ -13,8 +13,8 @@ const FALLBACK_LIMIT_BYTES = 2048; // of each file of the fallback to HTTP
 
 // Properties of the parts of the client, which no user sees. esbuild shortens them.
 const internal =
-  "permitted order first link settle receive drop grant submit tell use unansweredOn resumable opened forget subscribedByServer sync " +
-  "weight cancel restart denied announce wait sent confirm rejected applies take after emit deliver socket serving retired oneWay within fetchToken start done search forget notBefore nextAt crowded awaited closedIn heads insert openCalls lane online stopAll about pending endAll count remove";
+  "order first link settle receive drop grant submit tell use unansweredOn resumable opened forget subscribedByServer sync " +
+  "weight cancel restart denied announce wait sent confirm rejected applies take after emit deliver socket answering retired oneWay within fetchToken start done search forget notBefore nextAt crowded awaited closedIn heads insert openCalls lane online stopAll about pending endAll count remove welcome";
 const names = internal.split(" ");
 const types = readFileSync("src/types.ts", "utf8");
 const exposed = names.filter((name) => new RegExp(`\\b${name}\\??[:(]`).test(types));
@@ -43,8 +43,9 @@ async function write(name, text, map) {
 
 // One build, so that the entry points agree on the shortened names.
 const { outputFiles } = await build({
-  entryPoints: ["src/index.ts", "src/pacing.ts"],
+  entryPoints: ["src/index.ts", "src/pacing.ts", "src/serving.ts"],
   bundle: true,
+  external: ["./index.js"], // of serving
   minifySyntax: true,
   format: "esm",
   target: "es2022",
@@ -55,24 +56,38 @@ const { outputFiles } = await build({
   write: false,
 });
 const sizes = {};
-for (const name of ["index", "pacing"]) {
+for (const name of ["index", "pacing", "serving"]) {
   const text = (file) => outputFiles.find(({ path }) => path.endsWith(file)).text;
   sizes[name] = await write(name, text(`/${name}.js`), text(`/${name}.js.map`));
 }
 // These use the client as applications do: they import dist/index.js, and no name in them is shortened, since libraries have the same.
-const parts = ["fallback", "otel", "react", "run", "tanstack-db", "try-call"];
-for (const name of [...parts, "fallback-http"]) {
+const parts = ["fallback", "otel", "react", "run", "streams", "tanstack-db", "try-call"];
+for (const name of [...parts, "fallback-http", "node"]) {
   const sourcefile = `../src/${name}.ts`;
   const { code, map } = await transform(readFileSync(`src/${name}.ts`, "utf8"), { loader: "ts", target: "es2022", sourcemap: "external", sourcefile });
   sizes[name] = await write(name, code, map);
 }
+// cborg creates them when it is imported, but pages may set them later, where there are none.
+const lazyText = {
+  name: "lazy-text",
+  setup: (b) =>
+    b.onLoad({ filter: /cborg\/lib\/(3string|byte-utils)\.js$/ }, ({ path }) => {
+      const source = readFileSync(path, "utf8");
+      const contents = source.replace(/^const (text(?:En|De)coder) = new (Text(en|de)coder)\(\)$/im, (_, name, type, method) => {
+        const by = `${method.toLowerCase()}code`;
+        return `let late; const ${name} = { ${by}: (data) => (late ??= new ${type}()).${by}(data) }`;
+      });
+      if (contents === source) throw new Error(`${path} creates no encoder or decoder of text`);
+      return { contents };
+    }),
+};
 // With the library cborg (Apache License 2.0), which has no form for CommonJS.
-const cbor = await build({ entryPoints: ["src/cbor.ts"], bundle: true, format: "esm", target: "es2022", sourcemap: "external", outdir: "dist", write: false });
+const cbor = await build({ entryPoints: ["src/cbor.ts"], bundle: true, format: "esm", target: "es2022", sourcemap: "external", outdir: "dist", write: false, plugins: [lazyText] });
 const [cborMap, cborText] = cbor.outputFiles.map((file) => file.text);
 await write("cbor", cborText, cborMap);
 writeFileSync("dist/cbor.LICENSE", readFileSync("node_modules/cborg/LICENSE"));
 // Users need the declarations of these alone.
-const declared = ["index", "cbor", "client", "errors", "pacing", "types", ...parts];
+const declared = ["index", "cbor", "client", "errors", "pacing", "serving", "types", ...parts];
 execFileSync("npx", ["tsc", "--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", "dist"], { stdio: "inherit" });
 
 for (const name of readdirSync("dist")) {

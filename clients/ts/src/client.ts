@@ -1,13 +1,12 @@
 import { createConnection } from "./connection.js";
 import { createEnv, noop } from "./env.js";
-import { PenstockError } from "./errors.js";
+import { failure, PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import { createOutbox, type Item } from "./outbox.js";
 import type { Pacer } from "./pacer.js";
-import { createServed } from "./served.js";
-import { createStream } from "./streams.js";
+import type { Served } from "./served.js";
 import { createTopics } from "./topics.js";
-import type { AnyContract, CallOptions, Client, ClientOptions, SendOptions, StreamOptions } from "./types.js";
+import type { AnyContract, CallOptions, Client, ClientOptions, SendOptions } from "./types.js";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const TOKEN_TIMEOUT_MS = 10_000; // the next refresh waits no longer for one that hangs
@@ -20,24 +19,30 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
   const pacer = options.pacing?.(env) as Pacer | undefined;
   const outbox = createOutbox(env, pacer, options);
   const topics = createTopics(env, outbox);
-  const served = createServed(env, outbox);
+  const served = options.serving?.(env, outbox) as Served | undefined;
   const connection = createConnection(options, env, pacer, outbox, topics, received);
   let authentication: Promise<void> | undefined;
 
   function received(link: Link, frame: Frame): void {
     const { type, meta, payload } = frame;
-    if (served.receive(link, frame) || outbox.receive(link, frame) || link.retired) return;
+    if (/^\$ws:/.test(meta.correlationId!)) return served ? served.receive(link, frame) : void outbox.tell(link, "RPC_ERROR", meta, { code: "UNIMPLEMENTED" });
+    if (outbox.receive(link, frame) || link.retired) return;
     if (type === "$ws:identity-expiring") env.after((env.random() * payload.expiresInMs) / 2, () => authenticate().catch((error) => env.deliver("$error", error)));
     else if (!topics.receive(frame)) env.deliver(type, payload, meta);
   }
 
   function request(item: Item): Promise<any> {
-    return handled(new Promise((resolve, reject) => submit({ ...item, done: (error, reply) => (error ? reject(error) : resolve(reply)) })));
-  }
-
-  function submit(item: Item) {
-    const error = start();
-    return error ? item.done!(error) : outbox.submit(item);
+    return handled(
+      new Promise((resolve, reject) => {
+        try {
+          const error = start();
+          if (error) return reject(error);
+          outbox.submit({ ...item, done: (failed, reply) => (failed ? reject(failed) : resolve(reply)) });
+        } catch (cause) {
+          reject(failure("INVALID_ARGUMENT", cause)); // JSON has no cycles, for example
+        }
+      }),
+    );
   }
 
   function start() {
@@ -49,12 +54,15 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
 
   async function refresh(): Promise<void> {
     const controller = new AbortController();
-    const { signal } = controller;
-    const end = () => controller.abort();
-    const ends = [on("$state", () => closed() && end()), env.after(TOKEN_TIMEOUT_MS, end)];
-    const late = new Promise<never>((_, reject) => (signal.onabort = () => reject(closed() || new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }))));
+    let fail!: (error: unknown) => void;
+    const late = new Promise<never>((_, reject) => (fail = reject));
+    const ends = [
+      () => controller.abort(),
+      on("$state", () => closed() && fail(closed())),
+      env.after(TOKEN_TIMEOUT_MS, () => fail(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }))),
+    ];
     try {
-      const token = await Promise.race([late, connection.fetchToken(signal)]);
+      const token = await Promise.race([late, connection.fetchToken(controller.signal)]);
       await request({ type: "$ws:auth", payload: { token }, first: true, within: defaultMs });
     } finally {
       authentication = undefined;
@@ -92,10 +100,12 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
       request({ type, payload, within: timeoutMs, ...more }),
     send: (type, payload?: unknown, { maxWaitMs = queue?.maxWaitMs ?? DEFAULT_TIMEOUT_MS, ...more }: SendOptions = {}) =>
       request({ type, payload, within: maxWaitMs, ...more, oneWay: true }),
-    stream: (type, payload?: unknown, { timeoutMs, ...more }: StreamOptions<any> = {}) =>
-      createStream(more, (item) => submit({ type, payload, within: timeoutMs, ...more, ...item })),
     on,
-    handle: served.handle,
+    handle:
+      served?.handle ??
+      (() => {
+        throw failure("UNIMPLEMENTED", "no serving");
+      }),
     subscribe(topic, topicOptions) {
       return topics.subscribe(topic, topicOptions, start());
     },

@@ -1,7 +1,7 @@
 import { backoffAfter, closeError } from "./close.js";
 import { HEALTHY_AFTER_MS, STOP, UNAUTHENTICATED, VIOLATION } from "./closecodes.js";
 import { type Env, noop } from "./env.js";
-import { PenstockError } from "./errors.js";
+import { failure, PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import type { Done, Outbox } from "./outbox.js";
 import type { Pacer } from "./pacer.js";
@@ -15,6 +15,7 @@ import type { ClientOptions, Connection, State, StateInfo } from "./types.js";
 const CONNECT_TIMEOUT_MS = 10_000;
 const WAKE_INTERVAL_MS = 1_000;
 const WAKE_PROBE_MS = 3_000;
+const TOO_BIG = 1009; // a message of the client
 
 export function createConnection(options: ClientOptions, env: Env, pacer: Pacer | undefined, outbox: Outbox, topics: Topics, received: (link: Link, frame: Frame) => void) {
   const { now, after, random, format } = env;
@@ -44,7 +45,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   };
 
   /** Detaches a link, whose calls are lost, and closes its socket without waiting for the close event. */
-  const drop = (link: Link, code?: number) => {
+  const drop = (link: Link, code?: number, tooBig?: boolean) => {
     const { socket } = link;
     socket.onopen = socket.onmessage = socket.onclose = null;
     links.delete(link);
@@ -59,8 +60,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       endBackoff();
       use();
     }
-    outbox.unansweredOn(link).forEach((entry) => entry.drop());
-    link.serving.forEach((controller) => controller.abort());
+    outbox.unansweredOn(link).forEach((entry, i) => entry.drop(tooBig && !i)); // the server does not say which one was too big
+    link.answering?.forEach((controller) => controller.abort());
     socket.close(code);
   };
 
@@ -74,8 +75,6 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     topics.online(!!link);
     outbox.use(link);
   };
-
-  const failure = (code: string, cause: unknown) => new PenstockError(code, `${cause}`, { cause });
 
   const ask = <T extends keyof Replies>(link: Link, type: T, payload: Payloads[T] | undefined, done: Done<Payloads[Replies[T]]>) =>
     outbox.submit({ type, payload, first: true, done }, link);
@@ -117,7 +116,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   }
 
   function open(socket: Link["socket"]): void {
-    const link: Link = (opening = { socket, serving: new Map(), openCalls: 0, permitted: Infinity, about: {} as Connection });
+    const link: Link = (opening = { socket, openCalls: 0, about: {} as Connection });
     links.add(link);
     socket.binaryType = "arraybuffer"; // a Blob is read asynchronously, which reorders messages
     socket.onerror = noop; // the close event follows
@@ -136,7 +135,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     };
     socket.onclose = ({ code, reason }) => {
       if (link === opening) stopAttempt!();
-      else drop(link);
+      else drop(link, undefined, code === TOO_BIG);
       if (!link.retired) ended(code, closeError(code, reason));
     };
   }
@@ -150,7 +149,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       if (link !== opening) return;
       if (!error) {
         pacer?.announce(welcome!.limits);
-        link.permitted = welcome!.concurrency || Infinity;
+        env.welcome = welcome!;
         silenceMs = welcome!.pingIntervalMs;
         pongMs = welcome!.pongTimeoutMs;
         link.about = { id: welcome!.connId, memberId: welcome!.connId, contractHash: welcome!.contractHash } as Connection;
@@ -166,7 +165,10 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   }
 
   function resume(link: Link, token: string): void {
-    ask(link, "$ws:resume", { token, topics: topics.resumable() }, (error, answer, id) => {
+    let room = env.welcome.maxMessageBytes! / 2;
+    // The others are subscribed to afterwards.
+    const shown = topics.resumable().filter((topic) => (room -= JSON.stringify(topic).length) > 0);
+    ask(link, "$ws:resume", { token, topics: shown }, (error, answer, id) => {
       if (link !== opening) return;
       if (!error) {
         session = answer!.session;

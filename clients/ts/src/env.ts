@@ -1,3 +1,4 @@
+import type { Welcome } from "./protocol.js";
 import type { ClientOptions, Clock, Format, Off } from "./types.js";
 
 export const noop = (): void => {};
@@ -25,6 +26,8 @@ export interface Env {
   /** Adds a listener by name: the type of a message, or $error, $loss and $state. */
   on(name: string, f: (...args: any[]) => void): Off;
   log: ClientOptions["log"];
+  /** The latest answer to a greeting. */
+  welcome: Partial<Welcome>;
   format: Format;
   /** Calls the listeners of a name. */
   deliver(name: string, ...args: any[]): void;
@@ -71,6 +74,7 @@ export function createEnv({ clock = systemClock, random = Math.random, log, form
       return () => set.delete(f);
     },
     log,
+    welcome: {},
     deliver(name, ...args) {
       log?.(name, ...args);
       if (listeners[name]?.size) emit(listeners[name], ...args);

@@ -22,10 +22,13 @@ export class PenstockError extends Error {
 
   constructor(code: string, message?: string, more?: ErrorDetails) {
     super(message || code);
-    Object.assign(this, { code, retryable: false }, more);
+    Object.assign(this, { name: "PenstockError", code, retryable: false }, more);
     this.details ??= {};
   }
 }
+
+/** An error with a cause, whose text is its message. */
+export const failure = (code: string, cause: unknown) => new PenstockError(code, `${cause}`, { cause });
 
 /** The error in the payload of ERROR or RPC_ERROR, or in the reason of a close frame. */
 export const decodeError = ({ code = "INTERNAL", message, ...more }: any = {}): PenstockError => {

@@ -64,6 +64,7 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
   let reported: Transport | undefined;
   let probeMs = MIN_PROBE_MS;
   let probedAt = 0;
+  let probeAt = 0; // when probeTimer is due
   let probeTimer: any;
 
   // Not before the first connection: where pages are rendered there may be no WebSocket.
@@ -177,7 +178,9 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
   }
 
   function probeAfter(ms: number): unknown {
-    const timer: any = setTimeout(probe, ms * (0.75 + Math.random() / 2));
+    const wait = ms * (0.75 + Math.random() / 2);
+    probeAt = Date.now() + wait;
+    const timer: any = setTimeout(probe, wait);
     timer.unref?.(); // Node.js only
     return timer;
   }
@@ -203,7 +206,8 @@ export function fallback({ url, onTransport, mode, webSocket }: FallbackOptions)
 
   /** The network may have changed. */
   function probeSoon(): void {
-    if (!probeTimer || Date.now() - probedAt < MIN_PROBE_MS) return;
+    // What is due soon stays: pages that wake up again and again would delay it without end.
+    if (!probeTimer || Date.now() - probedAt < MIN_PROBE_MS || probeAt - Date.now() <= 1.25 * WAKE_PROBE_MS) return;
     clearTimeout(probeTimer);
     probeTimer = probeAfter(WAKE_PROBE_MS);
   }

@@ -5,10 +5,9 @@ export interface Link {
   socket: WebSocketLike;
   about: Connection;
   /** Calls of the server that have no answer. */
-  serving: Map<string, AbortController>;
-  /** Calls without an answer, and how many the server permits. */
+  answering?: Map<string, AbortController>;
+  /** Calls without an answer. */
   openCalls: number;
-  permitted: number;
   /** The server permits no other call before one is answered. */
   crowded?: boolean;
   /** The link has been replaced: only answers to its calls count. */

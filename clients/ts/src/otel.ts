@@ -1,6 +1,7 @@
 import { context, createTraceState, isSpanContextValid, type Context, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { PenstockError } from "./index.js";
-import type { Client, ServedContext, Stream, TraceContext } from "./index.js";
+import { LEFT } from "./streams.js";
+import type { CallOptions, Client, ServedContext, TraceContext } from "./index.js";
 
 // The names are those of the semantic conventions, as module otel of the server has them.
 const SYSTEM = "rpc.system.name";
@@ -44,31 +45,8 @@ function end(span: Span, code?: string, isError = code !== undefined): void {
 function follow(promise: Promise<unknown>, span: Span): void {
   promise.then(
     () => end(span),
-    (error) => end(span, codeOf(error)),
+    (error) => (error?.cause === LEFT ? end(span) : end(span, codeOf(error))),
   );
-}
-
-/** Starts the span of a stream when that is sent, and ends it with the last item, an error, or return. */
-function traceStream(items: Stream<any, any>, type: string, meta: TraceContext): Stream<any, any> {
-  const { next, return: stop } = items;
-  let span: Span | undefined;
-  const finish = (code?: string) => {
-    span?.isRecording() && end(span, code);
-  };
-  items.next = () => {
-    if (!span) Object.assign(meta, inject((span = start(type, SpanKind.CLIENT))));
-    const item = next.call(items);
-    item.then(
-      ({ done }) => done && finish(),
-      (error) => finish(codeOf(error)),
-    );
-    return item;
-  };
-  items.return = (value) => {
-    finish();
-    return stop.call(items, value);
-  };
-  return items;
 }
 
 /** Calls a handler in a span. What the client does wrong is no error of this program. */
@@ -95,19 +73,15 @@ async function serve(type: string, handler: (request: any, served: ServedContext
  */
 export function traced<C>(client: Client<C>): Client<C> {
   const of = client as Client<any>;
-  const request = (send: (type: string, payload: any, options: any) => Promise<any>) => (type: string, payload?: unknown, options?: object) => {
+  const request = (send: (type: string, payload: any, options: any) => Promise<any>) => (type: string, payload?: unknown, options?: CallOptions) => {
     const span = start(type, SpanKind.CLIENT);
-    const answer = send(type, payload, { ...options, meta: inject(span) });
+    const answer = send(type, payload, { ...options, meta: { ...options?.meta, ...inject(span) } });
     follow(answer, span);
     return answer;
   };
   return Object.assign(Object.create(client), {
     call: request(of.call),
     send: request(of.send),
-    stream(type: string, payload?: unknown, options?: object) {
-      const meta = {};
-      return traceStream(of.stream(type, payload, { ...options, meta }), type, meta);
-    },
     handle: (type: string, replyType: string, handler: (request: any, served: ServedContext) => unknown) =>
       of.handle(type, replyType, (payload: unknown, served: ServedContext) => serve(type, handler, payload, served)),
   });

@@ -1,5 +1,5 @@
 import { type Env, noop } from "./env.js";
-import { decodeError, PenstockError } from "./errors.js";
+import { decodeError, type ErrorDetails, PenstockError } from "./errors.js";
 import type { Frame, Link } from "./link.js";
 import type { Pacer } from "./pacer.js";
 import { createQueue, type Place } from "./queue.js";
@@ -27,7 +27,7 @@ export interface Item {
   idempotent?: boolean | undefined;
   /** A message of the protocol, which precedes those of the application. */
   first?: boolean;
-  onProgress?: ((payload: any) => void) | undefined;
+  onProgress?: ((payload: any, grant: (credit: number) => void) => void) | undefined;
   /** Called once. */
   done?: Done | undefined;
 }
@@ -43,8 +43,8 @@ export interface Entry extends Place {
   send(to: Link, uncertain?: boolean): void;
   settle(error?: PenstockError, payload?: any, id?: string): void;
   receive(frame: Frame, id: string, error?: PenstockError): void;
-  /** The link is lost. */
-  drop(): void;
+  /** The link is lost. tooBig: because of this message. */
+  drop(tooBig?: boolean): void;
   cancel(): void;
   /** Grants a stream further items. */
   grant(credit: number): void;
@@ -61,10 +61,10 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
   let stopWaiting = noop;
 
   /** Milliseconds until a message may be sent; Infinity: never. What it waits for may also be an answer, which flushes. */
-  function waitFor({ type, first, oneWay, notBefore }: Entry, { socket, openCalls, permitted, crowded }: Link): number {
+  function waitFor({ type, first, oneWay, notBefore }: Entry, { socket, openCalls, crowded }: Link): number {
     if (socket.bufferedAmount > MAX_BUFFERED_BYTES) return BUFFER_CHECK_MS;
     if (first) return 0;
-    if (!oneWay && (crowded || openCalls >= permitted)) return FOR_ANSWER;
+    if (!oneWay && (crowded || openCalls >= (env.welcome.concurrency || Infinity))) return FOR_ANSWER;
     return Math.max(notBefore - now(), pacer?.wait(type, notBefore) ?? 0);
   }
 
@@ -99,6 +99,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
     const ack = first ? undefined : !!pacer || oneWay;
     let id: string | undefined;
     let admitted: boolean;
+    let cause: PenstockError | undefined; // why it was rejected and waits
     let stopTimer = noop;
 
     const remove = () => {
@@ -118,7 +119,10 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
       stopTimer = after(due - now(), expire);
     };
 
-    const expire = () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true }));
+    const expire = () => entry.settle(new PenstockError("DEADLINE_EXCEEDED", "", { retryable: true, cause }));
+
+    const exhausted = (details: object, more: object) => new PenstockError("RESOURCE_EXHAUSTED", "", { ...more, details } as ErrorDetails);
+    const tooBig = (observed: number, limit?: number) => entry.settle(exhausted({ kind: "payload", observed, limit }, { retryAfterMs: null }));
 
     const entry: Entry = {
       type,
@@ -138,11 +142,15 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
           if (!oneWay) to.openCalls++;
         }
         const timeoutMs = oneWay || due === Infinity ? undefined : Math.ceil(due - now()) || 1;
-        pacer?.sent(type, id, first);
-        env.log?.("$sent", type, id);
         // type and meta come first, so that the server can answer a message that is too large.
         const head = JSON.stringify({ type, meta: { correlationId: id, ack, timeoutMs, ...meta } });
-        to.socket.send(body?.join?.(head) ?? (body ? head.slice(0, -1) + `,"payload":${body}}` : head));
+        const message = body?.join?.(head) ?? (body ? head.slice(0, -1) + `,"payload":${body}}` : head);
+        const limit = env.welcome.maxMessageBytesByType?.[type] ?? env.welcome.maxMessageBytes;
+        const size = message.length * 3 > limit! ? new Blob([message]).size : 0; // a character has at most 3 bytes
+        if (size > limit!) return tooBig(size, limit);
+        pacer?.sent(type, id, first);
+        env.log?.("$sent", type, id);
+        to.socket.send(message);
         if (!id) entry.settle();
       },
 
@@ -163,15 +171,16 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
           const from = entry.link!;
           const inFlight = !oneWay && details.kind === "in_flight";
           pacer?.rejected(type, error, timestamp);
-          if (retryable && (inFlight ? pacer || details.limit === from.permitted : pacer && retryAfterMs)) {
+          if (retryable && (inFlight ? pacer || details.limit === env.welcome.concurrency : pacer && retryAfterMs)) {
             // What a limit has rejected is sent again, in order.
             wait();
+            cause = error;
             from.crowded = inFlight && from.openCalls > 0;
             entry.notBefore = now() + (retryAfterMs || (from.crowded ? 0 : IN_FLIGHT_RETRY_MS));
             return flush();
           }
         }
-        if (answer === "$ws:rpc-progress") env.emit([onProgress], result);
+        if (answer === "$ws:rpc-progress") env.emit([onProgress], result, entry.grant);
         else if (answer === "$ws:ack") {
           admitted = true;
           pacer?.forget(type, of);
@@ -180,8 +189,9 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
         } else entry.settle(error, result, of);
       },
 
-      drop() {
-        if (idempotent) {
+      drop(big) {
+        if (big && idempotent) tooBig(entry.weight);
+        else if (idempotent) {
           wait();
           flush();
         } else entry.settle(new PenstockError("ABORTED", "", { mayHaveExecuted: true }));
@@ -202,7 +212,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
     else {
       signal?.addEventListener("abort", entry.cancel);
       const full = () => !first && (queue.count >= maxMessages || (queue.count && queue.weight + entry.weight > maxBytes));
-      const failure = () => new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true, details: { kind: "queue" } });
+      const failure = () => exhausted({ kind: "queue" }, { retryable: true });
       for (let old; overflow === "drop-oldest" && full() && (old = queue.heads().find((other) => !other.first)); ) old.settle(failure());
       if (full()) entry.settle(failure());
       else {
@@ -248,8 +258,8 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
 
     endAll,
 
-    /** The messages that a link has sent and that have no answer. */
-    unansweredOn: (on: Link) => [...pending.values()].filter((entry) => entry.link === on),
+    /** The messages that a link has sent and that have no answer, the largest first. */
+    unansweredOn: (on: Link) => [...pending.values()].filter((entry) => entry.link === on).sort((a, b) => b.weight - a.weight),
   };
 }
 

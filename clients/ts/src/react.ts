@@ -2,8 +2,8 @@
 
 import { useCallback, useEffect, useState, useSyncExternalStore } from "react";
 
-import { createClient } from "./index.js";
-import type { AnyContract, Client, ClientOptions, Loss, Member, MessageOf, Meta, Off, PayloadOf, PenstockError, State, StateInfo, Subscription, TopicName, TopicOptions } from "./index.js";
+import { createClient, PenstockError } from "./index.js";
+import type { AnyContract, Client, ClientOptions, Loss, Member, MessageOf, Meta, Off, PayloadOf, SentName, State, StateInfo, Subscription, TopicName, TopicOptions } from "./index.js";
 
 /**
  * Returns a client that is connected while the component is mounted. The options of the first call apply.
@@ -50,7 +50,7 @@ function stateOf(client: Client<any>): ClientState {
 }
 
 /** Returns the seconds until the limits of the server permit a message of the type, as far as known; 0 on a server, and without ClientOptions.pacing. */
-export function useWaitSeconds<C>(client: Client<C>, type: string): number {
+export function useWaitSeconds<C>(client: Client<C>, type: SentName<C>): number {
   return useSyncExternalStore(everyTick, () => Math.max(0, Math.ceil(((client.nextAllowedAt(type) ?? 0) - performance.now()) / 1000)), () => 0);
 }
 
@@ -79,7 +79,7 @@ export interface TopicView<S> {
   data: S;
   /** The server has accepted the subscription. */
   ready: boolean;
-  /** Why the server has rejected or ended the subscription for good. */
+  /** Why the server has rejected or ended the subscription for good, or why the client is closed. */
   error: PenstockError | undefined;
 }
 
@@ -140,10 +140,11 @@ function shareTopic<S>(client: Client<any>, topic: string, reducer: TopicReducer
     onEnd: (error) => set({ ready: false, error }),
   };
   /** Subscribes anew when a client that was closed connects again, perhaps as another user. */
-  const follow = (state: State) => {
+  const follow = (state: State, { error }: StateInfo = {}) => {
     if (state === "closed") {
       subscription?.unsubscribe();
       subscription = undefined;
+      set({ ready: false, error: view.error ?? error ?? new PenstockError("UNAVAILABLE", "closed") });
     } else if (!subscription) {
       set({ ...pending, data: reducer.initial });
       subscription = client.subscribe(topic, options);

@@ -1,4 +1,5 @@
 import { PenstockError } from "./index.js";
+import { stream } from "./streams.js";
 import type { CallOptions, Client, TopicName } from "./index.js";
 
 // Runs are read by the number of an item, so that a reader continues on any connection, and on any node.
@@ -73,7 +74,7 @@ export function attach<C, N extends RunName<C>>(client: Client<C>, name: N, topi
       try {
         let reply: any;
         const request = { topic, run, from: next };
-        for await (const { run: id, n, count = 1, item } of (client as Client<any>).stream(`${name}.attach`, request, {
+        for await (const { run: id, n, count = 1, item } of stream(client as Client<any>, `${name}.attach`, request, {
           ...(signal && { signal }),
           credit: CREDIT,
           onReply: (r) => (reply = r),

@@ -1,8 +1,8 @@
 import type { Env } from "./env.js";
-import { PenstockError } from "./errors.js";
+import { PenstockError } from "./index.js";
 import type { Frame, Link } from "./link.js";
 import type { Outbox } from "./outbox.js";
-import type { Off, ServedContext } from "./types.js";
+import type { ServedContext } from "./types.js";
 
 // Calls of the server.
 
@@ -13,18 +13,24 @@ type Handler = [replyType: string, handle: (request: any, context: ServedContext
 export function createServed(env: Env, outbox: Outbox) {
   const handlers = new Map<string, Handler>();
 
-  async function answer(link: Link, { type, meta, payload }: Frame, id: string): Promise<void> {
+  async function answer(link: Link, { type, meta, payload }: Frame): Promise<void> {
+    const id = meta.correlationId!;
+    const serving = (link.answering ??= new Map());
     const controller = new AbortController();
     const { signal } = controller;
     const stopTimer = env.after(meta.timeoutMs ?? Infinity, () => controller.abort());
     const reply = (replyType: string, content: unknown) => {
-      if (!signal.aborted) outbox.tell(link, replyType, { correlationId: id }, content); // throws what JSON cannot encode
+      if (signal.aborted) return;
+      const done = (error?: PenstockError) => {
+        if (error) throw error.cause ?? error; // of encoding it, or it is too big
+      };
+      outbox.submit({ type: replyType, meta: { correlationId: id }, payload: content, oneWay: true, first: true, done }, link);
     };
     const fail = ({ code, message, retryable, retryAfterMs, details }: PenstockError) =>
       reply("RPC_ERROR", { code, message, retryable, retryAfterMs, details });
     try {
-      if (link.serving.size >= MAX_SERVED) throw new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true });
-      link.serving.set(id, controller);
+      if (serving.size >= MAX_SERVED) throw new PenstockError("RESOURCE_EXHAUSTED", "", { retryable: true });
+      serving.set(id, controller);
       const handler = handlers.get(type);
       if (!handler) throw new PenstockError("UNIMPLEMENTED");
       reply(handler[0], await handler[1](payload, { ...meta, signal }));
@@ -38,24 +44,23 @@ export function createServed(env: Env, outbox: Outbox) {
       }
     }
     stopTimer();
-    link.serving.delete(id);
+    serving.delete(id);
   }
 
   return {
-    handle(type: string, ...handler: Handler): Off {
+    handle(type: string, ...handler: Handler) {
       handlers.set(type, handler);
       return () => {
         if (handlers.get(type) === handler) handlers.delete(type);
       };
     },
 
-    /** Handles a call of the server. Returns something truthy if the message is one. */
-    receive(link: Link, frame: Frame): unknown {
-      const id = frame.meta.correlationId!;
-      if (!/^\$ws:/.test(id)) return;
-      if (frame.type === "$ws:abort") link.serving.get(id)?.abort();
-      else void answer(link, frame, id);
-      return true;
+    /** Handles a call of the server, or its end. */
+    receive(link: Link, frame: Frame): void {
+      if (frame.type === "$ws:abort") link.answering?.get(frame.meta.correlationId!)?.abort();
+      else void answer(link, frame);
     },
   };
 }
+
+export type Served = ReturnType<typeof createServed>;

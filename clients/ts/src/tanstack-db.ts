@@ -16,7 +16,7 @@ export interface TopicCollectionConfig<C, T extends TopicName<C>, Row extends ob
 /**
  * Returns options of createCollection for a collection that has the current state of a topic. It is subscribed while the collection
  * syncs. If the client cannot receive what it has missed, all rows are replaced in one transaction. A rejected subscription is the error of
- * the collection.
+ * the collection, and so is why the client is closed.
  *
  * The collection is ready with the first part of the state: rows of a large one follow.
  */
@@ -57,7 +57,12 @@ export function topicCollectionOptions<C, T extends TopicName<C>, Row extends ob
           on: new Proxy({}, { get: (_, type: string) => (payload: unknown) => receive(type, payload) }),
           onEnd: markError,
         });
-        return () => subscription.unsubscribe();
+        // The subscription is made again if the client connects again, which makes the collection ready.
+        const off = client.onState((state, { error }) => state === "closed" && markError(error));
+        return () => {
+          off();
+          subscription.unsubscribe();
+        };
       },
     },
   };

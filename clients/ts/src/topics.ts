@@ -11,7 +11,8 @@ import type { Loss, Position, Member, Subscription, TopicOptions } from "./types
 const MAX_REQUESTS = 16; // without an answer
 const RETRY_MS = 1_000;
 
-type Sub = TopicOptions<any, any>;
+/** since: not requested yet. handled: the offset up to which it skips publications, because another one begins at an older position. */
+type Sub = TopicOptions<any, any> & { handled?: number };
 
 export function createTopics(env: Env, outbox: Outbox) {
   const topics = new Map<string, Topic>();
@@ -30,6 +31,7 @@ export function createTopics(env: Env, outbox: Outbox) {
 
   function createTopic(topic: string) {
     const subs = new Set<Sub>();
+    const listeners: Sub = {}; // of the client, for all topics
     let position: Position | undefined; // up to where publications were handled
     let subscribed: boolean; // as far as the server has answered
     let stale: boolean; // the subscription must be made again, for its state or its presence
@@ -39,37 +41,53 @@ export function createTopics(env: Env, outbox: Outbox) {
     let stateLeft: number | undefined; // publications of the state that follow, Infinity until $ws:state
     let members: Map<string, Member>;
 
-    const each = (key: keyof Sub) => [...subs].map((s) => s[key] as any);
-    const wants = (key: keyof Sub) => each(key).some((f) => f);
-    const notify = (key: keyof Sub, value?: unknown) => env.emit(each(key), value);
+    const wants = (key: keyof Sub) => [...subs].some((s) => s[key]);
+    const notify = (key: "onState" | "onReady" | "onLoss" | "onPresence", value?: any) => env.emit([...subs].map((s) => s[key]), value);
 
     /** A state that is not complete, or is asked for anew, has no position. */
     const known = () => ((anew && wants("onState")) || stateLeft ? undefined : position);
 
+    const moveTo = (next?: Position, late?: Sub) => {
+      for (const s of [listeners, ...subs]) s.handled = next?.epoch === position?.epoch && s !== late ? Math.max(s.handled || 0, position?.offset || 0) : 0;
+      position = next;
+    };
+
+    /** The subscription that begins at another position than the others, if there is one. */
+    const findLate = (at = known()) =>
+      at &&
+      [...subs].find((sub) => {
+        const { since } = sub;
+        if (since?.epoch !== at.epoch || since.offset < at.offset) return since;
+        sub.handled = since.offset;
+        delete sub.since;
+        return;
+      });
+
     /** The request that subscribes. */
-    const request = () => ({ topic, positions: true, ...known(), state: wants("onState"), presence: wants("onPresence") });
+    const request = (from = known()) => ({ topic, positions: true, ...from, state: wants("onState"), presence: wants("onPresence") });
 
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
       const wanted = subs.size;
       if (!(wanted || subscribed || busy)) topics.delete(topic);
+      const late = findLate();
       if (!open || busy || requests >= MAX_REQUESTS || env.now() < waitUntil) return;
-      if (wanted ? subscribed && !stale : !subscribed || byServer) return;
+      if (wanted ? subscribed && !stale && !late : !subscribed || byServer) return;
       const mine = connections;
-      const presented = known();
+      const presented = late?.since ?? known();
       busy = true;
       stale = false;
       requests++;
       outbox.submit({
         type: wanted ? "$ws:subscribe" : "$ws:unsubscribe",
-        payload: wanted ? request() : { topic },
+        payload: wanted ? request(presented) : { topic },
         first: true,
         done(error, answer) {
           if (mine !== connections) return; // asked again on the next connection
           busy = false;
           requests--;
           if (!error) {
-            if (wanted) accepted(answer, presented);
+            if (wanted) accepted(answer, presented, late);
             else subscribed = false;
           } else if (open) failed(error);
           syncAll();
@@ -77,14 +95,22 @@ export function createTopics(env: Env, outbox: Outbox) {
       });
     };
 
-    const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined}: Subscribed, presented?: Position) => {
+    const accepted = ({ epoch, offset, recovered, ended, state, more, members: joined}: Subscribed, presented?: Position, late?: Sub) => {
       subscribed = true;
       anew &&= stale; // asked for after the request
+      const missed = state === undefined && presented && epoch && (ended || !recovered);
+      if (late) {
+        delete late.since;
+        if (missed) {
+          stale = true; // the others go on
+          return env.emit([late.onLoss], { topic, ended: recovered ? ended : undefined });
+        }
+      }
       // Messages that have arrived between the request and the answer come again.
-      position = recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined);
+      moveTo(recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined), late);
       stateLeft = more ? Infinity : state;
       if (state !== undefined) notify("onState", state);
-      else if (presented && epoch && (ended || !recovered)) lose({ topic, ended: recovered ? ended : undefined });
+      else if (missed) lose({ topic, ended: recovered ? ended : undefined });
       if (joined) {
         members = new Map();
         changePresence({ joined });
@@ -135,16 +161,21 @@ export function createTopics(env: Env, outbox: Outbox) {
       subscribe(options: Sub = {}, error?: PenstockError | false): Subscription {
         const sub = { ...options };
         const { onState } = sub;
-        position ??= sub.since;
+        const asked = subscribed || busy;
+        const ready = subscribed && !busy;
+        if (!asked) position ??= sub.since;
         subs.add(sub);
-        if (error) end(error, [sub]);
-        else if ((subscribed || busy) && (onState || sub.onPresence)) refresh(onState);
-        else if (subscribed && !busy) env.emit([sub.onReady]);
+        queueMicrotask(() => {
+          // Not before this function has returned.
+          if (subs.has(sub)) error ? end(error, [sub]) : ready && !busy && env.emit([sub.onReady]);
+        });
+        if (asked && (onState || sub.onPresence)) refresh(onState);
         sync();
         return {
           topic,
           get position() {
-            return known();
+            const at = known();
+            return at && (sub.since ?? { ...at, offset: Math.max(at.offset, sub.handled || 0) });
           },
           unsubscribe() {
             if (subs.delete(sub)) sync();
@@ -167,9 +198,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         if (!subscribed) accepted(notice);
       },
 
-      forget() {
-        position = undefined;
-      },
+      forget: moveTo,
 
       receive({ type, meta, payload }: Frame) {
         if (type === "$ws:unsubscribed") {
@@ -181,7 +210,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         else if (type === "$ws:state") stateLeft = 0;
         else if (type === "$ws:position") {
           const { epoch, offset, lost, ended } = payload;
-          position = { epoch, offset };
+          moveTo({ epoch, offset });
           if (lost || ended || payload.reset) lose({ topic, lost, ended });
         } else {
           const offset = meta.offset!; // undefined if it is not in a history
@@ -192,8 +221,9 @@ export function createTopics(env: Env, outbox: Outbox) {
             stateLeft--;
             meta.state = true;
           } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
-          env.deliver(type, payload, meta);
-          env.emit(each("on").map((on) => on?.[type]), payload, meta);
+          const isNew = ({ since, handled }: Sub) => !offset || meta.state || !(since || offset <= handled!);
+          if (isNew(listeners)) env.deliver(type, payload, meta);
+          env.emit([...subs].filter(isNew).map(({ on }) => on?.[type]), payload, meta);
           // Handled, even if a handler failed.
           if (offset > at?.offset! && at === position) position = { ...at!, offset };
         }

@@ -44,6 +44,16 @@ export type CallArguments<C, K extends CallName<C>> = Payload<Part<Section<C, "c
 /** The reply to a call. */
 export type ReplyOf<C, K extends CallName<C>> = Part<Section<C, "calls">[K], "reply">;
 
+/** The types of the streams of a contract. */
+export type StreamName<C> = Key<Section<C, "streams">>;
+/** The payload and the options of a stream. */
+export type StreamArguments<C, K extends StreamName<C>> = Payload<Part<Section<C, "streams">[K], "request">, StreamOptions<Part<Section<C, "streams">[K], "reply">>>;
+/** The stream of a type. */
+export type StreamOf<C, K extends StreamName<C>> = Stream<Part<Section<C, "streams">[K], "item">, Part<Section<C, "streams">[K], "reply">>;
+
+/** The types of the messages that clients send. */
+export type SentName<C> = Key<Section<C, "events">> | CallName<C> | StreamName<C>;
+
 /** The codes with which any message may fail, as section 4 of the protocol has them. */
 export type StandardCode =
   | "ABORTED"
@@ -67,7 +77,7 @@ type Answered<C, K> = K extends CallName<C> ? Section<C, "calls">[K] : K extends
  * The errors of a call or stream: those that the server declares for it, with their details, and those of any message.
  * Without a declaration, any code. The server may send others, so leave a default in each switch.
  */
-export type ErrorOf<C, K extends string> = Answered<C, K> extends { errors: infer E } ? Failure<E> : PenstockError;
+export type ErrorOf<C, K extends CallName<C> | StreamName<C>> = Answered<C, K> extends { errors: infer E } ? Failure<E> : PenstockError;
 
 /** What a message of the server carries besides its payload. */
 export interface Meta {
@@ -109,7 +119,8 @@ export interface CallOptions<P = unknown> {
   signal?: AbortSignal;
   /** From the call to its answer, waiting in the queue included. ClientOptions.timeoutMs by default. */
   timeoutMs?: number;
-  onProgress?: (progress: P) => void;
+  /** more grants the call further credits, if it has any: "penstock-client/streams" uses it. */
+  onProgress?: (progress: P, more: (credit: number) => void) => void;
   /** The call is sent again if the connection is lost before its answer. */
   idempotent?: boolean;
 }
@@ -200,12 +211,8 @@ export interface Client<C = AnyContract> {
   call<K extends CallName<C>>(type: K, ...args: CallArguments<C, K>): Promise<ReplyOf<C, K>>;
   /** Sends an event. The promise is resolved when the server has admitted it. */
   send<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
-  stream<K extends Key<Section<C, "streams">>>(
-    type: K,
-    ...args: Payload<Part<Section<C, "streams">[K], "request">, StreamOptions<Part<Section<C, "streams">[K], "reply">>>
-  ): Stream<Part<Section<C, "streams">[K], "item">, Part<Section<C, "streams">[K], "reply">>;
   on<K extends Key<Section<C, "received">>>(type: K, handler: (payload: Section<C, "received">[K], meta: Meta) => void): Off;
-  /** Answers calls of the server with messages of the type replyType. */
+  /** Answers calls of the server with messages of the type replyType. It needs ClientOptions.serving. */
   handle<K extends Key<Section<C, "served">>>(
     type: K,
     replyType: Section<C, "served">[K] extends { replyType: infer N } ? N : string,
@@ -218,7 +225,7 @@ export interface Client<C = AnyContract> {
   /** Publications of all topics that are lost, including those to which the server has subscribed the client. */
   onLoss(listener: (loss: Loss) => void): Off;
   /** When the limits permit a message of the type, by the monotonic clock in milliseconds; undefined: now, as far as known, or without ClientOptions.pacing. */
-  nextAllowedAt(type: string): number | undefined;
+  nextAllowedAt(type: SentName<C>): number | undefined;
   /** Refreshes the identity of the connection with a new token. */
   authenticate(): Promise<void>;
   /** What the client is doing, for people who look for a fault. */
@@ -263,6 +270,9 @@ export interface QueueOptions {
 /** The type of the function pacing, which only the client calls. */
 export type Pacing = (env: any) => object;
 
+/** The type of the function serving, which only the client calls. */
+export type Serving = (env: any, outbox: any) => object;
+
 /** How messages are written and read, in place of JSON. */
 export interface Format {
   /** The payload of a message: the text of JSON, or what has a length and the method join. */
@@ -290,6 +300,8 @@ export interface ClientOptions {
   queue?: QueueOptions;
   /** The function pacing of "penstock-client/pacing": sends only what the limits of the server permit, and repeats rejected messages in order. */
   pacing?: Pacing;
+  /** The function serving of "penstock-client/serving": answers calls of the server by the functions of Client.handle. */
+  serving?: Serving;
   /** Set by the function cbor of "penstock-client/cbor": payloads are CBOR instead of JSON. */
   format?: Format;
   /** Returns true if the client must not connect again after a close code of the application. */

@@ -283,3 +283,20 @@ test("a served call whose answer JSON cannot encode is INTERNAL, and the cause o
   ]);
   assert.equal(f.errors.length, 3);
 });
+
+test("an answer above the limit of the server is an error that says so", async () => {
+  const f = await connected();
+  f.client.handle("ASK", "ANSWER", () => "x".repeat(70_000));
+  f.first.receive("ASK", {}, { correlationId: "$ws:1" });
+  await settled();
+  const { code, details } = f.first.last("RPC_ERROR").payload;
+  assert.deepEqual([code, details.kind, details.limit], ["RESOURCE_EXHAUSTED", "payload", 65_536]);
+  assert.equal(f.first.sent.length, 2);
+});
+
+test("without serving, calls of the server are UNIMPLEMENTED, and handle says what is missing", async () => {
+  const f = await connected({ serving: undefined as any });
+  f.first.receive("ASK", {}, { correlationId: "$ws:1" });
+  assert.deepEqual([f.first.last("RPC_ERROR").meta.correlationId, f.first.last("RPC_ERROR").payload.code], ["$ws:1", "UNIMPLEMENTED"]);
+  assert.throws(() => f.client.handle("ASK", "ANSWER", () => ({})), PenstockError);
+});

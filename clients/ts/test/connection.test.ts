@@ -311,6 +311,8 @@ test("after close no timer stays, and everything that waits has ended", async ()
   const ends: string[] = [];
   f.client.subscribe("room/go", { onEnd: (error) => ends.push(error.code) });
   f.client.subscribe("room/go");
+  assert.deepEqual(ends, [], "not before subscribe has returned");
+  await settled();
   assert.deepEqual(ends, ["UNAVAILABLE"]);
   assert.deepEqual(f.errors.map((error: any) => error.code), ["UNAVAILABLE"], "without onEnd");
 });

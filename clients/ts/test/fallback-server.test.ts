@@ -7,6 +7,7 @@ import { WebSocket as NodeWebSocket } from "ws";
 
 import { fallback } from "../src/fallback.ts";
 import { createClient, type AnyContract } from "../src/index.ts";
+import { serving } from "../src/serving.ts";
 
 const url = process.env.PENSTOCK_URL!;
 
@@ -23,6 +24,7 @@ test("a blocked client uses HTTP, and returns to WebSocket without losing a call
     return new (NodeWebSocket as any)(blocked ? "ws://127.0.0.1:1" : address, protocols);
   }
   const client = createClient<AnyContract>({
+    serving,
     url,
     token: () => "blocked",
     resume: true,

@@ -505,6 +505,17 @@ for (const [what, wake] of [
     assert.equal(browser.sockets.length, 2);
   });
 
+test("a page that is shown again and again does not delay a probe", async () => {
+  await blocked();
+  await browser.advance(30_000); // a wake is heard from now on
+  browser.sockets.length = 0;
+  for (let i = 0; i < 60 && !browser.sockets.length; i++) {
+    browser.show(i % 2 ? "visible" : "hidden");
+    await browser.advance(500);
+  }
+  assert.equal(browser.sockets.length, 1);
+});
+
 test("probes end with the connections, and the timer of one does not keep a program running", async () => {
   const { socket } = await blocked();
   socket.close(1000);

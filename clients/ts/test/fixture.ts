@@ -1,6 +1,7 @@
 // A clock, sockets and a page that a test controls.
 
 import { createClient, type AnyContract, type Client, type ClientOptions, type Clock, type PageLike, type WebSocketLike } from "../src/index.ts";
+import { serving } from "../src/serving.ts";
 
 /** Lets promises settle. */
 export const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -156,7 +157,7 @@ export function createFixture(options: Partial<ClientOptions> = {}): Fixture {
     sockets.push(socket);
     return socket;
   }
-  const client = createClient({ url: "ws://test/ws", clock, page, random: () => 0.5, webSocket: Socket as any, ...options });
+  const client = createClient({ url: "ws://test/ws", clock, page, random: () => 0.5, webSocket: Socket as any, serving, ...options });
   const errors: unknown[] = [];
   const states: string[] = [];
   client.onError((error) => errors.push(error));

@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { pacing } from "../src/pacing.ts";
 import { connected, createFixture, outcome, settled, welcome, type Fixture } from "./fixture.ts";
+import { stream } from "../src/streams.ts";
 
 // What the client keeps, and work in proportion to the number of messages: with time in proportion to its square, these tests
 // would take minutes with PENSTOCK_TESTS=1h, whose messages are ten times as many.
@@ -45,7 +46,7 @@ test(`${many} messages that wait are canceled from the middle`, { timeout: 60_00
 
 test(`a stream of ${many} items leaves nothing`, { timeout: 60_000 }, async () => {
   const f = await connected({ pacing }, limits);
-  const items = f.client.stream("EXPORT", {}, { credit: 100 });
+  const items = stream(f.client, "EXPORT", {}, { credit: 100 });
   let next = items.next();
   const { correlationId } = f.first.last("EXPORT").meta;
   for (let n = 0; n < many; n++) {

@@ -10,13 +10,15 @@ import { WebSocket as NodeWebSocket } from "ws";
 
 import { createClient } from "../src/index.ts";
 import { traced } from "../src/otel.ts";
+import { serving } from "../src/serving.ts";
+import { stream } from "../src/streams.ts";
 
 const spans = new InMemorySpanExporter();
 trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] }));
 context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
 
 const url = process.env.PENSTOCK_URL!;
-const client = traced(createClient({ url, webSocket: NodeWebSocket as any, trace: true }));
+const client = traced(createClient({ url, webSocket: NodeWebSocket as any, trace: true, serving }));
 after(() => client.close());
 
 interface ServerSpan {
@@ -42,7 +44,7 @@ test("spans of the server have links to those of the client, and no sampling fro
   await client.call("ASK", { n: 1 });
   await client.send("HIDDEN", { N: 1 });
   let rows = 0;
-  for await (const _ of client.stream("EXPORT", { n: 3 })) rows++;
+  for await (const _ of stream(client, "EXPORT", { n: 3 })) rows++;
   assert.equal(rows, 3);
   for (const span of spans.getFinishedSpans()) {
     const { traceId, spanId } = span.spanContext();

@@ -360,3 +360,15 @@ test("messages of one bucket keep their order, whatever their types", async () =
   await f.clock.advance(60);
   assert.deepEqual(f.first.sent.slice(1).map((s) => s.payload), [1, 2, 3]);
 });
+
+test("a call that waits after a rejection and ends has the rejection as the cause", async () => {
+  const f = await connected({ pacing });
+  const call = f.client.call("ASK", 1, { timeoutMs: 500 });
+  f.first.reject(f.first.last("ASK"), "RESOURCE_EXHAUSTED", { details: { kind: "rate", observed: 1, limit: 1 }, retryable: true, retryAfterMs: 60_000 });
+  await f.clock.advance(1_000);
+  const { error } = (await outcome(call))!;
+  assert.deepEqual([error.code, error.cause?.code, error.cause?.details?.kind], ["DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "rate"]);
+  const other = f.client.call("OTHER", 1, { timeoutMs: 500 });
+  await f.clock.advance(1_000);
+  assert.equal((await outcome(other))?.error.cause, undefined);
+});

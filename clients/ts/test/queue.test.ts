@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { PenstockError } from "../src/index.ts";
+import { stream } from "../src/streams.ts";
 import { createFixture, connected, outcome, settled } from "./fixture.ts";
 
 test("messages wait for a connection, and are sent in order", async () => {
@@ -92,12 +94,77 @@ test("10,000 messages that wait are sent without recursion", async () => {
 
 test("rule 51: after 1009 nothing that was sent is sent again", async () => {
   const f = await connected();
-  const large = outcome(f.client.call("UPLOAD", "x".repeat(70_000)));
+  const large = outcome(f.client.call("UPLOAD", "x".repeat(60_000)));
   f.first.end(1009, { code: "RESOURCE_EXHAUSTED", retryAfterMs: null, message: "message is too big" });
   assert.equal((await large)?.error.code, "ABORTED");
   await f.clock.advance(1_000);
   await f.greet();
   assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]);
+});
+
+test("rule 51: after 1009 the largest idempotent call fails, and the others are sent again", async () => {
+  const f = await connected();
+  const ask = (text: string) => f.client.call("ASK", text, { idempotent: true });
+  const [small, large, other] = [ask("a"), ask("x".repeat(60_000)), ask("b")];
+  f.first.end(1009);
+  const { error } = (await outcome(large))!;
+  assert.deepEqual([error.code, error.retryable, error.retryAfterMs, error.details.kind, error.details.observed], ["RESOURCE_EXHAUSTED", false, null, "payload", 60_002]);
+  await f.clock.advance(1_000);
+  const second = await f.greet();
+  assert.deepEqual(second.all("ASK").map((s) => s.payload), ["a", "b"]);
+  for (const sent of second.all("ASK")) second.answer(sent, "ANSWER", sent.payload);
+  assert.deepEqual([await small, await other], ["a", "b"]);
+});
+
+test("a message above the limit that the server has announced fails at once, and nothing else does", async () => {
+  const f = await connected({}, { maxMessageBytesByType: { UPLOAD: 100_000, TINY: 90 } });
+  const other = f.client.call("ASK", 1);
+  const calls = [
+    f.client.call("ASK", "x".repeat(70_000), { idempotent: true }),
+    f.client.send("SAY", "x".repeat(70_000)),
+    stream(f.client, "EXPORT", "x".repeat(70_000)).next(),
+    f.client.call("UPLOAD", "x".repeat(100_000)),
+    f.client.call("TINY", "x".repeat(90)),
+    f.client.call("ASK", "\u20ac".repeat(22_000)), // 66,000 bytes
+  ].map(outcome);
+  const failures = (await Promise.all(calls)).map((o) => o!.error);
+  for (const { code, retryable, retryAfterMs, details } of failures) {
+    assert.deepEqual([code, retryable, retryAfterMs, details.kind], ["RESOURCE_EXHAUSTED", false, null, "payload"]);
+    assert.ok(details.observed > details.limit);
+  }
+  assert.deepEqual(failures.map((e) => e.details.limit), [65_536, 65_536, 65_536, 100_000, 90, 65_536]);
+  assert.deepEqual(f.first.sent.map((s) => s.type), ["$ws:hello", "ASK"]);
+  f.first.answer(f.first.last("ASK"), "ANSWER", 2);
+  assert.equal(await other, 2);
+  void f.client.call("UPLOAD", "x".repeat(70_000));
+  void f.client.call("ASK", "\u20ac".repeat(21_000));
+  assert.equal(f.first.sent.length, 4, "what fits is sent");
+  assert.equal(f.client.inspect().unanswered, 2);
+});
+
+test("what waits for a connection and is above the limit of the server fails when that is known", async () => {
+  const f = createFixture();
+  const large = f.client.call("ASK", "x".repeat(70_000), { idempotent: true });
+  const small = f.client.call("ASK", 1);
+  await f.greet();
+  const { kind, observed, limit } = (await outcome(large))?.error.details;
+  assert.deepEqual([kind, observed > 70_000, limit], ["payload", true, 65_536]);
+  f.socket.answer(f.socket.last("ASK"), "ANSWER", 2);
+  assert.equal(await small, 2);
+});
+
+test("what JSON cannot encode is an invalid argument", async () => {
+  const f = await connected();
+  const circular: any = {};
+  circular.self = circular;
+  const calls = [f.client.call("ASK", circular), f.client.send("SAY", 1n as any), stream(f.client, "EXPORT", circular).next()].map(outcome);
+  for (const call of calls) {
+    const { error } = (await call)!;
+    assert.ok(error instanceof PenstockError);
+    assert.deepEqual([error.name, error.code, (error.cause as Error).name], ["PenstockError", "INVALID_ARGUMENT", "TypeError"]);
+  }
+  assert.deepEqual(f.first.sent.map((s) => s.type), ["$ws:hello"]);
+  assert.equal(f.client.inspect().unanswered + f.client.inspect().waiting, 0);
 });
 
 test("rule 48: close drops what waits", async () => {

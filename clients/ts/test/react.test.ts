@@ -167,13 +167,23 @@ test("a rejected subscription, a client that is closed, and another user", async
   client.close();
   await until(() => container.textContent === "secret:::PERMISSION_DENIED;closed CANCELLED");
   const late = show(h(Room, { client, room: "late" }));
-  await until(() => late.container.textContent === "late:::;");
+  await until(() => late.container.textContent === "late:::UNAVAILABLE;");
+  await until(() => open.container.textContent === "users::of one:CANCELLED;");
   user = "two";
   await client.connect();
   await until(() => container.textContent === "secret:::PERMISSION_DENIED;open");
   await until(() => late.container.textContent === "late:ready::;");
   await until(() => open.container.textContent === "users:ready::;");
   assert.equal(client.inspect().topics.length, 2);
+});
+
+test("a client that has stopped says why, and no component waits", async () => {
+  const client = createClient<Contract>({ ...options(), stopOn: (code) => code === 4800 });
+  ends.push(() => client.close());
+  const { container } = show(h(Room, { client, room: "stopped" }));
+  await until(() => container.textContent === "stopped:ready::;");
+  void client.call("ASK", { do: "disconnect", n: 4800 });
+  await until(() => /^stopped:::[A-Z]+;$/.test(container.textContent!));
 });
 
 test("a reconnection loses nothing, and the state of the client is shown", async () => {

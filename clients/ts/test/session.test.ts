@@ -326,3 +326,44 @@ test("what arrives on the old connection while the session moves is received onc
   for (const offset of [7, 8]) note(f.socket, offset);
   assert.deepEqual(notes, [6, 7, 8]);
 });
+
+test("a session with more topics than fit into a message resumes with some, and subscribes to the others", async () => {
+  const limit = { maxMessageBytes: 2_000 };
+  const f = await connected({ resume: true }, { ...session("one"), ...limit });
+  const topics = Array.from({ length: 24 }, (_, i) => `room/\u6771${i}`); // 3 bytes for a character
+  for (const topic of topics) f.client.subscribe(topic);
+  for (let i = 0; i < topics.length; i++) {
+    const sent = f.first.all("$ws:subscribe")[i]!;
+    f.first.answer(sent, "$ws:subscribed", { topic: sent.payload.topic, epoch: "K7", offset: 17, recovered: true });
+  }
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet(limit);
+  const presented = f.socket.last("$ws:resume").payload.topics.map((t: any) => t.topic);
+  assert.ok(Buffer.byteLength(f.socket.raw.at(-1)!) < 2_000 && presented.length > 4, String(presented.length));
+  f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { ...session("two"), topics: presented.map((topic: string) => ({ topic, epoch: "K7", offset: 17, recovered: true })) });
+  assert.equal(f.client.state, "open");
+  for (let i = 0; i < topics.length - presented.length; i++) {
+    const sent = f.socket.all("$ws:subscribe")[i]!;
+    assert.equal(sent.payload.offset, 17);
+    f.socket.answer(sent, "$ws:subscribed", { topic: sent.payload.topic, epoch: "K7", offset: 17, recovered: true });
+  }
+  assert.deepEqual([...presented, ...f.socket.all("$ws:subscribe").map((s) => s.payload.topic)], topics);
+});
+
+test("a session whose resumption is above the limit of another server resumes with the next attempt", async () => {
+  const f = await connected({ resume: true }, session("one"));
+  for (let i = 0; i < 24; i++) {
+    f.client.subscribe("room/" + i);
+    f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/" + i, epoch: "K7", offset: 17, recovered: true });
+  }
+  f.first.end(1006);
+  await f.clock.advance(1_000);
+  await f.greet({ maxMessageBytes: 1_000 });
+  assert.equal(f.socket.last("$ws:resume").payload.topics.length, 24, "what the other one permits is not known yet");
+  f.socket.end(1009);
+  await f.clock.advance(2_000);
+  await f.greet({ maxMessageBytes: 1_000 });
+  assert.ok(f.socket.raw.every((text) => text.length < 1_000));
+  assert.ok(f.socket.last("$ws:resume").payload.topics.length > 2);
+});

@@ -153,3 +153,20 @@ test("a rejected subscription is the error of the collection", async () => {
   await assert.rejects(collection.preload(), { code: "PERMISSION_DENIED" });
   assert.equal(collection.status, "error");
 });
+
+test("why a client is closed is the error of the collection, until the client connects again", async () => {
+  const client = create({ stopOn: (code) => code === 4800 });
+  const collection = collect(client);
+  await collection.preload();
+  void client.call("ASK", { do: "disconnect", n: 4800 });
+  await until(() => collection.status === "error");
+  await client.connect();
+  await until(() => collection.status === "ready");
+
+  const loading = collect(create({ url: "ws://localhost:1" }));
+  const loaded = loading.preload();
+  for (const other of clients) other.close();
+  await assert.rejects(loaded, { code: "CANCELLED" });
+  const late = collect(client);
+  await assert.rejects(late.preload(), { code: "UNAVAILABLE" });
+});

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { connected, createFixture, type TestSocket } from "./fixture.ts";
+import { connected, createFixture, settled, type TestSocket } from "./fixture.ts";
 
 const topic = "room/go";
 
@@ -158,9 +158,13 @@ test("rule 37: two subscribers share one subscription", async () => {
   const one = f.client.subscribe(topic, { on: { SAID: (p) => said.push("one " + p) } });
   const two = f.client.subscribe(topic, { on: { SAID: (p) => said.push("two " + p) } });
   accept(f.first);
-  let ready = 0;
-  f.client.subscribe(topic, { onReady: () => ready++ }).unsubscribe();
-  assert.equal(ready, 1, "it is subscribed");
+  const order: string[] = [];
+  const three = f.client.subscribe(topic, { onReady: () => order.push("ready " + three.topic) });
+  f.client.subscribe(topic, { onReady: () => order.push("never") }).unsubscribe();
+  order.push("returned");
+  await settled();
+  assert.deepEqual(order, ["returned", "ready " + topic], "it is subscribed");
+  three.unsubscribe();
   publish(f.first, 18);
   one.unsubscribe();
   one.unsubscribe();
@@ -170,6 +174,18 @@ test("rule 37: two subscribers share one subscription", async () => {
   assert.equal(f.first.all("$ws:unsubscribe").length, 0);
   two.unsubscribe();
   assert.equal(f.first.all("$ws:unsubscribe").length, 1);
+});
+
+test("a later subscriber that asks for more is ready with the answer, once", async () => {
+  const f = await connected();
+  f.client.subscribe(topic);
+  accept(f.first);
+  let ready = 0;
+  f.client.subscribe(topic, { onPresence: () => {}, onReady: () => ready++ });
+  await settled();
+  assert.equal(ready, 0);
+  accept(f.first, { epoch: "K7", offset: 17, recovered: true, members: [] });
+  assert.equal(ready, 1);
 });
 
 test("rule 30: requests follow from what is wanted, one at a time", async () => {

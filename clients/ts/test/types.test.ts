@@ -5,6 +5,8 @@ import { test } from "node:test";
 import type { CBOR } from "../src/cbor.ts";
 import { createClient, PenstockError, type Client, type ErrorOf, type StandardCode } from "../src/index.ts";
 import { tryCall } from "../src/try-call.ts";
+import { useWaitSeconds } from "../src/react.ts";
+import { stream } from "../src/streams.ts";
 
 interface RoomFull {
   capacity: number;
@@ -44,7 +46,7 @@ export async function typed(client: Client<Contract>): Promise<void> {
   // @ts-expect-error: a member is missing
   await client.send("SAY", { room: "go" });
 
-  for await (const item of client.stream("EXPORT", { table: "users" }, { onReply: ({ rows }) => rows satisfies number })) {
+  for await (const item of stream(client, "EXPORT", { table: "users" }, { onReply: ({ rows }) => rows satisfies number })) {
     item.id satisfies number;
     // @ts-expect-error: the item has no such member
     item.rows;
@@ -72,6 +74,15 @@ export async function typed(client: Client<Contract>): Promise<void> {
   client.subscribe("rooms/go");
   // @ts-expect-error: the topic does not have this message
   client.subscribe("room/go", { on: { LEFT: () => {} } });
+
+  client.nextAllowedAt("SAY");
+  client.nextAllowedAt("JOIN_ROOM");
+  client.nextAllowedAt("EXPORT");
+  // @ts-expect-error: clients do not send it
+  client.nextAllowedAt("SAID");
+  useWaitSeconds(client, "PING");
+  // @ts-expect-error: the type is not in the contract
+  useWaitSeconds(client, "PNIG");
 
   const error = new PenstockError("CONFLICT", "taken", { details: { name: "go" } });
   error.retryAfterMs satisfies number | null | undefined;
@@ -113,6 +124,9 @@ export async function typedErrors(client: Client<Contract>): Promise<string> {
   );
 }
 
+// @ts-expect-error: it is not in the contract
+export type Misspelled = ErrorOf<Contract, "JOIN_ROM">;
+
 export function typedErrorsOfStreams(error: ErrorOf<Contract, "EXPORT">): void {
   error.code satisfies StandardCode | "NO_TABLE";
   // @ts-expect-error: there are others
@@ -126,6 +140,7 @@ export async function untyped(): Promise<void> {
   if (error?.code === "ANY") error.details.whatever;
   else reply.whatever;
   client.on("ANY", (payload) => payload.whatever);
+  client.nextAllowedAt("ANY");
   client.subscribe("any/topic", { on: { ANY: (payload) => payload.whatever } });
   // @ts-expect-error: the policy is unknown
   createClient({ url: "ws://localhost/ws", queue: { overflow: "drop" } });

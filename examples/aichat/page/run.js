@@ -1,6 +1,7 @@
 // Reads the items of a run, whatever happens to the connection.
 
 import { PenstockError } from "./penstock-client.js";
+import { stream } from "./penstock-streams.js";
 
 const RETRY_DELAY_MS = 500;
 const FINAL = ["NOT_FOUND", "CANCELLED", "INVALID_ARGUMENT", "UNIMPLEMENTED"]; // another attempt makes no difference
@@ -13,7 +14,7 @@ export async function readRun(client, { topic, run }, signal, onItem) {
   let from = 0;
   for (;;) {
     try {
-      const parts = client.stream("aisdk.chunk.attach", { topic, run, from }, { signal });
+      const parts = stream(client, "aisdk.chunk.attach", { topic, run, from }, { signal });
       for (;;) {
         const { value, done } = await parts.next();
         if (done) return value;

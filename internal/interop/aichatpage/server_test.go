@@ -20,7 +20,7 @@ func TestServer_AnswersWhatThePageSends(t *testing.T) {
 	for path, want := range map[string]string{
 		"/":                   `<script type="module" src="aichat.js">`,
 		"/aichat.js":          `from "./run.js"`,
-		"/run.js":             `client.stream("aisdk.chunk.attach"`,
+		"/run.js":             `stream(client, "aisdk.chunk.attach"`,
 		"/penstock-client.js": "createClient",
 	} {
 		resp, err := http.Get(server.URL() + path)

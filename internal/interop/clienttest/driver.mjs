@@ -9,6 +9,8 @@ import { cbor } from "./dist/cbor.js";
 import { fallback } from "./dist/fallback.js";
 import { createClient, PenstockError } from "./dist/index.js";
 import * as paced from "./dist/pacing.js";
+import { serving } from "./dist/serving.js";
+import { stream } from "./dist/streams.js";
 
 const scale = Number(process.argv[2] ?? 5);
 const mode = process.argv[3]; // of connections over HTTP; none: WebSocket
@@ -62,6 +64,7 @@ function create({ url, tokens = [], cbor: binary, pacing, session, timeoutMs, me
   };
   client = createClient({
     url,
+    serving,
     ...(pacing ? paced : {}),
     ...(binary ? cbor() : {}),
     resume: session,
@@ -121,10 +124,10 @@ const commands = {
   send: ({ id, n, opts }) =>
     settle(id, client.send("SAY", { n: n ?? 0, ...(opts?.pad ? { pad: "x".repeat(opts.pad) } : {}) }, { signal: abortable(id) })),
   abort: ({ id }) => controllers.get(id).abort(),
-  stream: ({ id, n, opts }) => streams.set(id, client.stream("EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })),
+  stream: ({ id, n, opts }) => streams.set(id, stream(client, "EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })),
   async consume({ id, n, opts }) {
     try {
-      for await (const item of client.stream("EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })) report("item", { id, n: item.n });
+      for await (const item of stream(client, "EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })) report("item", { id, n: item.n });
       report("settled", { id });
     } catch (error) {
       report("settled", { id, ...failure(error) });

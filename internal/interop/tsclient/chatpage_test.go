@@ -13,8 +13,12 @@ import (
 
 var updatePage = flag.Bool("page.update", false, "write the client of the chat page")
 
-// chatPage has what the chat page loads, so that it runs without a build.
-const chatPage = "../../../examples/chat/page"
+// pages has what the pages of the examples load, so that they run without a build.
+var pages = map[string]string{
+	"index.js":   "chat/page/penstock-client.js",
+	"pacing.js":  "chat/page/penstock-pacing.js",
+	"streams.js": "aichat/page/penstock-streams.js",
+}
 
 const chatClientHead = `// The TypeScript client of clients/ts, built by its "npm run build". Do not edit it here:
 // go test -C internal/interop ./tsclient -run ChatPage -args -page.update
@@ -24,11 +28,11 @@ var sourceMap = regexp.MustCompile(`\n*//# sourceMappingURL=.*\s*$`)
 
 func TestChatPage_HasCurrentBuildOfClient(t *testing.T) {
 	run(t, nil, "npm", "run", "build")
-	for name, file := range map[string]string{"index.js": "penstock-client.js", "pacing.js": "penstock-pacing.js"} {
+	for name, file := range pages {
 		built, err := os.ReadFile(filepath.Join(install(t), "dist", name))
 		require.NoError(t, err)
 		want := chatClientHead + sourceMap.ReplaceAllString(string(built), "") + "\n"
-		path := filepath.Join(chatPage, file)
+		path := filepath.Join("../../../examples", file)
 		if *updatePage {
 			require.NoError(t, os.WriteFile(path, []byte(want), 0o600))
 		}

