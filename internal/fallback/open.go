@@ -22,6 +22,10 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	client := s.config.Client(req)
+	if s.ctx.Err() != nil { // a status, and not an event: proxies try another node after it
+		answer(w, http.StatusServiceUnavailable)
+		return
+	}
 	if !s.slots.acquire(client) {
 		answer(w, http.StatusServiceUnavailable)
 		return
