@@ -210,10 +210,11 @@ func (c *conn) full() bool {
 	return c.bytes >= windowBytes && !c.lost
 }
 
-// acknowledge forgets events up to an ID. It returns false if there are no such events.
-func (c *conn) acknowledge(id uint64) bool {
+// acknowledge forgets events up to an ID. It returns false if there are no such events, or if a response begins behind
+// the ID, and what follows has been forgotten.
+func (c *conn) acknowledge(id uint64, begins bool) bool {
 	c.mu.Lock()
-	if id > c.acked+uint64(len(c.events)) {
+	if id > c.acked+uint64(len(c.events)) || begins && id < c.acked {
 		c.mu.Unlock()
 		return false
 	}

@@ -91,7 +91,7 @@ func (s *Server) answerDown(text []byte) peerAnswer {
 		return peerAnswer{status: http.StatusConflict}
 	}
 	if poll.Begins {
-		if !c.acknowledge(poll.After) {
+		if !c.acknowledge(poll.After, true) {
 			return peerAnswer{status: http.StatusConflict}
 		}
 		c.heard()

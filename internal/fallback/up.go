@@ -60,7 +60,7 @@ func (s *Server) handleUp(up upRequest, rest func() (messages []byte, status int
 	}
 	c.heard()
 	switch {
-	case !c.acknowledge(up.Ack):
+	case !c.acknowledge(up.Ack, false):
 		return http.StatusConflict
 	case up.Seq > 0:
 		return c.up(up, rest)
