@@ -81,8 +81,7 @@ func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal
 	_, _ = w.Write(text)
 }
 
-// upgrades reports whether Options.RefuseAfterUpgrade applies to a refusal. It does not apply to those during Shutdown:
-// a reverse proxy sends the request to another node when it sees the status 503, and after an upgrade it cannot.
+// upgrades reports whether Options.RefuseAfterUpgrade applies. After an upgrade, a proxy cannot try another node.
 func (h *handshakeRefusal) upgrades() bool {
 	return h.reason != reasonHandshake && h.reason != reasonDraining
 }
