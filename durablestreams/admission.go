@@ -11,16 +11,17 @@ type admission struct {
 
 	mu        sync.Mutex
 	all       int
-	addresses map[netip.Addr]int // no entry is 0
+	addresses map[netip.Prefix]int // no entry is 0
 }
 
-func (a *admission) init() { a.addresses = map[netip.Addr]int{} }
+func (a *admission) init() { a.addresses = map[netip.Prefix]int{} }
 
-// enter admits a request of an address, which must leave. It reports false if there are too many.
-func (a *admission) enter(address netip.Addr) bool {
+// enter admits a request of an address, which must leave. It reports false if there are too many. One that is unknown has
+// no bound of its own, because all clients may share it.
+func (a *admission) enter(address netip.Prefix) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.all >= a.max || a.addresses[address] >= a.maxPerAddress {
+	if a.all >= a.max || address.IsValid() && a.addresses[address] >= a.maxPerAddress {
 		return false
 	}
 	a.all++
@@ -28,7 +29,7 @@ func (a *admission) enter(address netip.Addr) bool {
 	return true
 }
 
-func (a *admission) leave(address netip.Addr) {
+func (a *admission) leave(address netip.Prefix) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all--

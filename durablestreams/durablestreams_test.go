@@ -327,9 +327,12 @@ type events struct {
 	resp    *http.Response
 }
 
-func (s *server) events(path string) *events {
+func (s *server) events(path string, header ...string) *events {
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
 	require.NoError(s.t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = resp.Body.Close() })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/ipprefix"
 	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/router"
 )
@@ -90,7 +91,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.unavailable(w)
 		return
 	}
-	address := h.proxies.ClientIP(req)
+	address := ipprefix.Of(h.proxies.ClientIP(req))
 	if !h.readers.enter(address) {
 		header.Set("Retry-After", "1")
 		http.Error(w, "too many readers", http.StatusTooManyRequests)

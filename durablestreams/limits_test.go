@@ -2,6 +2,7 @@ package durablestreams_test
 
 import (
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -23,6 +24,21 @@ func TestHandler_BoundsReadersPerAddress(t *testing.T) {
 	assert.NotEmpty(t, got.Header.Get("Retry-After"))
 	assert.NoError(t, first.resp.Body.Close())
 	assert.Eventually(t, func() bool { return s.get("/topics/ann-1").StatusCode == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestHandler_AddressesOfOneNetworkAreOne has a client that reads from several addresses of its IPv6 network.
+func TestHandler_AddressesOfOneNetworkAreOne(t *testing.T) {
+	s := start(t, func(_ *durablestreams.Options[token], f *durablestreams.Options[router.StoredMessage]) {
+		f.MaxPerAddress = 2
+		f.Proxies.Networks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	})
+	s.events("/topics/ann-1?offset=now&live=sse", "X-Forwarded-For", "2001:db8::1")
+	s.events("/topics/ann-1?offset=now&live=sse", "X-Forwarded-For", "2001:db8::2")
+	for address, want := range map[string]int{
+		"2001:db8::3": http.StatusTooManyRequests, "2001:db8:0:1::3": http.StatusOK, "192.0.2.1": http.StatusOK,
+	} {
+		assert.Equal(t, want, s.do(http.MethodGet, "/topics/ann-1", "X-Forwarded-For", address).StatusCode, address)
+	}
 }
 
 func TestHandler_BoundsReaders(t *testing.T) {

@@ -37,7 +37,7 @@ type Options[Message any] struct {
 	Proxies clientip.TrustedProxies
 
 	// MaxReaders bounds the requests that are served at the same time, and MaxPerAddress those of one client
-	// address. Others receive 429. 1,000 and 50 if 0.
+	// address, an IPv4 address or a /64 of IPv6. Others receive 429. 1,000 and 50 if 0.
 	MaxReaders    int
 	MaxPerAddress int
 

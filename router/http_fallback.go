@@ -32,7 +32,8 @@ func (c *Conn) Transport() Transport {
 // FallbackOptions configure [Router.HTTPFallback]. The zero value is a working configuration.
 type FallbackOptions struct {
 	// MaxConns bounds the connections of this node over HTTP, with those that ended less than ten seconds ago;
-	// further clients receive the status 503. They also count in Limits.Conns. If 0, it is 1000.
+	// further clients receive the status 503. They also count in Limits.Conns. One address, as Limits.ConnsPerIP
+	// counts them, may have half of MaxConns, and at most twice Limits.ConnsPerIP. If 0, MaxConns is 1000.
 	MaxConns int
 
 	// MeasureOnly lets clients find out that they could connect over HTTP, and refuses to: they report that
@@ -47,9 +48,9 @@ type FallbackOptions struct {
 //
 // The handler may be mounted at any path, which clients are configured with. Options.Authenticate receives the
 // request of the client with this path, with the method GET and the query that the client would use for a
-// WebSocket. Instead of Timeouts.Pong, a client has ten seconds to answer. Bodies that are being received count in a
-// second Limits.InboundBytesTotal. Middlewares must leave the ResponseWriter able to flush; otherwise clients poll. The http.Server must
-// not be shut down before [Router.Shutdown] has returned.
+// WebSocket. Instead of Timeouts.Pong, a client has ten seconds to answer. What has arrived of the bodies of requests
+// counts in a second Limits.InboundBytesTotal, of which one address may have half. Middlewares must leave the ResponseWriter
+// able to flush; otherwise clients poll. The http.Server must not be shut down before [Router.Shutdown] has returned.
 //
 // HTTPFallback panics if an option is invalid, if it is called twice, or if the router has begun to serve.
 func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
@@ -69,7 +70,8 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 		o.MaxConns = 1000
 	}
 	s := fallback.New(fallback.Config{
-		MaxConns: o.MaxConns, MaxMessageBytes: r.opts.Limits.MaxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytesTotal,
+		MaxConns: o.MaxConns, MaxPerClient: 2 * min(r.opts.Limits.ConnsPerIP, o.MaxConns),
+		MaxMessageBytes: r.opts.Limits.MaxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytesTotal,
 		WriteTimeout: r.opts.Timeouts.Write, MeasureOnly: o.MeasureOnly,
 		Serve:   r.serveFallback,
 		Refuses: r.refusesHandshakes,

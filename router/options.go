@@ -40,7 +40,8 @@ type Options struct {
 	// HTTP status of a handshake. A refused request is upgraded, and the connection closed with
 	// 4000 plus the status, [StatusUnauthenticated] for example, and the error as JSON in the
 	// reason. This includes requests of other origins, and excludes those that are not a valid
-	// handshake. An error of OnOpen other than INTERNAL closes the connection with such a code,
+	// handshake, and those during Shutdown, so that a reverse proxy sees the status 503 and tries
+	// another node. An error of OnOpen other than INTERNAL closes the connection with such a code,
 	// too.
 	//
 	// Refused connections are not opened: OnOpen and OnClose are not called, no limit of

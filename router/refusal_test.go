@@ -237,7 +237,7 @@ func TestOnRefused_ReportsRequestsAndConnections(t *testing.T) {
 					tt.before(t, r)
 				}
 				dial := append([]routertest.Option{routertest.RemoteAddr("[2001:db8::1]:1")}, tt.dial...)
-				if visible || tt.want.Reason == "on_open" {
+				if visible && tt.want.Reason != "draining" || tt.want.Reason == "on_open" {
 					routertest.Dial(t, r, dial...).Closed()
 				} else {
 					routertest.Refused(t, r, dial...)

@@ -107,7 +107,7 @@ func TestRefuseAfterUpgrade_SelectsTheSubprotocolOfACodec(t *testing.T) {
 	assert.Equal(t, cbor.Subprotocol, resp.Header.Get("Sec-WebSocket-Protocol"), "browsers close a connection without it")
 }
 
-func TestRefuseAfterUpgrade_IncludesOriginLimitsAndShutdown(t *testing.T) {
+func TestRefuseAfterUpgrade_IncludesOriginAndLimits(t *testing.T) {
 	var ended []router.CloseError
 	r := router.New(discardLogs(router.Options{RefuseAfterUpgrade: true, Limits: router.Limits{Conns: 1}}))
 	server := httptest.NewServer(r)
@@ -119,14 +119,23 @@ func TestRefuseAfterUpgrade_IncludesOriginLimitsAndShutdown(t *testing.T) {
 	_, closed = dialRefused(t, server, nil)
 	ended = append(ended, router.CloseError{Code: router.StatusCode(closed.Code), Reason: closed.Reason})
 	require.NoError(t, ws.Close(websocket.StatusNormalClosure, ""))
-	require.NoError(t, r.Shutdown(t.Context()))
-	_, closed = dialRefused(t, server, nil)
-	ended = append(ended, router.CloseError{Code: router.StatusCode(closed.Code), Reason: closed.Reason})
 	assert.Equal(t, []router.CloseError{
 		{Code: 4403, Reason: `{"code":"PERMISSION_DENIED","message":"this page may not connect"}`},
 		{Code: 4429, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":5000,"message":"too many connections"}`},
-		{Code: 4503, Reason: `{"code":"UNAVAILABLE","message":"server is restarting"}`},
 	}, ended)
+}
+
+// TestRefuseAfterUpgrade_ShutdownHasAStatus checks that a reverse proxy can try another node, which it cannot after an
+// upgrade.
+func TestRefuseAfterUpgrade_ShutdownHasAStatus(t *testing.T) {
+	r := router.New(discardLogs(router.Options{RefuseAfterUpgrade: true}))
+	require.NoError(t, r.Shutdown(t.Context()))
+	resp := routertest.Refused(t, r)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(body), "server is restarting")
 }
 
 // TestRefuseAfterUpgrade_OtherRequestsGetStatus refuses what cannot be upgraded.

@@ -73,13 +73,17 @@ func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal
 		f.Refuse(int(refusalStatus(payload.Code)), wire.CloseReason(&payload))
 		return
 	}
-	malformed := refusal.reason == reasonHandshake
-	if r.opts.RefuseAfterUpgrade && !malformed && r.refuseAfterUpgrade(w, req, &payload) {
+	if r.opts.RefuseAfterUpgrade && refusal.upgrades() && r.refuseAfterUpgrade(w, req, &payload) {
 		return
 	}
 	handshake.WriteErrorHeader(w, req, payload.Code, refusal.failure.RetryAfter)
 	text, _ := envelope.MarshalJSON(payload) // its details have been encoded already
 	_, _ = w.Write(text)
+}
+
+// upgrades reports whether Options.RefuseAfterUpgrade applies. After an upgrade, a proxy cannot try another node.
+func (h *handshakeRefusal) upgrades() bool {
+	return h.reason != reasonHandshake && h.reason != reasonDraining
 }
 
 // expected reports whether a refusal is what a client without valid credentials causes, so that its

@@ -155,27 +155,6 @@ func TestResume_NodeThatCrashesLeavesItsSessions(t *testing.T) {
 	})
 }
 
-func TestResume_GreetingWithoutStoreHasNoSession(t *testing.T) {
-	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses, "forgets": storeForgets} {
-		runSynctest(t, name, func(t *testing.T) {
-			one, _, cut := newCutRouters()
-			c := dialSession(t, one, "ann")
-			cut.store.Store(mode)
-			frame := c.call("$ws:hello", `{"session":true}`)
-			assert.Equal(t, "$ws:welcome", frame.Type)
-			assert.NotContains(t, frame.Text, "session")
-			require.NoError(t, c.conn.Subscribe("private/a"), "everything else works")
-			cut.store.Store(storeWorks)
-			synctest.Wait()
-			err := one.Publish("private/a", Blob{Text: "1"}, router.Stored(t.Context(), nil))
-			require.NoError(t, err)
-			assert.Equal(t, []string{"1"}, c.texts())
-			c.hello()
-			assert.NotEmpty(t, c.token)
-		})
-	}
-}
-
 func TestResume_StoreThatIsAwayDelaysIt(t *testing.T) {
 	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses} {
 		runSynctest(t, name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func (id *connIdentity) ofSession() session.Identity {
 }
 
 // openSession returns the session of the connection, after creating it if there is none. It returns
-// nil if sessions are disabled or the store does not answer.
+// nil if sessions are disabled or the call has ended.
 func (c *Conn) openSession(ctx context.Context) *protocol.SessionGrant {
 	if !c.router.resumes() {
 		return nil
@@ -138,10 +138,10 @@ func (c *Conn) adoptSessionLocked(inner *session.Session, granted map[string]ses
 	return s
 }
 
-// storeFirst stores a new session, and drops it if that fails.
-func (c *Conn) storeFirst(ctx context.Context, s *connSession) (stored bool) {
+// storeFirst stores a new session, now or later, and drops it if its client does not learn of it.
+func (c *Conn) storeFirst(ctx context.Context, s *connSession) (begun bool) {
 	defer func() { // even if the broker calls runtime.Goexit
-		if !stored {
+		if !begun {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.resumableState().session.CompareAndSwap(s, nil)

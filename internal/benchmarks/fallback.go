@@ -142,6 +142,6 @@ func serveFallback() (http.Handler, func(int)) {
 	handler, publish := serveOptions(&router.Options{})
 	mux := http.NewServeMux()
 	mux.Handle("/ws", handler)
-	mux.Handle("/ws/http", handler.(*router.Router).HTTPFallback(&router.FallbackOptions{MaxConns: 2 * fallbackConns}))
+	mux.Handle("/ws/http", handler.(*router.Router).HTTPFallback(&router.FallbackOptions{MaxConns: 4 * fallbackConns}))
 	return mux, publish
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ const (
 // A conn is a connection of this node.
 type conn struct {
 	server *Server
+	client netip.Prefix // that has opened it
 	secret secret
 	pipe   net.Conn // the router has the other end
 
@@ -63,10 +65,10 @@ type response struct {
 }
 
 // newConn returns a connection that a response of its open is attached to.
-func newConn(s *Server, pipe net.Conn) (*conn, *response) {
+func newConn(s *Server, client netip.Prefix, pipe net.Conn) (*conn, *response) {
 	r := &response{open: true, wake: make(chan struct{}, 1)}
 	return &conn{
-		server: s, secret: newSecret(s.node), pipe: pipe,
+		server: s, client: client, secret: newSecret(s.node), pipe: pipe,
 		turn: make(chan struct{}, 1), writing: make(chan struct{}, 1), room: make(chan struct{}, 1), response: r,
 	}, r
 }
@@ -208,10 +210,11 @@ func (c *conn) full() bool {
 	return c.bytes >= windowBytes && !c.lost
 }
 
-// acknowledge forgets events up to an ID. It returns false if there are no such events.
-func (c *conn) acknowledge(id uint64) bool {
+// acknowledge forgets events up to an ID. It returns false if there are no such events, or if a response begins behind
+// the ID, and what follows has been forgotten.
+func (c *conn) acknowledge(id uint64, begins bool) bool {
 	c.mu.Lock()
-	if id > c.acked+uint64(len(c.events)) {
+	if id > c.acked+uint64(len(c.events)) || begins && id < c.acked {
 		c.mu.Unlock()
 		return false
 	}

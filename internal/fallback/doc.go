@@ -11,6 +11,6 @@
 //
 // # Locks
 //
-// Server.mu, responses.mu, conn.mu and permits.mu are never held together, and nothing is called, written or
+// Server.mu, responses.mu, conn.mu, permits.mu and bodies.mu are never held together, and nothing is called, written or
 // waited for under them. sender.turn and conn.turn are acquired before them.
 package fallback

@@ -33,7 +33,7 @@ func (s *Server) down(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	c := s.find(down.secret)
-	if c == nil || !c.acknowledge(down.Ack) {
+	if c == nil || !c.acknowledge(down.Ack, true) {
 		answer(w, http.StatusConflict)
 		return
 	}

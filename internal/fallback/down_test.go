@@ -100,27 +100,38 @@ func TestDown_WaitsForAnOlderOneThatCannotBeEnded(t *testing.T) {
 	})
 }
 
-// TestDown_AcknowledgedEventsAreForgotten has acknowledgments that are late, right and impossible.
+// TestDown_AcknowledgedEventsAreForgotten has acknowledgments that are late, right and impossible, on the node of the
+// connection and on another one. A late one is right for an up, which may have been sent before another request.
 func TestDown_AcknowledgedEventsAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		client := newClient(t, r.HTTPFallback(nil))
-		client.open("poll").close()
-		for n := range 3 {
-			require.NoError(t, onlyConn(t, r).Send(Echo{N: n}))
-		}
-		synctest.Wait()
-		client.ack = 2
-		client.acknowledge()
-		client.ack = 1
-		events := client.events("poll")
-		assert.EqualValues(t, 3, must(events.next()).id)
-		events.close()
-		client.ack = 4
-		resp := client.down("poll")
-		assert.Equal(t, http.StatusConflict, resp.StatusCode)
-		require.NoError(t, resp.Body.Close())
-	})
+	for owner := range 2 {
+		runSynctest(t, fmt.Sprint("owner ", owner), func(t *testing.T) {
+			c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
+			c.choose = func() int { return owner }
+			client := c.client(t)
+			client.open("poll").close()
+			for n := range 3 {
+				require.NoError(t, onlyConn(t, c.routers[owner]).Send(Echo{N: n}))
+			}
+			synctest.Wait()
+			c.choose = func() int { return 0 }
+			client.ack = 2
+			assert.Equal(t, http.StatusNoContent, client.acknowledge())
+			for _, impossible := range []uint64{0, 1, 4} {
+				client.ack = impossible
+				for _, mode := range []string{"poll", "stream"} {
+					resp := client.down(mode)
+					assert.Equal(t, http.StatusConflict, resp.StatusCode, impossible)
+					require.NoError(t, resp.Body.Close())
+				}
+			}
+			client.ack = 1
+			assert.Equal(t, http.StatusNoContent, client.acknowledge())
+			client.ack = 2
+			events := client.events("poll")
+			assert.EqualValues(t, 3, must(events.next()).id)
+			events.close()
+		})
+	}
 }
 
 // TestDown_PollWaits checks how long polls without events last, and what they contain.

@@ -62,6 +62,13 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 // requests it answers, whatever their host.
 func serveInMemory(t *testing.T, server *http.Server) *http.Client {
 	t.Helper()
+	client, _ := serveSockets(t, server)
+	return client
+}
+
+// serveSockets is serveInMemory, and returns also what dials a socket.
+func serveSockets(t *testing.T, server *http.Server) (client *http.Client, dial func() net.Conn) {
+	t.Helper()
 	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	served := make(chan struct{})
 	go func() {
@@ -75,13 +82,15 @@ func serveInMemory(t *testing.T, server *http.Server) *http.Client {
 		<-served
 		time.Sleep(time.Minute) // connections without a client end
 	})
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport}, func() net.Conn { return must(l.dial(t.Context(), "", "")) }
 }
 
-// withAddress returns a handler whose requests come from an address, which may change between two.
+// withAddress returns a handler whose requests come from an address, which may change between two; "" is unknown.
 func withAddress(h http.Handler, address *string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		req.RemoteAddr = *address
+		if *address != "" {
+			req.RemoteAddr = *address
+		}
 		h.ServeHTTP(w, req)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -20,11 +21,16 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 		answer(w, http.StatusBadRequest)
 		return
 	}
-	if !s.acquireSlot() {
+	client := s.config.Client(req)
+	if s.ctx.Err() != nil { // a status, and not an event: proxies try another node after it
 		answer(w, http.StatusServiceUnavailable)
 		return
 	}
-	h := &handshake{server: s, header: http.Header{}, opened: make(chan string, 1), holdsSlot: true}
+	if !s.slots.acquire(client) {
+		answer(w, http.StatusServiceUnavailable)
+		return
+	}
+	h := &handshake{server: s, client: client, header: http.Header{}, opened: make(chan string, 1), holdsSlot: true}
 	defer h.release()
 	out, err := s.newOutput(w, req, open.Mode, 0)
 	ctx := req.Context()
@@ -76,6 +82,7 @@ func handshakeRequest(req *http.Request, open openRequest) *http.Request {
 // A handshake is the ResponseWriter of the handshake of an open, whose slot it holds.
 type handshake struct {
 	server *Server
+	client netip.Prefix
 	header http.Header
 	opened chan string // the subprotocol; closed without one if the handshake failed
 
@@ -105,7 +112,7 @@ func (h *handshake) Refuse(code int, reason string) { h.refusal = closeData{code
 // Hijack returns the router's end of a pipe.
 func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	ours, theirs := net.Pipe()
-	h.conn, h.response = newConn(h.server, ours)
+	h.conn, h.response = newConn(h.server, h.client, ours)
 	go h.conn.read(h.opened)
 	end := routerEnd{theirs}
 	return end, bufio.NewReadWriter(bufio.NewReaderSize(end, 16), bufio.NewWriterSize(end, 16)), nil
@@ -131,7 +138,7 @@ func (h *handshake) release() {
 		return
 	}
 	h.holdsSlot = false
-	h.server.releaseSlot()
+	h.server.slots.release(h.client, http.StatusOK)
 	if h.conn != nil {
 		_ = h.conn.pipe.Close()
 	}

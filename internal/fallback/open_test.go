@@ -1,6 +1,7 @@
 package fallback_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -107,21 +108,86 @@ func TestOpen_RefusalsAreCloseEvents(t *testing.T) {
 func TestOpen_CountsInLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{ConnsPerIP: 2}})
-		h := r.HTTPFallback(&router.FallbackOptions{MaxConns: 3})
+		h := r.HTTPFallback(&router.FallbackOptions{MaxConns: 5})
 		address := "192.0.2.1:1"
 		client := newClient(t, withAddress(h, &address))
 		for range 2 {
 			defer client.open("stream").close()
 		}
 		assert.Contains(t, must(client.openWith(`{"mode":"poll"}`).next()).data, `"code":4429`)
-		address = "192.0.2.2:1"
-		client.open("poll").close()
-		resp := client.post("open", `{"mode":"poll"}`)
-		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-		assert.Equal(t, "1", resp.Header.Get("Retry-After"))
-		require.NoError(t, resp.Body.Close())
-		time.Sleep(11 * time.Second) // the third one has no response
+		for i := range 3 {
+			address = fmt.Sprintf("198.51.100.%d:1", i)
+			client.open("poll").close()
+		}
+		client.refusedSlot()
+		time.Sleep(11 * time.Second) // the last ones have no response
 		client.open("stream").close()
+	})
+}
+
+// refusedSlot opens a connection for which the server has no room.
+func (c *client) refusedSlot() {
+	c.t.Helper()
+	resp := c.post("open", `{"mode":"poll"}`)
+	assert.Equal(c.t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Equal(c.t, "1", resp.Header.Get("Retry-After"))
+	require.NoError(c.t, resp.Body.Close())
+}
+
+// TestOpen_OneAddressGetsHalfOfTheSlots opens polls from the addresses of one IPv6 network, with the default limits.
+func TestOpen_OneAddressGetsHalfOfTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		address := ""
+		client := newClient(t, withAddress(r.HTTPFallback(nil), &address))
+		for i := range 500 {
+			address = fmt.Sprintf("[2001:db8::%x]:1", i)
+			client.open("poll").close()
+		}
+		client.refusedSlot()
+		address = "192.0.2.1:1"
+		client.open("poll").close()
+	})
+}
+
+// TestOpen_EndedConnectionsCountForTheirAddress has an address whose connections the server closes, one after the other:
+// those that its client has not acknowledged count, and then Limits.ConnsPerIP is not what refuses further ones.
+func TestOpen_EndedConnectionsCountForTheirAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{ConnsPerIP: 4}})
+		address := "192.0.2.1:1"
+		client := newClient(t, withAddress(r.HTTPFallback(&router.FallbackOptions{MaxConns: 100}), &address))
+		end := func() {
+			client.open("poll").close()
+			onlyConn(t, r).Close(4001, "done")
+			synctest.Wait()
+		}
+		for range 8 {
+			end()
+		}
+		client.refusedSlot()
+		client.ack = 1
+		require.Equal(t, http.StatusNoContent, client.acknowledge())
+		client.ack = 0
+		end()
+		client.refusedSlot()
+		address = "192.0.2.2:1"
+		end()
+		address = "192.0.2.1:1"
+		time.Sleep(11 * time.Second)
+		end()
+	})
+}
+
+// TestOpen_UnknownAddressesHaveNoShare has clients behind a Unix socket, all of which have no address.
+func TestOpen_UnknownAddressesHaveNoShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		client := newClient(t, r.HTTPFallback(&router.FallbackOptions{MaxConns: 4}))
+		for range 4 {
+			client.open("poll").close()
+		}
+		client.refusedSlot()
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -71,11 +72,11 @@ func (s *Server) answerUp(body []byte) (status int) {
 	if err != nil {
 		return http.StatusBadRequest
 	}
-	size := int64(len(body))
-	if !s.bodies.TryAdd(size) {
+	counts := s.bodies.begin(netip.Prefix{}, up.secret.digest()) // the other node has counted it for the client
+	defer counts.end()
+	if counts.add(len(body)) != nil {
 		return http.StatusServiceUnavailable
 	}
-	defer s.bodies.Remove(size)
 	return s.handleUp(up, func() ([]byte, int) { return messages, 0 })
 }
 
@@ -90,7 +91,7 @@ func (s *Server) answerDown(text []byte) peerAnswer {
 		return peerAnswer{status: http.StatusConflict}
 	}
 	if poll.Begins {
-		if !c.acknowledge(poll.After) {
+		if !c.acknowledge(poll.After, true) {
 			return peerAnswer{status: http.StatusConflict}
 		}
 		c.heard()
@@ -173,22 +174,13 @@ func (s *Server) ask(ctx context.Context, node string, question []byte) peerAnsw
 }
 
 // forwardUp lets the node of a connection handle an up, and returns the status of its answer.
-func (s *Server) forwardUp(req *http.Request, up upRequest, line []byte, b body) (status int) {
-	node, status := s.ownerOf(up.secret)
-	if status != 0 {
-		return status
-	}
-	client := s.config.Client(req)
+func (s *Server) forwardUp(ctx context.Context, client netip.Prefix, node string, line, messages []byte) (status int) {
 	if !s.asking.acquire(client) {
 		return http.StatusServiceUnavailable
 	}
 	defer func() { s.asking.release(client, status) }()
-	messages, status := b.rest()
-	if status != 0 {
-		return status
-	}
-	question := append(append(append([]byte{upQuestion}, line...), '\n'), messages...)
-	return s.ask(req.Context(), node, question).status
+	question := slices.Concat([]byte{upQuestion}, line, []byte("\n"), messages)
+	return s.ask(ctx, node, question).status
 }
 
 // forwardDown answers a client that waits for events of a connection of another node.

@@ -26,10 +26,17 @@ type nodes struct {
 	routers []*router.Router
 	do      []func(*http.Request) (*http.Response, error)
 	choose  func() int
+	address string // of the clients, which may change between two requests; "" is unknown
 }
 
 // newNodes returns nodes that know each other, with their own broker or that of opts. setUp registers handlers.
 func newNodes(t *testing.T, n int, opts router.Options, setUp func(*router.Router)) *nodes {
+	t.Helper()
+	return newNodesWith(t, n, opts, nil, setUp)
+}
+
+// newNodesWith is newNodes with options of HTTPFallback.
+func newNodesWith(t *testing.T, n int, opts router.Options, fallback *router.FallbackOptions, setUp func(*router.Router)) *nodes {
 	t.Helper()
 	c := &nodes{network: enginetest.New()}
 	shared := opts.Broker
@@ -45,7 +52,8 @@ func newNodes(t *testing.T, n int, opts router.Options, setUp func(*router.Route
 			_ = r.Shutdown(ctx)
 		})
 		c.routers = append(c.routers, r)
-		c.do = append(c.do, serveInMemory(t, &http.Server{Handler: r.HTTPFallback(nil)}).Do)
+		h := r.HTTPFallback(fallback)
+		c.do = append(c.do, serveInMemory(t, &http.Server{Handler: withAddress(h, &c.address)}).Do)
 	}
 	next := -1
 	c.choose = func() int { // each request reaches another node

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// permits bound requests of a kind that are in progress: half of them may be those of one client.
+// permits bound what clients may have at the same time, such as requests of a kind: half of it may be one client's.
 type permits struct {
 	mu        sync.Mutex
 	free      int
 	perClient int
-	used      map[netip.Prefix]int // by address of the client
+	used      map[netip.Prefix]int // by address of the client; if it is unknown, perClient does not apply
 }
 
 // penalty is how long a permit stays in use after a request for a connection that does not exist: guesses of one
@@ -24,7 +24,7 @@ func (p *permits) init(n int) { p.free, p.perClient, p.used = n, (n+1)/2, map[ne
 func (p *permits) acquire(client netip.Prefix) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free == 0 || p.used[client] >= p.perClient {
+	if p.free == 0 || client.IsValid() && p.used[client] >= p.perClient {
 		return false
 	}
 	p.free--

@@ -119,6 +119,12 @@ func parseUp(line []byte) (up upRequest, err error) {
 	return up, err
 }
 
+// withoutMessages returns the first line of an up for the same connection that has no messages.
+func (up *upRequest) withoutMessages() []byte {
+	line, _ := jsonv2.Marshal(upRequest{Secret: up.Secret, Ack: up.Ack}) // of strings and numbers
+	return line
+}
+
 // secretOf returns an unknown secret for a text that is none, so that it is answered like one.
 func secretOf(text string) (secret, error) {
 	if text == "" {
@@ -136,7 +142,8 @@ type body struct {
 	*bufio.Reader
 
 	control *http.ResponseController
-	size    int64 // at most
+	length  int64     // -1 if it is unknown
+	counts  *received // of the bytes behind the first line; nil: they are few
 }
 
 // newBody returns the body of a request, or the status with which the request is refused.
@@ -144,9 +151,9 @@ func newBody(w http.ResponseWriter, req *http.Request, maxBytes int64) (b body, 
 	if req.ContentLength > maxBytes {
 		return body{}, http.StatusRequestEntityTooLarge
 	}
-	b = body{bufio.NewReaderSize(http.MaxBytesReader(w, req.Body, maxBytes), maxLineBytes), http.NewResponseController(w), maxBytes}
-	if req.ContentLength >= 0 {
-		b.size = req.ContentLength
+	b = body{
+		Reader:  bufio.NewReaderSize(http.MaxBytesReader(w, req.Body, maxBytes), maxLineBytes),
+		control: http.NewResponseController(w), length: req.ContentLength,
 	}
 	_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // if it cannot be set, that of the server applies
 	return b, 0
@@ -163,21 +170,28 @@ func readBody(w http.ResponseWriter, req *http.Request, maxBytes int64) (text []
 
 // rest returns the rest of the body, or the status with which the request is refused.
 func (b body) rest() (text []byte, status int) {
-	text, err := io.ReadAll(b)
-	_ = b.control.SetReadDeadline(time.Time{}) // so that the end of a stream is the client's
+	var in io.Reader = b
+	if b.counts != nil {
+		in = countingReader{b, b.counts}
+	}
+	text, err := io.ReadAll(in)
+	if err == nil { // otherwise, net/http reads what has not arrived, and needs the deadline
+		_ = b.control.SetReadDeadline(time.Time{}) // so that the end of a stream is the client's
+	}
 	return text, statusOfRead(err)
 }
 
-// line returns the first line of the body, without its end.
-func (b body) line() (line []byte, status int) {
+// line returns the first line of the body, without its end. arrived reports whether nothing of the rest is on its way.
+func (b body) line() (line []byte, arrived bool, status int) {
 	line, err := b.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
-		return nil, http.StatusBadRequest
+		return nil, false, http.StatusBadRequest
 	case err == nil || errors.Is(err, io.EOF):
-		return bytes.Clone(bytes.TrimSuffix(line, []byte("\n"))), 0
+		arrived = int64(len(line)+b.Buffered()) == b.length
+		return bytes.Clone(bytes.TrimSuffix(line, []byte("\n"))), arrived, 0
 	}
-	return nil, statusOfRead(err)
+	return nil, false, statusOfRead(err)
 }
 
 // statusOfRead returns the status for an error of a body, or 0. The client may send a body again that has not

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/penstock-go/penstock/internal/executor"
 )
 
 // Times of the protocol.
@@ -28,8 +26,9 @@ const (
 // A Config is what a Server needs. All functions are required, and called concurrently.
 type Config struct {
 	MaxConns        int           // connections of this node, with those that have ended less than lostAfter ago
+	MaxPerClient    int           // of them, those of one client, at most half; 0 is half
 	MaxMessageBytes int64         // of a client; at most maxMessageBytes are permitted
-	MaxBodyBytes    int64         // of the bodies of all clients that are read or wait for the router, perhaps one more
+	MaxBodyBytes    int64         // that have arrived of the bodies of all clients, until the router has them; perhaps one body more
 	WriteTimeout    time.Duration // of one write to a response
 	MeasureOnly     bool          // no connection is opened
 
@@ -58,7 +57,8 @@ type Server struct {
 	node    nodeHash
 	asking  permits // of requests of which other nodes are asked
 	probing permits // of probes
-	bodies  executor.ByteBudget
+	slots   permits // of connections in conns, and of those that are being opened
+	bodies  bodies
 
 	responses responses
 
@@ -68,7 +68,6 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[digest]*conn
-	slots int // connections in conns, and those that are being opened
 
 	changed chan struct{} // of capacity 1: the end of a connection was sent, or it is forgotten
 }
@@ -78,9 +77,13 @@ func New(config Config) *Server {
 	s := &Server{config: config, node: hashNode(config.Peers.Name), conns: map[digest]*conn{}, changed: make(chan struct{}, 1)}
 	s.asking.init(2 * config.MaxConns)
 	s.probing.init(maxProbes)
+	s.slots.init(config.MaxConns)
+	if config.MaxPerClient > 0 {
+		s.slots.perClient = min(s.slots.perClient, config.MaxPerClient)
+	}
 	s.responses.senders = map[digest]*sender{}
 	s.config.MaxMessageBytes = min(config.MaxMessageBytes, maxMessageBytes)
-	s.bodies.MaxBytes = config.MaxBodyBytes
+	s.bodies.init(config.MaxBodyBytes, s.maxUpBytes())
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -172,24 +175,6 @@ func answer(w http.ResponseWriter, status int) {
 	w.WriteHeader(status)
 }
 
-// acquireSlot reports whether there is room for another connection.
-func (s *Server) acquireSlot() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.slots >= s.config.MaxConns {
-		return false
-	}
-	s.slots++
-	return true
-}
-
-// releaseSlot undoes acquireSlot for a connection that is not added.
-func (s *Server) releaseSlot() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.slots--
-}
-
 // add makes a connection known, which has a slot.
 func (s *Server) add(c *conn) {
 	s.mu.Lock()
@@ -199,13 +184,22 @@ func (s *Server) add(c *conn) {
 
 // remove forgets a connection and releases its slot. It may be called again.
 func (s *Server) remove(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if key := c.secret.digest(); s.conns[key] == c {
-		delete(s.conns, key)
-		s.slots--
+	if s.delete(c) {
+		s.slots.release(c.client, http.StatusOK)
 		signal(s.changed)
 	}
+}
+
+// delete reports whether the connection was known.
+func (s *Server) delete(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := c.secret.digest()
+	known := s.conns[key] == c
+	if known {
+		delete(s.conns, key)
+	}
+	return known
 }
 
 // find returns the connection with a secret, or nil.

@@ -98,7 +98,8 @@ func TestServer_CheckIsNoProofWhileHandshakesAreRefused(t *testing.T) {
 func TestProbe_SendsTwoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Authenticate: func(*http.Request) (router.Identity, error) { panic("not called") }})
-		http1 := newClient(t, r.HTTPFallback(nil))
+		address := "192.0.2.1:1"
+		http1 := newClient(t, withAddress(r.HTTPFallback(nil), &address))
 		dial := func(origin string) (*websocket.Conn, *http.Response, error) {
 			return websocket.Dial(t.Context(), http1.url, &websocket.DialOptions{
 				HTTPClient: &http.Client{Transport: roundTripper(http1.do)}, HTTPHeader: http.Header{"Origin": {origin}},

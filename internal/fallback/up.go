@@ -9,9 +9,12 @@ import (
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
+// maxUpBytes returns the most bytes of the body of an up.
+func (s *Server) maxUpBytes() int64 { return maxLineBytes + maxBatchBytes + s.config.MaxMessageBytes }
+
 // up handles messages of a client.
 func (s *Server) up(w http.ResponseWriter, req *http.Request) {
-	b, status := newBody(w, req, maxLineBytes+maxBatchBytes+s.config.MaxMessageBytes)
+	b, status := newBody(w, req, s.maxUpBytes())
 	if status == 0 {
 		status = s.readUp(req, b)
 	}
@@ -20,7 +23,7 @@ func (s *Server) up(w http.ResponseWriter, req *http.Request) {
 
 // readUp handles the body of an up, and returns the status of the answer.
 func (s *Server) readUp(req *http.Request, b body) (status int) {
-	line, status := b.line()
+	line, arrived, status := b.line()
 	if status != 0 {
 		return status
 	}
@@ -28,14 +31,24 @@ func (s *Server) readUp(req *http.Request, b body) (status int) {
 	if err != nil {
 		return http.StatusBadRequest
 	}
-	if !s.bodies.TryAdd(b.size) {
-		return http.StatusServiceUnavailable
-	}
-	defer s.bodies.Remove(b.size)
+	client := s.config.Client(req)
+	b.counts = s.bodies.begin(client, up.secret.digest())
+	defer b.counts.end()
 	if up.secret.node() == s.node {
 		return s.handleUp(up, b.rest)
 	}
-	return s.forwardUp(req, up, line, b)
+	owner, status := s.ownerOf(up.secret)
+	if status == 0 && !arrived { // it knows whether the connection exists, for which the rest is worth reading
+		status = s.forwardUp(req.Context(), client, owner, up.withoutMessages(), nil)
+	}
+	if status != 0 && status != http.StatusNoContent {
+		return status
+	}
+	messages, status := b.rest()
+	if status != 0 {
+		return status
+	}
+	return s.forwardUp(req.Context(), client, owner, line, messages)
 }
 
 // handleUp handles an up for a connection of this node, and returns the status of its answer. It calls rest for the
@@ -47,7 +60,7 @@ func (s *Server) handleUp(up upRequest, rest func() (messages []byte, status int
 	}
 	c.heard()
 	switch {
-	case !c.acknowledge(up.Ack):
+	case !c.acknowledge(up.Ack, false):
 		return http.StatusConflict
 	case up.Seq > 0:
 		return c.up(up, rest)

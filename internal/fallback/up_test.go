@@ -272,36 +272,6 @@ func TestUp_GuessedSecrets(t *testing.T) {
 	})
 }
 
-// TestUp_BodiesOfAllClientsAreBounded has a large body that does not arrive, and another one meanwhile.
-func TestUp_BodiesOfAllClientsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, handled := recordingRouter(&router.Options{Limits: router.Limits{InboundBytesTotal: 64 << 10}})
-		h := r.HTTPFallback(nil)
-		slow, other := newClient(t, h), newClient(t, h)
-		defer slow.open("stream").close()
-		defer other.open("stream").close()
-		body := newStalledBody(slow.batch(1))
-		req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, slow.url+"?up", body))
-		req.ContentLength = 64 << 10
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if resp, err := slow.do(req); err == nil {
-				_ = resp.Body.Close()
-			}
-		}()
-		synctest.Wait()
-		batch := other.batch(1, event(1))
-		assert.Equal(t, http.StatusServiceUnavailable, other.status("up", batch))
-		close(body.release)
-		<-done
-		synctest.Wait()
-		assert.Equal(t, http.StatusNoContent, other.status("up", batch))
-		synctest.Wait()
-		assert.Equal(t, []int{1}, handled.all())
-	})
-}
-
 // TestUp_MessagesForAClosedConnectionAreDropped checks that an up does not overtake the event close, which says why.
 func TestUp_MessagesForAClosedConnectionAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,12 @@ import (
 )
 
 // RefuseBody refuses a request with a body. An upgrade would have to wait for it, and
-// RFC 6455 gives it no meaning.
+// RFC 6455 gives it no meaning. In HTTP/2, it may be a connection (RFC 8441), which net/http
+// cannot hijack.
 func RefuseBody(w http.ResponseWriter, req *http.Request) error {
+	if req.Method == http.MethodConnect && req.ProtoMajor > 1 {
+		return errors.Errorf(errors.Unimplemented, "this server does not support WebSocket over HTTP/2")
+	}
 	if req.ContentLength == 0 && len(req.TransferEncoding) == 0 {
 		return nil
 	}

@@ -146,8 +146,9 @@ func (p *runningProxy) dial(ctx context.Context, from string, header http.Header
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return websocket.Dial(ctx, "wss://"+p.host()+"/ws", &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport},
-		HTTPHeader: header,
+		HTTPClient:   &http.Client{Transport: transport},
+		HTTPHeader:   header,
+		Subprotocols: []string{"chat.v1"},
 	})
 }
 

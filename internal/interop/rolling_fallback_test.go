@@ -100,7 +100,7 @@ func (f *fallbackClients) call(ctx context.Context) {
 
 func startFallbackClients(t *testing.T, b func() broker.Broker) *fallbackClients {
 	t.Helper()
-	c := &cluster{t: t, handled: map[int64]int{}, broker: b}
+	c := &cluster{t: t, handled: map[int64]int{}, broker: b, configure: changeHandshake}
 	c.start(proxyPrograms[1])
 	t.Cleanup(func() {
 		for _, n := range c.nodes {

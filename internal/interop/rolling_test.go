@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/router"
@@ -31,16 +33,22 @@ type Work struct {
 
 func (Work) MessageType() string { return "WORK" }
 
+// A Hold is a call that is not answered until its node is released.
+type Hold struct{}
+
+func (Hold) MessageType() string { return "HOLD" }
+
 type Worked Work
 
 func (Worked) MessageType() string { return "WORKED" }
 
 // A cluster is three nodes behind a load balancer, and what their clients have seen.
 type cluster struct {
-	t      *testing.T
-	broker func() broker.Broker // of a node; nil: none
-	nodes  [3]*node
-	proxy  *runningProxy
+	t         *testing.T
+	broker    func() broker.Broker  // of a node; nil: none
+	configure func(*router.Options) // nil: the options are those that every test needs
+	nodes     [3]*node
+	proxy     *runningProxy
 
 	attempts, failedAttempts atomic.Int64
 	calls, answered          atomic.Int64
@@ -57,8 +65,22 @@ type node struct {
 	addr    string
 	router  *router.Router
 	server  *http.Server
+	held    chan struct{} // closed when a Hold is handled
+	release chan struct{}
 	conns   sync.Map       // of net.Conn, hijacked ones included
 	ending  sync.WaitGroup // routers whose connections were killed
+}
+
+// changeHandshake sets the options that change how a handshake is answered.
+func changeHandshake(o *router.Options) {
+	o.RefuseAfterUpgrade = true
+	o.Authenticate = func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil }
+	o.ConnContext = func(req *http.Request) context.Context { return context.WithoutCancel(req.Context()) }
+	o.OnOpen = func(context.Context, *router.Conn) error { return nil }
+	o.Origins, o.Subprotocols = []string{"https://app.example"}, []string{"chat.v1"}
+	o.Codecs, o.CompressMinBytes = []router.Codec{cbor.New(nil)}, 1
+	o.TrustedProxies.Networks = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	o.Development = true
 }
 
 // lameDuck is longer than a proxy takes to notice: two checks, 100 milliseconds apart.
@@ -70,6 +92,9 @@ func (n *node) start() {
 	if n.cluster.broker != nil {
 		opts.Broker, opts.Resume.Within = n.cluster.broker(), time.Minute
 	}
+	if n.cluster.configure != nil {
+		n.cluster.configure(&opts)
+	}
 	n.router = router.New(&opts)
 	router.RPC(n.router, func(_ *router.Context, m Work) (Worked, error) {
 		time.Sleep(rand.N(10 * time.Millisecond))
@@ -77,6 +102,12 @@ func (n *node) start() {
 		defer n.cluster.mu.Unlock()
 		n.cluster.handled[m.N]++
 		return Worked(m), nil
+	})
+	n.held, n.release = make(chan struct{}), make(chan struct{})
+	router.RPC(n.router, func(*router.Context, Hold) (Worked, error) {
+		close(n.held)
+		<-n.release
+		return Worked{}, nil
 	})
 	listener, err := net.Listen("tcp", n.addr)
 	require.NoError(t, err)
@@ -139,9 +170,21 @@ func (c *cluster) dial(ctx context.Context) *websocket.Conn {
 func (c *cluster) connectOften(ctx context.Context) {
 	for ctx.Err() == nil {
 		if ws := c.dial(ctx); ws != nil {
+			conn := newClient(c.t, ws)
 			_ = ws.Close(websocket.StatusNormalClosure, "")
+			c.wasAdmitted(conn)
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// wasAdmitted counts an attempt whose connection has ended as failed if the node has refused it after the upgrade.
+func (c *cluster) wasAdmitted(conn *client) {
+	for range conn.received { // until its end
+	}
+	if websocket.CloseStatus(conn.end) >= 4000 {
+		c.failedAttempts.Add(1)
+		c.t.Logf("attempt was refused: %v", conn.end)
 	}
 }
 
@@ -235,7 +278,7 @@ func TestRollingRestart(t *testing.T) {
 }
 
 func testRollingRestart(t *testing.T, program proxyProgram) {
-	c := &cluster{t: t, handled: map[int64]int{}}
+	c := &cluster{t: t, configure: changeHandshake, handled: map[int64]int{}}
 	c.start(program)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -267,4 +310,65 @@ func testRollingRestart(t *testing.T, program proxyProgram) {
 		assert.Equal(t, 1, times, "call %d", number)
 	}
 	assert.Len(t, c.handled, int(c.calls.Load()))
+}
+
+// TestRollingRestart_HeldNode has a node that cannot end its shutdown, because a handler runs. No attempt fails
+// meanwhile: a proxy that chooses the node sees that it must try another one.
+func TestRollingRestart_HeldNode(t *testing.T) {
+	for _, program := range proxyPrograms {
+		for name, configure := range map[string]func(*router.Options){"no options": nil, "options of handshakes": changeHandshake} {
+			t.Run(program.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				c := &cluster{t: t, configure: configure, handled: map[int64]int{}}
+				c.start(program)
+				release := c.nodes[0].hold()
+				stopped := make(chan struct{})
+				go func() {
+					defer close(stopped)
+					c.nodes[0].stop()
+				}()
+				c.nodes[0].waitDrains()
+				for range 20 {
+					conn := c.connect(t.Context())
+					assert.True(t, c.ask(conn, c.lastCall.Add(1)), "%v", conn.end)
+					_ = conn.ws.Close(websocket.StatusNormalClosure, "")
+					c.wasAdmitted(conn)
+				}
+				release()
+				<-stopped
+				assert.Zero(t, c.failedAttempts.Load(), "failed connection attempts")
+				for _, n := range c.nodes[1:] {
+					n.stop()
+				}
+			})
+		}
+	}
+}
+
+// hold occupies a handler of the node until the function is called that it returns.
+func (n *node) hold() (release func()) {
+	t := n.cluster.t
+	ws, _, err := websocket.Dial(t.Context(), "ws://"+n.addr+"/ws", nil)
+	require.NoError(t, err)
+	conn := newClient(t, ws)
+	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"HOLD","meta":{"correlationId":"1"}}`)))
+	<-n.held
+	return func() {
+		close(n.release)
+		for range conn.received { // until its end
+		}
+	}
+}
+
+// waitDrains waits until the node refuses further connections.
+func (n *node) waitDrains() {
+	n.cluster.t.Helper()
+	require.Eventually(n.cluster.t, func() bool {
+		resp, err := http.Get("http://" + n.addr + "/ws/http")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusServiceUnavailable
+	}, timeout, 10*time.Millisecond)
 }

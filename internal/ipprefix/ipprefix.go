@@ -6,14 +6,20 @@ import (
 	"net/netip"
 )
 
+// The lengths of the prefix that Of returns.
+const (
+	V4Bits = 32
+	V6Bits = 64
+)
+
 // Of returns the smallest prefix that one customer of a provider has: an IPv4 address as /32,
 // or the /64 of an IPv6 address (RFC 6177). Limits count by it, because a client can use every
 // address of its /64. An IPv4 address mapped to IPv6 is an IPv4 address, and a zone is ignored.
 // The prefix of an invalid address is invalid.
-func Of(ip netip.Addr) netip.Prefix { return Masked(ip, 32, 64) }
+func Of(ip netip.Addr) netip.Prefix { return masked(ip, V4Bits, V6Bits) }
 
-// Masked returns the prefix of an address with the given length for its family.
-func Masked(ip netip.Addr, v4Bits, v6Bits int) netip.Prefix {
+// masked returns the prefix of an address with the given length for its family.
+func masked(ip netip.Addr, v4Bits, v6Bits int) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := v4Bits
 	if ip.Is6() {
@@ -26,9 +32,9 @@ func Masked(ip netip.Addr, v4Bits, v6Bits int) netip.Prefix {
 	return prefix
 }
 
-// Name returns the text of Masked: that of the address if the prefix contains no other.
+// Name returns the text of the prefix of an address with the given length for its family: that of the address if the prefix contains no other.
 func Name(ip netip.Addr, v4Bits, v6Bits int) string {
-	prefix := Masked(ip, v4Bits, v6Bits)
+	prefix := masked(ip, v4Bits, v6Bits)
 	if prefix.IsSingleIP() {
 		return prefix.Addr().String()
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,9 +261,12 @@ func (b endingStore) PatchValue(ctx context.Context, key string, p broker.Patch,
 	return 0, lose(err)
 }
 
-// StoreValue stores the value, and loses the answer.
+// StoreValue is PatchValue.
 func (b endingStore) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
 	_, err := b.testStore.StoreValue(ctx, key, data, version, lifetime)
+	if b.exits {
+		runtime.Goexit()
+	}
 	return 0, lose(err)
 }
 
@@ -296,31 +300,62 @@ func TestClaim_AnswerOfTheStoreIsLost(t *testing.T) {
 	})
 }
 
-// TestBegin_WithoutStore begins sessions whose clients must not learn of them.
+// TestBegin_WithoutStore begins a session that is stored when the store returns.
 func TestBegin_WithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, conn := newTestStore(), newTestConn("conn")
 		n := newTestNode(store)
-		store.away = true
+		store.setAway(true)
 		s := n.Begin(&conn.Conn, ann, nil, nil)
-		assert.False(t, s.StoreFirst(t.Context()))
+		assert.True(t, s.StoreFirst(t.Context()))
 		_, ok := s.Token()
-		assert.False(t, ok)
-		all, _ := n.Len()
-		assert.Zero(t, all)
-		store.away = false
+		assert.True(t, ok)
 		time.Sleep(within)
+		store.setAway(false)
+		time.Sleep(2 * maxSaveBackoff)
 		synctest.Wait()
-		assert.Empty(t, store.log, "nothing was stored, so nothing is deleted")
-		n.UseStore(endingStore{testStore: store})
-		s = n.Begin(&conn.Conn, ann, nil, nil)
-		assert.False(t, s.StoreFirst(t.Context()))
+		assert.Equal(t, "conn", store.record(s.id).ConnID)
+		s.Discard()
 		synctest.Wait()
-		assert.Zero(t, store.record(s.id), "it is deleted, since it may have been stored")
 		assert.Equal(t, []string{"stored", "deleted"}, store.log)
 		n.Close(t.Context())
-		s.timer.Stop()
 	})
+}
+
+// TestBegin_ClientDoesNotLearnOfIt begins sessions whose clients have gone, or whose goroutine the store ends.
+func TestBegin_ClientDoesNotLearnOfIt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lost, exits bool
+		log         []string
+	}{
+		"the store is away":      {},
+		"the answer is lost":     {lost: true, log: []string{"stored", "deleted"}},
+		"the goroutine is ended": {exits: true, log: []string{"stored"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, conn := newTestStore(), newTestConn("conn")
+				n := newTestNode(endingStore{store, tt.exits})
+				store.setAway(!tt.lost && !tt.exits)
+				ctx, cancel := context.WithCancel(t.Context())
+				if !tt.exits {
+					cancel()
+				}
+				defer cancel()
+				s := n.Begin(&conn.Conn, ann, nil, nil)
+				var begun atomic.Bool
+				go func() { begun.Store(s.StoreFirst(ctx)) }()
+				synctest.Wait()
+				assert.False(t, begun.Load())
+				_, ok := s.Token()
+				assert.False(t, ok)
+				all, _ := n.Len()
+				assert.Zero(t, all, "the node knows the session")
+				n.Close(t.Context())
+				assert.Equal(t, tt.log, store.log)
+			})
+		})
+	}
 }
 
 // TestAbsent_OldestOfAnAddressEnds leaves a session and a user without one behind, of one address.

@@ -27,8 +27,8 @@
 //	ended-away       the same, away: it is reported when its time is up
 //	abandoned        the connection has another session, or its client has never had this one
 //
-// [Node.Begin] returns a session that is open, and [Session.StoreFirst] abandons it if the store does not
-// answer. These events change something later; in all other states, they have no effect, or cannot
+// [Node.Begin] returns a session that is open. [Session.StoreFirst] waits for the store, but not for long: then
+// the record is stored later, as after any other save that fails. These events change something later; in all other states, they have no effect, or cannot
 // happen. The last column has the actions of the connection, and "stored" or "deleted" if that happens to
 // the record. A test reads this table, and tries every event in every state.
 //

@@ -164,12 +164,24 @@ func (s *Session) CatchUp(ctx context.Context) error {
 	s.mustCatchUp = true
 	user := s.record.user()
 	s.mu.Unlock()
+	before := time.Now()
 	list, _, err := s.node.loadRevocations(ctx, user)
 	if err != nil {
+		s.followFrom(before, user)
 		return err
 	}
 	s.conn.Act(s, Action{Kind: EndAccess, Revoked: Revoked{user, list}})
 	return nil
+}
+
+// followFrom says from when on a session that does not follow the user's revocations yet misses them, because the store
+// does not answer. The clocks of nodes decide: sequences are times.
+func (s *Session) followFrom(t time.Time, user User) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.record.user() == user && s.revocationsOf != user {
+		s.revocationsOf, s.record.Revocations = user, uint64(t.UnixMicro()) //nolint:gosec // not negative
+	}
 }
 
 // Apply returns the topics to which the user has lost access without the session knowing it. The

@@ -112,41 +112,54 @@ func (s *Session) saveOnce() (again bool) {
 	return s.finish(w, version, err)
 }
 
-// StoreFirst stores the record of a new session. If that fails, the session ends, and its client must
-// not learn of it.
-func (s *Session) StoreFirst(ctx context.Context) (stored bool) {
-	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
-	defer cancel()
+// StoreFirst stores the record of a new session. If the store does not answer, the record is stored later, and until
+// then, a client that resumes the session learns that it has lost it. StoreFirst reports false if ctx is done, or the store
+// has ended the goroutine: then the session has ended, and its client must not learn of it.
+func (s *Session) StoreFirst(ctx context.Context) (begun bool) {
 	err := errExited
 	defer func() { // even if the store calls runtime.Goexit
-		s.handle(func() []Action { return s.storedFirstLocked(err) })
+		if !begun {
+			s.handle(func() []Action { return s.dropFirstLocked(err) })
+		}
 	}()
-	if s.CatchUp(ctx) != nil {
+	w, version, err := s.tryFirst(ctx)
+	if err != nil && ctx.Err() != nil {
 		return false
 	}
-	w, _ := s.nextWrite()
-	version, err := s.write(ctx, w)
-	if err != nil {
-		return false
+	if s.finish(w, version, err) {
+		s.handle(s.storedFirstLocked)
 	}
-	s.finish(w, version, nil)
 	return true
 }
 
-// storedFirstLocked stores what has changed meanwhile, or waits for the next change. After an error, it
-// ends the session, and deletes the record if there may be one.
-func (s *Session) storedFirstLocked(err error) []Action {
+// tryFirst stores the record of a new session, unless the store takes too long.
+func (s *Session) tryFirst(ctx context.Context) (w write, version uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	defer cancel()
+	if err := s.CatchUp(ctx); err != nil {
+		return write{}, 0, err
+	}
+	w, _ = s.nextWrite()
+	version, err = s.write(ctx, w)
+	return w, version, err
+}
+
+// storedFirstLocked stores what has changed meanwhile, or waits for the next change.
+func (s *Session) storedFirstLocked() []Action {
 	s.endSavingLocked()
-	switch {
-	case err == nil && s.dirty:
+	if s.dirty {
 		s.startSavingLocked()
-	case err == nil:
+	} else {
 		s.restLocked()
-	default:
-		s.settled = errors.CodeOf(err) != broker.OutcomeUnknown
-		return s.abandonLocked()
 	}
 	return nil
+}
+
+// dropFirstLocked ends the session, and deletes the record if there may be one.
+func (s *Session) dropFirstLocked(err error) []Action {
+	s.endSavingLocked()
+	s.settled = errors.CodeOf(err) != broker.OutcomeUnknown
+	return s.abandonLocked()
 }
 
 // A write is what one save stores.

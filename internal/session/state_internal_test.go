@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
+
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -63,7 +65,7 @@ type testSession struct {
 
 var ann = Identity{User: User{"t", "ann"}}
 
-func newTestNode(store *testStore) *Node {
+func newTestNode(store broker.ValueStore) *Node {
 	return New(Config{
 		Store: store, Within: within, MaxBytes: 1000, PerUser: 1, PerAddress: 1, WatchesEnds: true,
 		LongestGrace: func() time.Duration { return 0 }, Publish: func(Packet, []byte) {},

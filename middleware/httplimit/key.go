@@ -11,7 +11,9 @@ import (
 
 // KeyPerIP is KeyPerIPPrefix(32, 64): it gives every IPv4 address and every /64 of IPv6 a bucket.
 // A /64 is the smallest prefix that a customer has (RFC 6177). It is the default.
-func KeyPerIP(req *http.Request, ip netip.Addr) limit.Key { return keyPerIPPrefix(req, ip, 32, 64) }
+func KeyPerIP(req *http.Request, ip netip.Addr) limit.Key {
+	return keyPerIPPrefix(req, ip, ipprefix.V4Bits, ipprefix.V6Bits)
+}
 
 // KeyPerIPPrefix returns a key function that gives every prefix of addresses a bucket: every v4Bits
 // of IPv4, from 1 to 32, and every v6Bits of IPv6, from 1 to 128. It panics if a length is invalid.

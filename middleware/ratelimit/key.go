@@ -69,7 +69,9 @@ func KeyPerConn(in router.IngressContext) limit.Key { return limit.Key{kindConn,
 
 // KeyPerIP is KeyPerIPPrefix(32, 64): it gives every IPv4 address and every /64 of IPv6 a bucket.
 // A /64 is the smallest prefix that a customer has (RFC 6177).
-func KeyPerIP(in router.IngressContext) limit.Key { return keyPerIPPrefix(in, 32, 64) }
+func KeyPerIP(in router.IngressContext) limit.Key {
+	return keyPerIPPrefix(in, ipprefix.V4Bits, ipprefix.V6Bits)
+}
 
 // KeyPerIPPrefix returns a key function that gives every prefix of addresses a bucket: every
 // v4Bits of IPv4, from 1 to 32, and every v6Bits of IPv6, from 1 to 128. It panics if a length is

@@ -1,0 +1,107 @@
+package router_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+)
+
+// storeReturns is longer than a save that hangs takes, and the wait for the next one.
+const storeReturns = 15 * time.Second
+
+// TestResume_GreetingWithoutStoreIsStoredLater greets a node that cannot store the session, until the store returns: the
+// client need not greet again.
+func TestResume_GreetingWithoutStoreIsStoredLater(t *testing.T) {
+	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses, "forgets": storeForgets} {
+		runSynctest(t, name, func(t *testing.T) {
+			one, two, cut := newCutRouters()
+			c := dialSession(t, one, "ann")
+			cut.store.Store(mode)
+			start := time.Now()
+			c.hello()
+			assert.LessOrEqual(t, time.Since(start), 2*time.Second)
+			require.NoError(t, c.conn.Subscribe("private/a"), "everything else works")
+			assert.Equal(t, "$ws:subscribed", c.Next().Type)
+			time.Sleep(time.Minute)
+			cut.store.Store(storeWorks)
+			time.Sleep(storeReturns)
+			c.Abort()
+			synctest.Wait()
+			require.NoError(t, two.Publish("private/a", Blob{Text: "1"}, router.Stored(t.Context(), nil)))
+			again := dialSession(t, two, "ann")
+			again.resume(c.token, "").topic(t, "private/a")
+		})
+	}
+}
+
+// TestResume_ConnectionIsLostBeforeItsSessionIsStored checks that a client learns that its session is lost.
+func TestResume_ConnectionIsLostBeforeItsSessionIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two, cut := newCutRouters()
+		c := dialSession(t, one, "ann")
+		cut.store.Store(storeAway)
+		c.hello()
+		c.Abort()
+		synctest.Wait()
+		again := dialSession(t, two, "ann")
+		assert.Equal(t, errors.NotFound, again.resumeError(c.token))
+		cut.store.Store(storeWorks)
+		time.Sleep(storeReturns)
+		again.resume(c.token, "")
+	})
+}
+
+// TestResume_GreetingWithoutStoreFollowsWhatIsRevoked revokes access while the node of a client that has just greeted is
+// cut off, and before.
+func TestResume_GreetingWithoutStoreFollowsWhatIsRevoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, _, cut := newCutRouters()
+		other := &cutBroker{Broker: cut.Broker}
+		two := newSessionRouter(other, nil)
+		require.NoError(t, one.Revoke(t.Context(), "t", "ann", "plain/early"))
+		_, err := one.DisconnectUser("t", "ann", 4403, "")
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		c := dialSession(t, one, "ann")
+		cut.store.Store(storeAway)
+		c.hello()
+		for _, topic := range []string{"plain/early", "plain/a", "plain/b"} {
+			require.NoError(t, c.conn.Subscribe(topic))
+		}
+		time.Sleep(time.Second)
+		other.silent.Store(true)
+		require.NoError(t, two.Revoke(t.Context(), "t", "ann", "plain/a"))
+		synctest.Wait()
+		require.True(t, c.conn.Subscribed("plain/a"), "the packet was lost")
+		cut.store.Store(storeWorks)
+		time.Sleep(storeReturns)
+		assert.False(t, c.conn.Subscribed("plain/a"))
+		assert.True(t, c.conn.Subscribed("plain/b"))
+		assert.True(t, c.conn.Subscribed("plain/early"), "it was granted later")
+		c.Abort()
+		synctest.Wait()
+		topics := dialSession(t, two, "ann").resume(c.token, "").Topics
+		assert.Len(t, topics, 2)
+	})
+}
+
+// TestResume_GreetingThatIsNotAnsweredHasNoSession has a client that goes while the store hangs.
+func TestResume_GreetingThatIsNotAnsweredHasNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, _, cut := newCutRouters()
+		c := dialSession(t, one, "ann")
+		cut.store.Store(storeHangs)
+		c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"1"},"payload":{"session":true}}`)
+		synctest.Wait()
+		conn := c.conn
+		c.Abort()
+		synctest.Wait()
+		assert.False(t, conn.Resumable())
+	})
+}
