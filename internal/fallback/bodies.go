@@ -41,8 +41,12 @@ func (b *bodies) begin(client netip.Prefix, conn digest) *received {
 // errTooManyBytes refuses the rest of a body, which the client may send again.
 var errTooManyBytes = errors.New("too many bytes of bodies")
 
-// add counts bytes, unless other bodies have reached a bound: one that is larger is admitted if it is alone.
+// add counts bytes, unless other bodies have reached a bound: one that is larger is admitted if it is alone. A body without
+// messages, such as an acknowledgment, is never refused.
 func (r *received) add(n int) error {
+	if n == 0 {
+		return nil
+	}
 	b := r.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()

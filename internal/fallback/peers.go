@@ -74,7 +74,7 @@ func (s *Server) answerUp(body []byte) (status int) {
 	}
 	counts := s.bodies.begin(netip.Prefix{}, up.secret.digest()) // the other node has counted it for the client
 	defer counts.end()
-	if counts.add(len(body)) != nil {
+	if counts.add(len(messages)) != nil {
 		return http.StatusServiceUnavailable
 	}
 	return s.handleUp(up, func() ([]byte, int) { return messages, 0 })
