@@ -115,6 +115,7 @@ func TestError_Retryable(t *testing.T) {
 		{errors.Error{Code: errors.InvalidArgument, RetryAfter: time.Second}, false},
 		{errors.Error{Code: errors.FailedPrecondition}, false},
 		{errors.Error{Code: errors.Canceled}, false},
+		{errors.Error{Code: errors.OutcomeUnknown, RetryAfter: time.Second}, false},
 		{errors.Error{Code: errors.Internal}, false},
 		{errors.Error{Code: errors.Internal, RetryAfter: time.Second}, true},
 		{errors.Error{Code: "ROOM_FULL"}, false},

@@ -158,7 +158,7 @@ func (r *Router) Types() iter.Seq[string] {
 // On a topic with a History, Publish waits until the message is stored, for at most Timeouts.Call or,
 // with [Stored], for as long as a context permits. Subscribers on all nodes receive the stored
 // publications of a topic once and in the order of their positions. If the error has the code
-// broker.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
+// errors.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
 // requires; subscribers receive it if it was stored. With any other error it was not, and no subscriber
 // does, on this node neither. Publishing it again is safe with an [IdempotencyKey].
 //

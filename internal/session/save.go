@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
 )
@@ -112,7 +111,7 @@ func (s *Session) storedFirstLocked(err error) []Action {
 	case err == nil:
 		s.restLocked()
 	default:
-		s.settled = errors.CodeOf(err) != broker.OutcomeUnknown
+		s.settled = errors.CodeOf(err) != errors.OutcomeUnknown
 		return s.abandonLocked()
 	}
 	return nil
