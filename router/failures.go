@@ -35,17 +35,24 @@ func limitOf(f *failure.Failure) *LimitExceeded {
 	return l
 }
 
-// encodeDetails encodes details for the client. It is called by the guard, because their methods
-// may panic.
-func encodeDetails(details map[string]any) (jsonv2.Value, error) {
+// encodeDetails encodes details for the client; nil if they have no members. It is called by the
+// guard, because their methods may panic.
+func encodeDetails(details any) (jsonv2.Value, error) {
 	// The encoder bounds the depth of nesting, and so do decoders of clients. The details are
 	// sent inside a payload inside an envelope, so they are encoded below as many levels here,
 	// and one more.
-	text, err := envelope.MarshalJSON([1][1][1]map[string]any{{{details}}})
+	text, err := envelope.MarshalJSON([1][1][1]any{{{details}}})
 	if err != nil {
 		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
 	}
-	return jsonv2.Value(text[len("[[[") : len(text)-len("]]]")]), nil
+	text = text[len("[[[") : len(text)-len("]]]")]
+	switch {
+	case string(text) == "null", string(text) == "{}":
+		return nil, nil
+	case text[0] != '{':
+		return nil, fmt.Errorf("router: the details of an error are a %T, which is no JSON object; they must be a struct or a map", details)
+	}
+	return jsonv2.Value(text), nil
 }
 
 // payload returns what a client receives for an exceeded limit.
@@ -55,7 +62,7 @@ func (l *LimitExceeded) payload() protocol.ErrorPayload {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := failure.Payload(&e)
-	payload.Details = &protocol.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
+	payload.Details = &errors.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
 	return payload
 }
 

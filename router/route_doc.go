@@ -30,8 +30,8 @@ type RouteDoc struct {
 	// answered with. The handler may return others.
 	Errors []errors.Code
 
-	// ErrorDetails are such codes with a value of the Go type whose members Error.Details have. It is
-	// encoded as a JSON object, so it is a struct or a map. The router does not compare them.
+	// ErrorDetails are such codes with a value of the Go type of their Error.Details: a struct or a map,
+	// because they are a JSON object.
 	ErrorDetails map[errors.Code]any
 
 	// Progress is a value of the Go type of the updates that the handler of a call sends with

@@ -76,8 +76,8 @@ func Closed(err error) error { return &connectionClosed{err} }
 // An Inspector splits the errors of the application. L is the error type of limits; the functions are
 // what its owner knows.
 type Inspector[L error] struct {
-	Limit   func(L) *Failure                                   // splits an exceeded limit
-	Details func(details map[string]any) (jsonv2.Value, error) // encodes details for the client
+	Limit   func(L) *Failure                        // splits an exceeded limit
+	Details func(details any) (jsonv2.Value, error) // encodes details for the client; nil without members
 }
 
 // Inspect splits an error. It calls the error's methods, so it must be called by Guard, unless the
@@ -124,12 +124,13 @@ func (i *Inspector[L]) inspectCoded(e *errors.Error, err error) *Failure {
 	case e.Code == errors.Internal:
 		f.setCause(err, err.Error())
 	}
-	if len(e.Details) > 0 {
+	if e.Details != nil {
 		details, bad := i.Details(e.Details)
-		if bad == nil {
-			f.Payload.Details = details
-		} else if f.Cause == nil {
+		if bad != nil && f.Cause == nil {
 			f.setCause(bad, bad.Error())
+		}
+		if details != nil {
+			f.Payload.Details = details
 		}
 	}
 	return f

@@ -58,8 +58,8 @@ func TestJoinFields_KeepsAnErrorWithoutFields(t *testing.T) {
 	assert.Same(t, first, failure.JoinFields(first, first))
 	a, b := errors.InvalidField("a", "is missing"), errors.InvalidField("b", "is missing")
 	joined := failure.JoinFields(a, errors.Join(a, b))
-	assert.Len(t, joined.Details["fields"], 2)
-	assert.NotContains(t, a.Details, "fields", "the original is not changed")
+	assert.Len(t, errors.DetailsOf[errors.FieldDetails](joined).Fields, 2)
+	assert.Nil(t, errors.DetailsOf[errors.FieldDetails](a).Fields, "the original is not changed")
 }
 
 func TestPanicError_TextOmitsValuesThatMayBeMessages(t *testing.T) {

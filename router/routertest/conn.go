@@ -353,7 +353,10 @@ func decodeError(t testing.TB, frame Frame) *errors.Error {
 	if err := jsonv2.Unmarshal(frame.Payload, &payload); err != nil {
 		t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
-	e := &errors.Error{Code: payload.Code, Message: payload.Message, Details: payload.Details}
+	e := &errors.Error{Code: payload.Code, Message: payload.Message}
+	if payload.Details != nil {
+		e.Details = payload.Details
+	}
 	switch ms, err := strconv.ParseInt(string(payload.RetryAfterMs), 10, 64); {
 	case err == nil:
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
