@@ -1,12 +1,9 @@
 package router
 
 import (
-	"fmt"
-
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -15,7 +12,7 @@ import (
 //nolint:gochecknoglobals // never changed
 var inspector = failure.Inspector[*LimitExceeded]{
 	Limit:   func(l *LimitExceeded) *failure.Failure { return limitFailure(*l) },
-	Details: encodeDetails,
+	Details: envelope.EncodeDetails,
 }
 
 // limitFailure returns the failure of an exceeded limit.
@@ -33,26 +30,6 @@ func limitFailure(l LimitExceeded) *failure.Failure {
 func limitOf(f *failure.Failure) *LimitExceeded {
 	l, _ := f.Limit.(*LimitExceeded) //nolint:errorlint // it is never wrapped
 	return l
-}
-
-// encodeDetails encodes details for the client; nil if they have no members. It is called by the
-// guard, because their methods may panic.
-func encodeDetails(details any) (jsonv2.Value, error) {
-	// The encoder bounds the depth of nesting, and so do decoders of clients. The details are
-	// sent inside a payload inside an envelope, so they are encoded below as many levels here,
-	// and one more.
-	text, err := envelope.MarshalJSON([1][1][1]any{{{details}}})
-	if err != nil {
-		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
-	}
-	text = text[len("[[[") : len(text)-len("]]]")]
-	switch {
-	case string(text) == "null", string(text) == "{}":
-		return nil, nil
-	case text[0] != '{':
-		return nil, fmt.Errorf("router: the details of an error are a %T, which is no JSON object; they must be a struct or a map", details)
-	}
-	return jsonv2.Value(text), nil
 }
 
 // payload returns what a client receives for an exceeded limit.

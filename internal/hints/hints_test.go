@@ -1,6 +1,7 @@
 package hints_test
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -132,6 +133,10 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			func(h *hints.Hints) { h.LockedGoroutine("SAY") },
 			line{0, "handler left its goroutine locked to an OS thread", "type", "SAY", "runtime.UnlockOSThread"},
 		},
+		"an error": {
+			func(h *hints.Hints) { h.Error("ASK", "the code FOO is not declared") },
+			line{slog.LevelError, "error answered that differs from the declared ones", "type", "ASK", "the code FOO is not declared; RouteDoc.Errors"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, lines := collect(new(declared.Messages))
@@ -140,7 +145,7 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			require.Len(t, *lines, 1)
 			got := (*lines)[0]
 			assert.Contains(t, got.remedy, tt.want.remedy)
-			tt.want.level, tt.want.remedy = slog.LevelWarn, got.remedy
+			tt.want.level, tt.want.remedy = cmp.Or(tt.want.level, slog.LevelWarn), got.remedy
 			assert.Equal(t, tt.want, got)
 		})
 	}
