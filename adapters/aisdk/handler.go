@@ -127,7 +127,7 @@ func publicPart(err error) *errors.Error {
 		return e
 	}
 	if e, ok := errors.AsType[*errors.Error](err); ok {
-		return e
+		return failure.WithoutAnswer(e)
 	}
 	return &errors.Error{Code: errors.Internal, Message: failure.Message(errors.Internal), Err: err}
 }

@@ -337,6 +337,7 @@ func errorText(err error) string {
 	if !ok {
 		return failure.Message(errors.Canceled)
 	}
+	e = failure.WithoutAnswer(e)
 	text := e.Message
 	if text == "" {
 		text = failure.Message(e.Code)

@@ -23,6 +23,9 @@ type Failure struct {
 	Stack []byte // if Cause is a panic
 
 	Stage string // of the pipeline, or the function of the application; "" if the router itself has failed
+
+	answered   *Failure // for the client of the connection answeredBy, if a client has answered with the error
+	answeredBy string
 }
 
 // At sets the stage.
@@ -116,6 +119,9 @@ func (i *Inspector[L]) Inspect(err error, where string) *Failure {
 
 // inspectCoded splits an error whose tree contains an *errors.Error.
 func (i *Inspector[L]) inspectCoded(e *errors.Error, err error) *Failure {
+	if answer, ok := answerOf(e); ok {
+		return i.inspectAnswer(e, answer, err)
+	}
 	f := Of(e)
 	switch {
 	case e.Err != nil:

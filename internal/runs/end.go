@@ -80,7 +80,7 @@ func (o *Owned) endOf(err error) End {
 // publicPart returns what readers may know of an error.
 func publicPart(err error) *errors.Error {
 	if e, ok := errors.AsType[*errors.Error](err); ok {
-		return e
+		return failure.WithoutAnswer(e)
 	}
 	return &errors.Error{Code: errors.Internal, Err: err}
 }
