@@ -178,8 +178,11 @@ func (r *Router) Conn(id string) *Conn { return r.conns.ByID(id) }
 // begins.
 func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.All() }
 
-// mustNotBeServing panics if the router has begun to serve.
+// mustNotBeServing panics if the router is nil, or has begun to serve.
 func (r *Router) mustNotBeServing(what string) {
+	if r == nil {
+		panic(fmt.Sprintf("router: %s called for a router that is nil; create one with New", what))
+	}
 	if r.serving.Load() {
 		panic(fmt.Sprintf("router: %s called after the router began to serve; call it before the first request", what))
 	}
