@@ -259,7 +259,7 @@ func (a *asyncAPI) addShared(name string, s *jsonschema.Schema) string {
 	return s.Title
 }
 
-// payload returns the schema of a message. Its type tells it from all others.
+// payload returns the schema of a message. Its type is different from that of any other.
 func (a *asyncAPI) payload(f frame) *jsonschema.Schema {
 	role, _, _ := strings.Cut(f.key, ".")
 	s := f.schema.CloneSchemas()
