@@ -141,7 +141,8 @@ func (s *stream) access(action Action) Access {
 	return Access{Action: action, Chat: s.chat, Identity: s.conn.id}
 }
 
-// start begins the run of a send, or finds the one that the same send has begun.
+// start begins the run of a send, or finds the one that the same send has begun. The ID of another run for the
+// same message contains that of the run before, so that of several sends one begins it.
 func (s *stream) start(ctx context.Context) (info run.Info, err error) {
 	h := s.conn.handler
 	req, err := s.frame.request(s.chat)
@@ -164,10 +165,24 @@ func (s *stream) start(ctx context.Context) (info run.Info, err error) {
 	}
 	for begin.RequestID = req.requestID(); ; begin.RequestID = req.requestID() + "/" + info.ID {
 		info, err = h.runs.Start(ctx, s.topic, &begin, produce)
-		if err != nil || !info.Repeated || req.Trigger != TriggerRegenerate || !info.State.Ended() {
+		if err != nil || !info.Repeated || !info.State.Ended() {
+			return info, err
+		}
+		again, err := s.beginsAgain(ctx, req.Trigger, &info)
+		if err != nil || !again {
 			return info, err
 		}
 	}
+}
+
+// beginsAgain reports whether a send whose run has ended begins another one: a regeneration, a send of a message
+// whose answer has failed, and one after which the chat went on, such as an edit that was undone.
+func (s *stream) beginsAgain(ctx context.Context, trigger Trigger, found *run.Info) (bool, error) {
+	if trigger == TriggerRegenerate || found.State != run.Completed && found.State != run.Stopped {
+		return true, nil
+	}
+	latest, err := s.conn.handler.runs.Find(ctx, s.topic, "")
+	return latest.ID != found.ID, err
 }
 
 // answer produces a run.
