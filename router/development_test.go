@@ -121,7 +121,7 @@ func TestDevelopment_ExplainsSubscriptionsThatCannotSucceed(t *testing.T) {
 	router.Topic(r, "room/{id}", nil)
 	router.Topic(r, "news", &router.TopicOptions{Authorize: permit})
 	conn := routertest.Dial(t, r)
-	routertest.Subscribe(conn, "news")
+	routertest.Subscribe(conn, "news") // asks for the presence, and has not greeted
 	for _, topic := range []string{"room/a", "room/b", "rooms/a", "rooms/a"} {
 		_ = routertest.SubscribeError(conn, topic)
 	}

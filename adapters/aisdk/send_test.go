@@ -109,7 +109,7 @@ func TestSend_AfterAnEditAndBackIsAnotherRun(t *testing.T) {
 		question := submit("1", "ann-1", "m", s)
 		edited := strings.Replace(question, "hello", "good morning", 1)
 		for i, frame := range []string{question, edited, question, edited, question} {
-			for _, p := range []*page{first, second, first} { // whoever sends it again receives the same run
+			for _, p := range []*page{first, second, first} { // all of them receive the same run
 				p.write(frame)
 				a := p.read("1")
 				assert.Equal(t, text(2), a.text)

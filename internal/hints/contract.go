@@ -22,6 +22,13 @@ func (h *Hints) NoAuthorize(pattern, position string) {
 		"set TopicOptions.Authorize of the pattern registered at "+position+", or subscribe the client in a handler")
 }
 
+// NoPresence reports a client that asks for the presence of a topic of a pattern without it, and so waits for
+// members in vain.
+func (h *Hints) NoPresence(pattern, position string) {
+	h.hint(slog.LevelWarn, cause{"presence requested: the pattern has none", pattern}, "topic",
+		"set TopicOptions.Presence of the pattern registered at "+position+", or remove onPresence or OnPresence from the subscription of the client")
+}
+
 // Sent reports a message that the server sends, if it is not declared.
 func (h *Hints) Sent(m envelope.Message) {
 	if m == nil || protocol.IsMessage(m) {

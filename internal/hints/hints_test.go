@@ -109,6 +109,10 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			func(h *hints.Hints) { h.NoAuthorize("room/{id}", "main.go:7") },
 			line{0, "subscription refused: the pattern has no Authorize", "topic", "room/{id}", "registered at main.go:7"},
 		},
+		"a pattern without presence": {
+			func(h *hints.Hints) { h.NoPresence("room/{id}", "main.go:7") },
+			line{0, "presence requested: the pattern has none", "topic", "room/{id}", "set TopicOptions.Presence of the pattern registered at main.go:7"},
+		},
 		"a message": {
 			func(h *hints.Hints) { h.Sent(note{}) },
 			line{0, "message sent that is not declared", "type", "NOTE", "router.DeclareMessage[hints_test.note](r)"},
