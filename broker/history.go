@@ -53,7 +53,7 @@ type Histories interface { //nolint:interfacebloat // all that a node does with 
 
 	// Append stores and publishes p. The calls of a caller that waits for each are stored in order;
 	// concurrent calls for a topic are stored in the order in which they began, unless one fails.
-	// An error with the code [OutcomeUnknown] means that p may have been stored, or may yet be
+	// An error with the code [errors.OutcomeUnknown] means that p may have been stored, or may yet be
 	// stored; any other error means that it was not, and will not be.
 	//
 	// Append decides in this order: a duplicate by its idempotency key returns the first position,
@@ -121,11 +121,6 @@ func (h HistoryHandler) Complete() HistoryHandler {
 	return h
 }
 
-// OutcomeUnknown is the code of an error after which a publication may have been stored: the
-// connection broke, or the context ended, before the store answered or the [Durability] was confirmed.
-// Appending it again is safe only with an idempotency key.
-const OutcomeUnknown errors.Code = "OUTCOME_UNKNOWN"
-
 // A Position is a place in the history of a topic: right after the publication with this offset. The
 // zero Position is none; the position of a topic always has an epoch.
 type Position struct {
@@ -187,7 +182,7 @@ type Append struct {
 
 	// Durability is what Append waits for after the store has stored and published p: nodes do not
 	// wait for it. It applies to a duplicate, too, so a repeated Append confirms the first one. If it
-	// is not confirmed while Append waits, the error has the code [OutcomeUnknown], and p stays
+	// is not confirmed while Append waits, the error has the code [errors.OutcomeUnknown], and p stays
 	// stored unless a failover loses it. If the store can never confirm it, the code is
 	// FAILED_PRECONDITION, and p is not stored. A store in the memory of one process has one copy
 	// of p, and accepts every Durability.

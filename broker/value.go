@@ -17,7 +17,7 @@ type ValueStore interface {
 	// StoreValue stores data under a key for a lifetime, and returns the version of the new value,
 	// if the current value has the version; 0 means that there is no value. Otherwise it changes
 	// nothing and returns an error with the code ABORTED. A lifetime of 0 or less deletes the value,
-	// and returns 0. The caller may change data afterwards. An error with the code [OutcomeUnknown]
+	// and returns 0. The caller may change data afterwards. An error with the code [errors.OutcomeUnknown]
 	// means that the change may have been made, or may yet be made while the value has the version;
 	// any other error means that it was not, and will not be.
 	StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (newVersion uint64, err error)

@@ -37,7 +37,7 @@ func TestCall_ReturnsReplyAndErrors(t *testing.T) {
 	failed, ok := errors.AsType[*errors.Error](err)
 	require.True(t, ok)
 	assert.Equal(t, errors.InvalidArgument, failed.Code)
-	assert.Equal(t, "a", failed.Details["field"])
+	assert.Equal(t, "a", errors.DetailsOf[errors.FieldDetails](failed).Field)
 	_, err = client.Call[said](ctx, c, add{1, 1})
 	assert.ErrorContains(t, err, "the reply to ADD has the type SUM; it must be SAID")
 }

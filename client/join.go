@@ -5,6 +5,7 @@ package client
 import (
 	"math"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -49,8 +50,11 @@ func (f *feed) askAgainLocked() {
 func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	c, before, position := s.feed.client, s.received, Position{m.Epoch, m.Offset}
 	if onPresence := s.opts.OnPresence; onPresence != nil {
-		s.hasMembers = true
-		c.events.Add(func() { s.call("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
+		if s.hasMembers = m.Members != nil; s.hasMembers {
+			c.events.Add(func() { s.call("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
+		} else {
+			c.events.Add(func() { c.report(protocol.TypeSubscribe, errNoPresence(s.feed.topic)) })
+		}
 	}
 	missed := s.misses(m)
 	switch known := !missed && before.Epoch != "" && m.Epoch != ""; {
@@ -74,6 +78,11 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 		c.events.Add(func() { s.advance(position) })
 	}
 	return false
+}
+
+// errNoPresence says that OnPresence is never called. The subscription is good for everything else.
+func errNoPresence(topic string) error {
+	return errors.Errorf(errors.FailedPrecondition, "topic %q has no presence; OnPresence is not called", topic)
 }
 
 // misses reports whether an answer says that the subscription has missed publications. If what follows an earlier position

@@ -70,8 +70,8 @@ func (l *learnedLimit) admitted() {
 // rejected learns from a rejection: at ready, by the server's clock, the message is admitted; at until,
 // by the client's, it is sent again.
 func (l *learnedLimit) rejected(e *errors.Error, ready, until time.Time, roundTrip time.Duration) {
-	l.cost, l.capacity = max(1, number(e.Details["observed"])), max(1, number(e.Details["limit"]))
-	if reason, ok := e.Details["reason"].(string); ok && reason != "" {
+	l.cost, l.capacity = max(1, number(detail(e, "observed"))), max(1, number(detail(e, "limit")))
+	if reason, ok := detail(e, "reason").(string); ok && reason != "" {
 		*l = learnedLimit{cost: l.cost, capacity: l.capacity, at: until} // a penalty says nothing about the rate
 		return
 	}

@@ -79,8 +79,10 @@ func (e *envelope) error() error {
 
 // errorOf returns the error of a payload.
 func errorOf(p *protocol.ErrorPayload) error {
-	details, _ := p.Details.(map[string]any)
-	result := &errors.Error{Code: p.Code, Message: p.Message, Details: details}
+	result := &errors.Error{Code: p.Code, Message: p.Message}
+	if details, ok := p.Details.(map[string]any); ok {
+		result.Details = details
+	}
 	switch ms, err := strconv.ParseInt(string(p.RetryAfterMs), 10, 64); {
 	case string(p.RetryAfterMs) == "null":
 		result.RetryAfter = errors.Never
@@ -88,6 +90,12 @@ func errorOf(p *protocol.ErrorPayload) error {
 		result.RetryAfter = demanded(ms, time.Millisecond)
 	}
 	return result
+}
+
+// detail returns a member of the details of a received error, or nil.
+func detail(e *errors.Error, name string) any {
+	details, _ := e.Details.(map[string]any)
+	return details[name]
 }
 
 // longestDemand is so short that what clients add to it does not overflow.

@@ -228,13 +228,13 @@ func (c charge) confirm(at time.Time) {
 // repeat reports whether a message that a rate limit has rejected must be sent again. Until then it
 // waits, and those behind it in its lanes.
 func (p *pacer) repeat(m *outgoing, e *errors.Error, sentAt int64, at time.Time) bool {
-	if !p.enabled || e.Details["kind"] != "rate" || e.RetryAfter <= 0 {
+	if !p.enabled || detail(e, "kind") != "rate" || e.RetryAfter <= 0 {
 		return false
 	}
 	m.notBefore = at.Add(e.RetryAfter)
 	modeled := false
 	for _, b := range p.buckets {
-		if b.charges(m.typ) && b.capacity == int64(number(e.Details["limit"]))*b.unit {
+		if b.charges(m.typ) && b.capacity == int64(number(detail(e, "limit")))*b.unit {
 			b.correct(m.typ, m.notBefore, at)
 			modeled = true
 		}

@@ -149,8 +149,8 @@ func (c *Client) sendAgainLocked(cn *conn, m *outgoing, err error, sentAt int64,
 		return false
 	}
 	again := c.pacer.repeat(m, e, sentAt, at)
-	if e.Details["kind"] == "in_flight" && m.call != nil {
-		again = c.pacer.enabled || int(number(e.Details["limit"])) == cn.concurrency
+	if detail(e, "kind") == "in_flight" && m.call != nil {
+		again = c.pacer.enabled || int(number(detail(e, "limit"))) == cn.concurrency
 	}
 	if !again {
 		return false
@@ -161,7 +161,7 @@ func (c *Client) sendAgainLocked(cn *conn, m *outgoing, err error, sentAt int64,
 		cn.settledLocked(m.id)
 		m.call.conn = nil
 	}
-	if e.Details["kind"] == "in_flight" {
+	if detail(e, "kind") == "in_flight" {
 		cn.crowdLocked(m, e, at)
 	} else if m.call == nil {
 		time.AfterFunc(m.deadline.Sub(at), func() { c.expire(m) })

@@ -31,7 +31,7 @@ func (l *sizeLimits) check(typ string, frame []byte) error {
 	}
 	return &errors.Error{
 		Code: errors.ResourceExhausted, Message: "message is too big", RetryAfter: errors.Never,
-		Details: map[string]any{"kind": "payload", "observed": float64(len(frame)), "limit": float64(limit)},
+		Details: errors.LimitDetails{Kind: "payload", Observed: int64(len(frame)), Limit: limit},
 	}
 }
 

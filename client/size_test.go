@@ -82,9 +82,10 @@ func TestSize_WhatIsAboveTheLimitFailsAtOnceAndAlone(t *testing.T) {
 			require.True(t, ok, "%s: %v", what, err)
 			assert.Equal(t, errors.ResourceExhausted, e.Code, what)
 			assert.False(t, e.Retryable(), what)
-			assert.Equal(t, "payload", e.Details["kind"], what)
-			assert.InDelta(t, smallLimit, e.Details["limit"], 0, what)
-			assert.Greater(t, e.Details["observed"], float64(smallLimit), what)
+			details := errors.DetailsOf[errors.LimitDetails](e)
+			assert.Equal(t, "payload", details.Kind, what)
+			assert.EqualValues(t, smallLimit, details.Limit, what)
+			assert.Greater(t, details.Observed, int64(smallLimit), what)
 		}
 		require.NoError(t, <-waits)
 		reply, err := client.Call[length](t.Context(), c, longNote{text[smallLimit:]})

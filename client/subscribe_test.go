@@ -351,3 +351,23 @@ func TestUnsubscribe_NoHandlerBeginsAfterwards(t *testing.T) {
 	assert.Empty(t, began)
 	assert.LessOrEqual(t, sub.Position().Offset, start+1, "what no handler has received is not counted")
 }
+
+// TestSubscribe_PresenceOfATopicWithoutItIsReported because OnPresence would never be called.
+func TestSubscribe_PresenceOfATopicWithoutItIsReported(t *testing.T) {
+	s := startServer(t, nil)
+	router.Topic(s.Router, "quiet", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
+	s.start()
+	failures := make(chan error, 10)
+	c := s.connect(&client.Options{OnError: func(_ string, err error) { failures <- err }})
+	sub, err := c.Subscribe(testContext(t), "quiet", &client.SubscribeOptions{OnPresence: func([]client.Member, []client.Member, bool) {
+		t.Error("a topic without presence has members")
+	}})
+	require.NoError(t, err, "publications are received nevertheless")
+	failure := <-failures
+	assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(failure))
+	assert.ErrorContains(t, failure, `topic "quiet" has no presence`)
+	sub.Unsubscribe()
+	_, err = c.Subscribe(testContext(t), "quiet", nil)
+	require.NoError(t, err)
+	assert.Empty(t, failures, "this one has not asked")
+}

@@ -50,7 +50,8 @@ type SubscribeOptions struct {
 	// OnPresence is called, in order with the handlers, with the members of the topic: first with all
 	// of them and reset true, also after every interruption and when another subscription asks for them, and
 	// then with changes. First the
-	// members in left go, then those in joined come. If nil, the client does not ask for them.
+	// members in left go, then those in joined come. If nil, the client does not ask for them. If the
+	// topic has no presence, it is not called, and Options.OnError learns that.
 	OnPresence func(joined, left []Member, reset bool)
 
 	// OnEnd is called when the server has ended the subscription, or has rejected it after an

@@ -5,7 +5,10 @@ import (
 	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -21,8 +24,9 @@ import (
 func (c *Contract) AsyncAPI() []byte {
 	a := asyncAPI{
 		doc: &c.doc, messages: object{}, operations: object{}, channel: object{},
-		channels: object{},
+		channels: object{}, schemas: map[string]*jsonschema.Schema{}, titles: titles{},
 	}
+	a.addSchemas()
 	a.addConnection()
 	a.addTopics()
 	root := object{
@@ -33,7 +37,7 @@ func (c *Contract) AsyncAPI() []byte {
 		"operations":         a.operations,
 		"components": object{
 			"messages":      a.messages,
-			"schemas":       a.schemas(),
+			"schemas":       a.schemas,
 			"messageTraits": object{"envelope": envelopeTrait()},
 		},
 		"x-penstock-error-codes": c.doc.ErrorCodes,
@@ -56,7 +60,11 @@ type asyncAPI struct {
 	messages   object // of components
 	operations object
 	channels   object
-	channel    object // messages of the channel connection
+	channel    object                        // messages of the channel connection
+	schemas    map[string]*jsonschema.Schema // of components
+	titles     titles
+	meta       map[bool]string // names of the schemas of meta: of calls, and of other messages
+	failed     string          // name of the schema of the payload of errors
 }
 
 // connectionChannel is the name of the channel for everything but topics.
@@ -160,9 +168,14 @@ func (a *asyncAPI) operation(action, role string, e event, message object, more 
 
 // add adds a message to the components and to a channel, and returns the reference to the latter.
 func (a *asyncAPI) add(channel string, messages object, f frame) object {
+	if a.messages[f.key] != nil { // a type may occur in several channels
+		messages[f.key] = refTo("components", "messages", f.key)
+		return refTo("channels", channel, "messages", f.key)
+	}
 	message := object{
 		"name":    f.typ,
-		"payload": f.schema,
+		"title":   f.typ,
+		"payload": a.payload(f),
 		"traits":  []object{refTo("components", "messageTraits", "envelope")},
 	}
 	if f.text != "" {
@@ -221,12 +234,59 @@ func (doc *document) messagesOf(t topic) (messages []event) {
 	return messages
 }
 
-func (a *asyncAPI) schemas() object {
-	schemas := object{}
-	for name, def := range a.doc.Defs {
-		schemas[name] = def
+// addSchemas adds the definitions, and what all envelopes have in common.
+func (a *asyncAPI) addSchemas() {
+	names := slices.Sorted(maps.Keys(a.doc.Defs))
+	for _, name := range names {
+		a.titles[name] = true
 	}
-	return schemas
+	for _, name := range names {
+		def := a.doc.Defs[name].CloneSchemas()
+		def.Title = name
+		openEnums(def)
+		a.addDiscriminators(def)
+		a.titles.name(def, name)
+		a.schemas[name] = def
+	}
+	a.meta = map[bool]string{false: a.addShared("Meta", meta(false)), true: a.addShared("CallMeta", meta(true))}
+	a.failed = a.addShared("ErrorPayload", a.doc.errorPayload())
+}
+
+// addShared adds a schema that is no type of the application, and returns its name.
+func (a *asyncAPI) addShared(name string, s *jsonschema.Schema) string {
+	s.Title = a.titles.unique(name)
+	a.schemas[s.Title] = s
+	return s.Title
+}
+
+// payload returns the schema of a message. Its type is different from that of any other.
+func (a *asyncAPI) payload(f frame) *jsonschema.Schema {
+	role, _, _ := strings.Cut(f.key, ".")
+	s := f.schema.CloneSchemas()
+	s.Title = a.titles.unique(pascal(f.typ) + capitalize(role))
+	if role == "progress" { // its type is the same for all calls
+		_, of, _ := strings.Cut(f.key, ".")
+		s.Title = a.titles.unique(pascal(of) + "Progress")
+	}
+	s.Extra = map[string]any{"discriminator": "type"}
+	s.Properties["meta"] = &jsonschema.Schema{Ref: refPrefix + a.meta[slices.Contains(s.Required, "meta")]}
+	if f.typ == protocol.TypeError || f.typ == protocol.TypeRPCError {
+		s.Properties["payload"] = &jsonschema.Schema{Ref: refPrefix + a.failed}
+	}
+	a.addDiscriminators(s)
+	openEnums(s)
+	a.titles.name(s, s.Title)
+	return s
+}
+
+// addDiscriminators names the member by which the variants of interfaces differ.
+func (a *asyncAPI) addDiscriminators(s *jsonschema.Schema) {
+	if name := a.doc.discriminator(s); name != "" {
+		s.Extra = map[string]any{"discriminator": name}
+	}
+	for child := range children(s) {
+		a.addDiscriminators(child)
+	}
 }
 
 // envelopeTrait is what all messages have in common.

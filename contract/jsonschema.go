@@ -1,8 +1,6 @@
 package contract
 
 import (
-	"maps"
-
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
@@ -25,16 +23,21 @@ func (c *Contract) JSONSchema() []byte {
 			serverMessage: anyOf(c.doc.serverFrames()),
 		},
 	}
-	maps.Copy(root.Defs, c.doc.Defs)
+	for name, def := range c.doc.Defs {
+		root.Defs[name] = def.CloneSchemas()
+	}
+	for _, def := range root.Defs {
+		openEnums(def)
+	}
 	return encode(root)
 }
 
 func anyOf(frames []frame) *jsonschema.Schema {
 	s := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{}}
 	for _, f := range frames {
-		one := *f.schema
+		one := f.schema.CloneSchemas()
 		one.Description = f.text
-		s.AnyOf = append(s.AnyOf, &one)
+		s.AnyOf = append(s.AnyOf, one)
 	}
 	if len(s.AnyOf) == 0 {
 		return &jsonschema.Schema{Not: &jsonschema.Schema{}} // nothing is valid

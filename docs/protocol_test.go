@@ -54,6 +54,23 @@ func TestProtocol_SamplesAreValidEnvelopes(t *testing.T) {
 	}
 }
 
+// TestProtocol_TableHasAllCodes compares the table of section 4 with the codes, and with whether they are retryable.
+func TestProtocol_TableHasAllCodes(t *testing.T) {
+	text, err := os.ReadFile("protocol.md")
+	require.NoError(t, err)
+	_, section, _ := bytes.Cut(text, []byte("## 4. Errors"))
+	section, _, _ = bytes.Cut(section, []byte("### Limits"))
+	var codes []errors.Code
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (\\w+)").FindAllSubmatch(section, -1) {
+		code := errors.Code(row[1])
+		codes = append(codes, code)
+		if code != errors.Internal {
+			assert.Equal(t, string(row[2]) == "yes", (&errors.Error{Code: code}).Retryable(), code)
+		}
+	}
+	assert.Equal(t, errors.Codes(), codes)
+}
+
 func TestProtocol_ErrorSamplesMatchTheCodes(t *testing.T) {
 	found := 0
 	for _, text := range samples(t) {

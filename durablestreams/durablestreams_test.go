@@ -174,6 +174,8 @@ func TestHandler_PanicsForMistakesOfProgrammers(t *testing.T) {
 	} {
 		assert.Panics(t, func() { durablestreams.Topics(router.New(nil), &o) }, name)
 	}
+	valid := durablestreams.Options[router.StoredMessage]{Topic: topic, Authorize: authorize}
+	assert.PanicsWithValue(t, "durablestreams: the router is nil; create one with router.New", func() { durablestreams.Topics(nil, &valid) })
 }
 
 // TestHandler_UnknownAndForbiddenLookTheSame compares whole responses.

@@ -57,6 +57,9 @@ var (
 
 // newHandler returns a handler without its function open.
 func newHandler[Message any](r *router.Router, opts *Options[Message]) *handler {
+	if r == nil {
+		panic("durablestreams: the router is nil; create one with router.New")
+	}
 	access := r.RunAccess()
 	h := &handler{
 		topic: opts.Topic, authorize: opts.Authorize, format: newFormat(opts.ContentType), origins: opts.Origins, proxies: opts.Proxies,

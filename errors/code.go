@@ -3,7 +3,8 @@ package errors
 import "slices"
 
 // A Code classifies an error. Clients receive its string. The codes below have
-// the names and meanings of gRPC's; applications may define their own.
+// the names and meanings of gRPC's, except [OutcomeUnknown]; applications may
+// define their own.
 type Code string
 
 // The standard codes.
@@ -23,13 +24,19 @@ const (
 	Internal           Code = "INTERNAL"            // a bug, or an error without a code
 )
 
+// OutcomeUnknown is the code of an error after which a change may have been made, and
+// a publication stored: the connection to the store broke, or the context ended,
+// before the store has answered or has confirmed the durability. Repeating it is safe
+// only if a second one has no effect, such as with an idempotency key.
+const OutcomeUnknown Code = "OUTCOME_UNKNOWN"
+
 // Codes returns the standard codes, in the order above. The caller owns the slice.
 func Codes() []Code { return slices.Clone(standardCodes[:]) }
 
 //nolint:gochecknoglobals // never changed
 var standardCodes = [...]Code{
 	Unauthenticated, PermissionDenied, InvalidArgument, FailedPrecondition, NotFound, AlreadyExists, Unimplemented,
-	Canceled, DeadlineExceeded, ResourceExhausted, Unavailable, Aborted, Internal,
+	Canceled, DeadlineExceeded, ResourceExhausted, Unavailable, Aborted, Internal, OutcomeUnknown,
 }
 
 // IsStandard reports whether the code is one of [Codes]. Applications may define others.
@@ -43,7 +50,7 @@ func (c Code) retryable() (retryable, known bool) {
 	case DeadlineExceeded, ResourceExhausted, Unavailable, Aborted:
 		return true, true
 	case Unauthenticated, PermissionDenied, InvalidArgument, FailedPrecondition,
-		NotFound, AlreadyExists, Unimplemented, Canceled:
+		NotFound, AlreadyExists, Unimplemented, Canceled, OutcomeUnknown:
 		return false, true
 	default:
 		return false, false

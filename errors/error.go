@@ -17,8 +17,12 @@ const Never time.Duration = math.MaxInt64
 // nil *Error do not panic.
 type Error struct {
 	Code    Code
-	Message string         // one sentence; if empty, the client receives only the code
-	Details map[string]any // machine-readable data; encoded as a JSON object
+	Message string // one sentence; if empty, the client receives only the code
+
+	// Details is data for programs: a struct or a map, encoded as a JSON object. Clients
+	// know its type if the route declares it. An error that was received has a
+	// map[string]any: [DetailsOf] returns it as a struct.
+	Details any
 
 	// RetryAfter is how long the client should wait before it retries. The zero
 	// value gives no hint; [Never] means that retrying cannot help.
@@ -95,11 +99,11 @@ func CodeOf(err error) Code {
 // InvalidField returns an [InvalidArgument] error for a field of a message, as in
 // InvalidField("text", "must not be empty"). The Validate method of a message can
 // return it, or several of them joined by [Join]: the client then receives all of them, at most
-// 32, in details.fields.
+// 32, as FieldDetails.Fields.
 func InvalidField(field, reason string) *Error {
 	return &Error{
 		Code:    InvalidArgument,
 		Message: field + " " + reason,
-		Details: map[string]any{"field": field, "reason": reason},
+		Details: FieldDetails{Field: field, Reason: reason},
 	}
 }

@@ -115,6 +115,7 @@ func TestError_Retryable(t *testing.T) {
 		{errors.Error{Code: errors.InvalidArgument, RetryAfter: time.Second}, false},
 		{errors.Error{Code: errors.FailedPrecondition}, false},
 		{errors.Error{Code: errors.Canceled}, false},
+		{errors.Error{Code: errors.OutcomeUnknown, RetryAfter: time.Second}, false},
 		{errors.Error{Code: errors.Internal}, false},
 		{errors.Error{Code: errors.Internal, RetryAfter: time.Second}, true},
 		{errors.Error{Code: "ROOM_FULL"}, false},
@@ -149,16 +150,21 @@ func ExampleErrorf() {
 	// NOT_FOUND: room "go" does not exist
 }
 
+// A RoomFull has the details of ROOM_FULL.
+type RoomFull struct {
+	Capacity int `json:"capacity"`
+}
+
 func ExampleError() {
 	err := fmt.Errorf("save: %w", &errors.Error{
 		Code:       "ROOM_FULL", // a code of the application
 		Message:    "the room is full",
-		Details:    map[string]any{"members": 50},
+		Details:    RoomFull{Capacity: 50},
 		RetryAfter: time.Minute,
 		Err:        io.ErrShortWrite, // private: never sent to the client
 	})
 	if e, ok := errors.AsType[*errors.Error](err); ok {
-		fmt.Println(e.Code, e.Message, e.Details["members"], e.Retryable())
+		fmt.Println(e.Code, e.Message, errors.DetailsOf[RoomFull](err).Capacity, e.Retryable())
 	}
 	// Output: ROOM_FULL the room is full 50 true
 }

@@ -33,11 +33,14 @@ const maxRows = 100
 
 // New returns an inspector of a router that has not begun to serve. Call it before the ingress
 // functions and the middleware are added, so that traces see what these refuse. It panics if
-// Options.Authorize is nil, if one of Options.Hosts is no host, or if a limit has no name, no limiter, or
-// the name of another one.
+// the router or Options.Authorize is nil, if one of Options.Hosts is no host, or if a limit has no name, no limiter,
+// or the name of another one.
 func New(r *router.Router, opts *Options) *Inspector {
 	if opts == nil || opts.Authorize == nil {
 		panic("inspect: Options.Authorize is nil; it must decide who may use the inspector")
+	}
+	if r == nil {
+		panic("inspect: the router is nil; create one with router.New")
 	}
 	i := &Inspector{router: r, access: r.Inspection(), opts: *opts, started: time.Now()}
 	if i.opts.Timeout < 0 {

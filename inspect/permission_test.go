@@ -56,6 +56,7 @@ func TestNew_WithoutAuthorizePanics(t *testing.T) {
 		assert.PanicsWithValue(t, want, func() { inspect.New(router.New(nil), &inspect.Options{Authorize: all, Limits: limits}) })
 	}
 	assert.Panics(t, func() { inspect.New(router.New(nil), &inspect.Options{Authorize: all, Timeout: -1}) })
+	assert.PanicsWithValue(t, "inspect: the router is nil; create one with router.New", func() { inspect.New(nil, &inspect.Options{Authorize: all}) })
 	r := router.New(nil)
 	routertest.Dial(t, r)
 	assert.Panics(t, func() { inspect.New(r, &inspect.Options{Authorize: all}) }, "the router serves")

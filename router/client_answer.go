@@ -17,20 +17,20 @@ import (
 
 // decodeAnswer decodes and validates the answer to a call like a message of the route, and releases
 // it. It returns a pointer to the reply.
-func (r *Router) decodeAnswer(rt *Route, in *incoming) (reply any, err error) {
+func (r *Router) decodeAnswer(rt *Route, in *incoming, connID string) (reply any, err error) {
 	defer in.release()
 	defer r.recoverAnswer(&err)
 	envelope, err := in.parse()
 	if err != nil {
 		return nil, invalidAnswer(err)
 	}
-	return r.decodeReply(rt, in.codec, &envelope)
+	return r.decodeReply(rt, in.codec, &envelope, connID)
 }
 
 // decodeReply decodes and validates the envelope of an answer. It must be called with recoverAnswer
 // deferred.
-func (r *Router) decodeReply(rt *Route, codec Codec, answer *wire.Envelope) (reply any, err error) {
-	payload, err := answerPayload(answer, rt.name)
+func (r *Router) decodeReply(rt *Route, codec Codec, answer *wire.Envelope, connID string) (reply any, err error) {
+	payload, err := answerPayload(answer, rt.name, connID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,28 +87,23 @@ func invalidAnswer(cause error) *errors.Error {
 
 // answerPayload returns the payload of an answer, or nil if it has none. It returns the error of
 // the client if that is the answer.
-func answerPayload(envelope *wire.Envelope, want string) ([]byte, error) {
+func answerPayload(envelope *wire.Envelope, want, connID string) ([]byte, error) {
 	switch typ := string(envelope.Type); typ {
 	case want:
 		return envelope.Payload, nil
 	case protocol.TypeError, protocol.TypeRPCError:
-		return nil, clientError(envelope.Payload)
+		return nil, clientError(envelope.Payload, connID)
 	default:
 		return nil, invalidAnswer(fmt.Errorf("its type is %q; it must be %q or an error", typ, want))
 	}
 }
 
 // clientError decodes the error with which a client answers a call.
-func clientError(payload []byte) *errors.Error {
+func clientError(payload []byte, connID string) *errors.Error {
 	e, err := envelope.DecodeError(payload)
 	if err != nil {
 		return invalidAnswer(err)
 	}
-	if e.Code == errors.Internal { // without a private part, the log would have the message
-		e.Err = errInternalClient
-	}
+	e.Err = &failure.ClientAnswer{ConnID: connID}
 	return e
 }
-
-// errInternalClient is the private part of a client's error with the code INTERNAL.
-var errInternalClient = errors.New("router: the client has answered a call with this code")

@@ -27,8 +27,8 @@ import (
 // Call returns the first of these errors that applies:
 //
 //   - the error with which the client answers: an *errors.Error with the client's code, message,
-//     details and delay. A message is cut after 1,024 bytes, and details above 4,096 bytes are left
-//     out.
+//     details and delay, and a private part that names the connection. A message is cut after 1,024
+//     bytes, and details above 4,096 bytes are left out.
 //   - FAILED_PRECONDITION if the answer is invalid or of another type. The message is constant; the
 //     private part of the error says what is wrong.
 //   - [context.Cause] of ctx if ctx is done first.
@@ -39,8 +39,8 @@ import (
 //   - INTERNAL if the message cannot be encoded, or Reply cannot be registered.
 //
 // Without an answer, the client may have handled the call nevertheless. An error of the client is
-// in the client's own words. A handler may return it to the client that has sent it, but should
-// replace it before it answers another client, which would take it for an error of its own.
+// in the client's own words, so only the client that has sent it receives it from a handler that
+// returns it: any other one receives FAILED_PRECONDITION instead.
 //
 // Call may be called concurrently and by handlers. An event's handler delays the later messages of
 // its connection meanwhile. Answers overtake these messages, but not while the connection is not
@@ -71,7 +71,7 @@ func (c *Conn) callAndDecode(call *clientCall, typ receivedType) (reply any, err
 	if err != nil {
 		return nil, err
 	}
-	return c.router.decodeAnswer(rt, in)
+	return c.router.decodeAnswer(rt, in, c.id)
 }
 
 // errNoAnswer ends a call to a client after Timeouts.Call.

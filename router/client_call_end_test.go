@@ -38,7 +38,7 @@ func TestClientCall_EndsAtTimeoutAndDropsLateAnswer(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		client.AnswerError(call, &errors.Error{Code: "TEAPOT", RetryAfter: 1})
-		assert.Equal(t, &errors.Error{Code: "TEAPOT", RetryAfter: time.Millisecond}, (<-done).err)
+		assert.Equal(t, &errors.Error{Code: "TEAPOT", RetryAfter: time.Millisecond}, answered((<-done).err))
 		assert.Zero(t, client.Pending(), "answers are not answered")
 		answered := router.Event{Kind: router.EventCompleted, Type: "$ws:answer"}
 		assert.Equal(t, []router.Event{

@@ -60,7 +60,7 @@ func TestClientCall_OverSocket(t *testing.T) {
 	require.NoError(t, err)
 	respond(answer(late.Meta.CorrelationID, "CONFIRMED", `{"yes":true}`))
 	respond(answer(call.Meta.CorrelationID, "RPC_ERROR", `{"code":"PERMISSION_DENIED","message":"the user said no"}`))
-	assert.Equal(t, errors.Errorf(errors.PermissionDenied, "the user said no"), (<-done).err)
+	assert.Equal(t, errors.Errorf(errors.PermissionDenied, "the user said no"), answered((<-done).err))
 
 	done = confirm(t.Context(), c)
 	call, err = readFrame(t.Context(), ws)
@@ -130,7 +130,7 @@ func TestClientCall_ManyGoroutinesOverSocket(t *testing.T) {
 				case length%5 == 0:
 					assert.Equal(t, context.DeadlineExceeded, err)
 				case length%3 == 0:
-					assert.Equal(t, &errors.Error{Code: errors.Aborted}, err)
+					assert.Equal(t, &errors.Error{Code: errors.Aborted}, answered(err))
 					failed.Add(1)
 				default:
 					assert.NoError(t, err)

@@ -164,6 +164,9 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 		"details not JSON": {func(_ *router.Router, _, call, _ *router.Route) {
 			call.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"A": struct{ C chan int }{}}})
 		}, "cannot be encoded as JSON"},
+		"details of a code of the router": {func(_ *router.Router, _, call, _ *router.Route) {
+			call.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{errors.ResourceExhausted: percent{}}})
+		}, "the router or a client library may end a call with this code"},
 		"reply of call": {func(_ *router.Router, _, call, _ *router.Route) { call.Doc(router.RouteDoc{Reply: describedNote{}}) }, "only streams document a reply"},
 		"twice": {func(_ *router.Router, _, _, stream *router.Route) {
 			stream.Doc(router.RouteDoc{}).Doc(router.RouteDoc{})

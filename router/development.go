@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/topic"
 )
 
@@ -25,6 +27,14 @@ func (r *Router) hintHandshake(req *http.Request, refused *handshakeRefusal) {
 	case reasonLimit:
 		r.hints.Limit(string(limitOf(refused.failure).Kind))
 	case reasonConnContext, reasonDraining, reasonOnOpen:
+	}
+}
+
+// hintError reports an error that its route does not declare.
+func (r *Router) hintError(rt *Route, refused *failure.Failure) {
+	details, _ := refused.Payload.Details.(jsonv2.Value) // those of limits have codes that no route declares
+	if mismatch := rt.contract.errors.Mismatch(refused.Payload.Code, details); mismatch != "" {
+		r.hints.Error(rt.name, mismatch)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestDevelopment_ExplainsSubscriptionsThatCannotSucceed(t *testing.T) {
 	router.Topic(r, "room/{id}", nil)
 	router.Topic(r, "news", &router.TopicOptions{Authorize: permit})
 	conn := routertest.Dial(t, r)
-	routertest.Subscribe(conn, "news")
+	routertest.Subscribe(conn, "news") // asks for the presence, and has not greeted
 	for _, topic := range []string{"room/a", "room/b", "rooms/a", "rooms/a"} {
 		_ = routertest.SubscribeError(conn, topic)
 	}
@@ -229,6 +229,58 @@ func TestDevelopment_ReportsRepliesWithoutDeclaration(t *testing.T) {
 					return
 				}
 				checkHint(t, tt.want, records())
+			})
+		}
+	}
+}
+
+// seats are the details of ROOM_FULL.
+type seats struct {
+	Seats int `json:"seats"`
+}
+
+// TestDevelopment_ReportsErrorsThatAreNotDeclared has calls, events and a middleware.
+func TestDevelopment_ReportsErrorsThatAreNotDeclared(t *testing.T) {
+	declares := router.RouteDoc{Errors: []errors.Code{"LOCKED"}, ErrorDetails: map[errors.Code]any{"ROOM_FULL": seats{}}}
+	for name, tt := range map[string]struct {
+		err    error
+		doc    router.RouteDoc
+		remedy string // "" if there is no line
+	}{
+		"declared":         {&errors.Error{Code: "ROOM_FULL", Details: seats{0}}, declares, ""},
+		"without details":  {errors.Errorf("LOCKED", "no"), declares, ""},
+		"standard":         {&router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 1}, declares, ""},
+		"declares nothing": {errors.Errorf("FOO", "no"), router.RouteDoc{}, ""},
+		"other code":       {errors.Errorf("FOO", "no"), declares, "the code FOO is not declared; RouteDoc.Errors and RouteDoc.ErrorDetails"},
+		"other details":    {&errors.Error{Code: "ROOM_FULL", Details: map[string]any{"seat": 1}}, declares, "the details of ROOM_FULL are not those of the declared router_test.seats: seat is not a known field"},
+		"no details":       {errors.Errorf("ROOM_FULL", "no"), declares, "seats is missing"},
+	} {
+		for _, from := range []string{"call", "event", "middleware"} {
+			runSynctest(t, name+"/"+from, func(t *testing.T) {
+				opts, records := developing(router.Options{OnError: func(router.ErrorReport) {}})
+				r := router.New(opts)
+				var route *router.Route
+				switch from {
+				case "call":
+					route = router.RPC(r, func(*router.Context, note) (note, error) { return note{}, tt.err })
+				case "event":
+					route = router.On(r, func(*router.Context, note) error { return tt.err })
+				default:
+					route = router.RPC(r, handleNote).Use(func(router.Handler) router.Handler {
+						return func(*router.Context) error { return tt.err }
+					})
+				}
+				route.Doc(tt.doc)
+				conn := routertest.Dial(t, http.HandlerFunc(r.ServeHTTP))
+				for range 2 {
+					conn.SendText(`{"type":"NOTE","payload":{"text":"","do":""}}`)
+					synctest.Wait()
+				}
+				if tt.remedy == "" {
+					assert.Empty(t, records())
+					return
+				}
+				checkHint(t, logRecord{Level: "ERROR", Msg: "error answered that differs from the declared ones", Type: "NOTE", Remedy: tt.remedy}, records())
 			})
 		}
 	}

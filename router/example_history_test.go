@@ -91,7 +91,7 @@ func ExampleHistory_durability() {
 		return err
 	}
 	err := publish()
-	for errors.CodeOf(err) == broker.OutcomeUnknown {
+	for errors.CodeOf(err) == errors.OutcomeUnknown {
 		err = publish() // confirms the same message
 	}
 	fmt.Println("acknowledged:", err == nil)

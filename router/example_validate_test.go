@@ -54,5 +54,5 @@ func ExampleMessage_validate() {
 	}
 	_, payload, _ := strings.Cut(string(answer), `"payload":`)
 	fmt.Println(payload)
-	// Output: {"code":"INVALID_ARGUMENT","message":"name must not be empty; age must be at least 18","details":{"field":"name","fields":[{"field":"name","reason":"must not be empty"},{"field":"age","reason":"must be at least 18"}],"reason":"must not be empty"},"retryable":false}}
+	// Output: {"code":"INVALID_ARGUMENT","message":"name must not be empty; age must be at least 18","details":{"field":"name","reason":"must not be empty","fields":[{"field":"name","reason":"must not be empty"},{"field":"age","reason":"must be at least 18"}]},"retryable":false}}
 }

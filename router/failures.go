@@ -1,12 +1,9 @@
 package router
 
 import (
-	"fmt"
-
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -15,7 +12,7 @@ import (
 //nolint:gochecknoglobals // never changed
 var inspector = failure.Inspector[*LimitExceeded]{
 	Limit:   func(l *LimitExceeded) *failure.Failure { return limitFailure(*l) },
-	Details: encodeDetails,
+	Details: envelope.EncodeDetails,
 }
 
 // limitFailure returns the failure of an exceeded limit.
@@ -35,19 +32,6 @@ func limitOf(f *failure.Failure) *LimitExceeded {
 	return l
 }
 
-// encodeDetails encodes details for the client. It is called by the guard, because their methods
-// may panic.
-func encodeDetails(details map[string]any) (jsonv2.Value, error) {
-	// The encoder bounds the depth of nesting, and so do decoders of clients. The details are
-	// sent inside a payload inside an envelope, so they are encoded below as many levels here,
-	// and one more.
-	text, err := envelope.MarshalJSON([1][1][1]map[string]any{{{details}}})
-	if err != nil {
-		return nil, fmt.Errorf("router: encode the details of an error: %w", err)
-	}
-	return jsonv2.Value(text[len("[[[") : len(text)-len("]]]")]), nil
-}
-
 // payload returns what a client receives for an exceeded limit.
 func (l *LimitExceeded) payload() protocol.ErrorPayload {
 	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
@@ -55,7 +39,7 @@ func (l *LimitExceeded) payload() protocol.ErrorPayload {
 		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
 	}
 	payload := failure.Payload(&e)
-	payload.Details = &protocol.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
+	payload.Details = &errors.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
 	return payload
 }
 

@@ -146,7 +146,7 @@ func TestRefresh_IsRejectedAboveConnsPerUser(t *testing.T) {
 	guest := routertest.Dial(t, r)
 	e := routertest.RefreshError(guest, "ann")
 	assert.Equal(t, errors.ResourceExhausted, e.Code)
-	assert.Equal(t, "connections", e.Details["kind"])
+	assert.Equal(t, "connections", errors.DetailsOf[errors.LimitDetails](e).Kind)
 	assert.Equal(t, YouAre{}, routertest.Call[YouAre](guest, WhoAmI{}))
 }
 

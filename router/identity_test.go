@@ -114,7 +114,7 @@ func TestSetIdentity_LimitLeavesIdentityUnchanged(t *testing.T) {
 		ann, bob := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("bob"))
 		e := routertest.CallError(ann, Login{"bob"})
 		assert.Equal(t, errors.ResourceExhausted, e.Code)
-		assert.Equal(t, "connections", e.Details["kind"])
+		assert.Equal(t, "connections", errors.DetailsOf[errors.LimitDetails](e).Kind)
 		assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](ann, WhoAmI{}))
 		for _, user := range []string{"ann", "bob"} {
 			n, err := r.SendToUser("acme", user, Say{"go", user})

@@ -255,7 +255,7 @@ func TestRoute_MaxMessageBytesOverridesLimit(t *testing.T) {
 		conn.SendText(sized(50_000))
 		assert.Equal(t, "ECHOED", conn.Next().Type)
 		conn.SendText(sized(50_001))
-		assert.EqualValues(t, 50_000, routertest.ReceiveError(conn).Details["limit"])
+		assert.EqualValues(t, 50_000, errors.DetailsOf[errors.LimitDetails](routertest.ReceiveError(conn)).Limit)
 	})
 }
 

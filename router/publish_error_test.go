@@ -41,7 +41,7 @@ func (s storeSession) Append(ctx context.Context, a broker.Append) (broker.Appen
 // store fails.
 func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 	unavailable := errors.Errorf(errors.Unavailable, "the store is away")
-	unknown := errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+	unknown := errors.Errorf(errors.OutcomeUnknown, "the connection broke")
 	for name, test := range map[string]struct {
 		store    func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error)
 		code     errors.Code
@@ -59,7 +59,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 				_, err := session.Append(ctx, a)
 				return broker.Appended{}, errors.Join(err, unknown)
 			},
-			code:     broker.OutcomeUnknown,
+			code:     errors.OutcomeUnknown,
 			received: 1,
 		},
 		"slow": {
@@ -67,7 +67,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 				<-ctx.Done()
 				return broker.Appended{}, unknown
 			},
-			code:  broker.OutcomeUnknown,
+			code:  errors.OutcomeUnknown,
 			waits: 3 * time.Second,
 		},
 	} {
@@ -98,7 +98,7 @@ func TestStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 			requested = append(requested, a.Durability)
 			stored, err := session.Append(ctx, a)
 			if err == nil && len(requested) == 1 {
-				return broker.Appended{}, errors.Errorf(broker.OutcomeUnknown, "no replica has confirmed it")
+				return broker.Appended{}, errors.Errorf(errors.OutcomeUnknown, "no replica has confirmed it")
 			}
 			return stored, err
 		}}
@@ -109,7 +109,7 @@ func TestStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 		require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))
 		synctest.Wait()
 		err := r.Publish("feed/a", Blob{Text: "x"}, router.IdempotencyKey("k"), router.Stored(t.Context(), nil))
-		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err))
+		assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err))
 		synctest.Wait()
 		assert.Equal(t, 1, client.Pending(), "subscribers do not wait for the confirmation")
 		at, err := publishStored(t.Context(), r, "feed/a", Blob{Text: "x"}, router.IdempotencyKey("k"))

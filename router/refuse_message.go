@@ -31,6 +31,10 @@ func (c *Conn) refuseSettled(in *incoming, refused *failure.Failure) {
 		c.undo(in.ctx, in.undo)
 	}
 	in.refusal, in.stage = nil, ""
+	refused = refused.To(c.id)
+	if in.route != nil && c.router.hints != nil {
+		c.router.hintError(in.route, refused)
+	}
 	c.refuse(in.reportContext(), in.typ(), action, in.correlationID(), refused)
 }
 

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"encoding/json"
+	"iter"
 	"net/netip"
 	"strings"
 	"testing"
@@ -48,6 +49,8 @@ func TestRegistration_AcceptsEncodableTypes(t *testing.T) {
 }
 
 func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
+	say := func(*router.Context, Say) error { return nil }
+	count := func(*router.Context, Echo) iter.Seq2[int, error] { return nil }
 	on := func(r *router.Router) { router.On(r, func(*router.Context, Say) error { return nil }) }
 	for _, tt := range []struct {
 		name string
@@ -96,6 +99,12 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		}, []string{"LimitAction is 42"}},
 		{"a nil handler of events", func() { router.On[Say](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
 		{"a nil handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
+		{"a nil router of events", func() { router.On((*router.Router)(nil), say) }, []string{"registration_test.go:", "the router or group of router_test.Say is nil"}},
+		{"no router of events", func() { router.On(nil, say) }, []string{"registration_test.go:", "the router or group of router_test.Say is nil"}},
+		{"a nil router of calls", func() { router.RPC((*router.Router)(nil), echo) }, []string{"registration_test.go:", "the router or group of router_test.Echo is nil"}},
+		{"a nil group of streams", func() { router.Stream((*router.Group)(nil), count) }, []string{"registration_test.go:", "the router or group of router_test.Echo is nil"}},
+		{"a nil router of a declaration", func() { router.DeclareMessage[Say](nil) }, []string{"DeclareMessage called for a router that is nil"}},
+		{"a nil router with an observer", func() { (*router.Router)(nil).Observe(nil) }, []string{"Observe called for a router that is nil"}},
 		{"a nil middleware", func() { router.New(nil).Use(nil) }, []string{"argument 1 of Use is nil"}},
 		{"a nil ingress function", func() { router.RPC(router.New(nil), echo).UseIngress(nil) }, []string{"argument 1 of UseIngress is nil"}},
 		{"a middleware that returns nil", func() {

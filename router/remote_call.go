@@ -165,5 +165,5 @@ func (r *Router) decodeOutcome(rt *Route, o *ask.Outcome) (reply any, err error)
 	if err != nil {
 		return nil, invalidAnswer(err)
 	}
-	return r.decodeReply(rt, codec, &envelope)
+	return r.decodeReply(rt, codec, &envelope, o.ConnID)
 }

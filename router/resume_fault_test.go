@@ -104,7 +104,7 @@ func (s *cutSession) change(ctx context.Context, lifetime time.Duration, store f
 	switch s.broker.store.Load() {
 	case storeForgets:
 		_, _ = store(lifetime)
-		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+		return 0, errors.Errorf(errors.OutcomeUnknown, "the connection broke")
 	case storeSlow:
 		time.Sleep(time.Second)
 	case storeKeeps:
@@ -112,7 +112,7 @@ func (s *cutSession) change(ctx context.Context, lifetime time.Duration, store f
 			lifetime += time.Hour
 		}
 	case storeLoses:
-		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+		return 0, errors.Errorf(errors.OutcomeUnknown, "the connection broke")
 	}
 	if err := s.fail(ctx); err != nil {
 		return 0, err

@@ -65,7 +65,7 @@ func (s *lateSession) wait(ctx context.Context) error {
 	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
-		return errors.Errorf(broker.OutcomeUnknown, "the answer is late")
+		return errors.Errorf(errors.OutcomeUnknown, "the answer is late")
 	}
 }
 

@@ -31,7 +31,7 @@ type Registrar interface {
 // returns an error. On panics if M cannot be registered: see [Message].
 func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 	position := callerPosition()
-	mustHaveHandler(handle, position)
+	mustHaveHandler(to, handle, position)
 	return registerEvent(to, position, receivedTypeOf[M](), func(ctx *Context) error {
 		return handle(ctx, *ctx.message.(*M))
 	})
@@ -42,7 +42,7 @@ func On[M Message](to Registrar, handle func(*Context, M) error) *Route {
 // or Reply cannot be registered: see [Message].
 func RPC[M, Reply Message](to Registrar, handle func(*Context, M) (Reply, error)) *Route {
 	position := callerPosition()
-	mustHaveHandler(handle, position)
+	mustHaveHandler(to, handle, position)
 	return registerCall(to, position, receivedTypeOf[M](), replyTypeOf[M, Reply](), callHandler(handle))
 }
 
@@ -212,9 +212,13 @@ func (g *Group) Group() *Group { return &Group{router: g.router, parent: g} }
 
 func (g *Group) group() *Group { return g }
 
-// mustHaveHandler panics if a function with the parameters of a handler is nil.
-func mustHaveHandler(handle any, position string) {
-	if v := reflect.ValueOf(handle); v.IsNil() {
+// mustHaveHandler panics if the Registrar is nil, or a function with the parameters of a handler.
+func mustHaveHandler(to Registrar, handle any, position string) {
+	v := reflect.ValueOf(handle)
+	if to == nil || reflect.ValueOf(to).IsNil() {
+		panic(fmt.Sprintf("router: %s: the router or group of %v is nil; create a router with New", position, v.Type().In(1)))
+	}
+	if v.IsNil() {
 		panic(fmt.Sprintf("router: %s: the handler of %v is nil; it must be a function", position, v.Type().In(1)))
 	}
 }

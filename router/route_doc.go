@@ -13,25 +13,28 @@ type routeContract struct {
 	documented bool // by Doc
 	text       string
 	request    reflect.Type
-	reply      reflect.Type                 // nil for events, and for streams without a declared reply
-	replyType  string                       // "" if reply is nil
-	item       reflect.Type                 // nil unless the route is a stream
-	progress   reflect.Type                 // nil without Progress
-	errors     map[errors.Code]reflect.Type // with the type of their details, or nil
+	reply      reflect.Type // nil for events, and for streams without a declared reply
+	replyType  string       // "" if reply is nil
+	item       reflect.Type // nil unless the route is a stream
+	progress   reflect.Type // nil without Progress
+	errors     envelope.DeclaredErrors
 }
 
 // A RouteDoc documents a route for people and tools that write clients. The contract that
-// [Router.Describe] returns has it, and nothing else depends on it.
+// [Router.Describe] returns has it. Tests with package routertest fail if the route does something
+// else, and Options.Development logs that; nothing else depends on it.
 type RouteDoc struct {
 	// Description explains the messages.
 	Description string
 
-	// Errors are codes that the handler returns, in addition to those that any message may be
-	// answered with. The handler may return others.
+	// Errors are codes that the handler and its middleware return, in addition to the standard ones
+	// ([errors.Codes]), with which any message may be answered. If a route declares any, here or in
+	// ErrorDetails, it must declare all.
 	Errors []errors.Code
 
-	// ErrorDetails are such codes with a value of the Go type whose members Error.Details have. It is
-	// encoded as a JSON object, so it is a struct or a map. The router does not compare them.
+	// ErrorDetails are such codes with a value of the Go type of their Error.Details: a struct or a map,
+	// because they are a JSON object. A standard code with which the router itself answers, or a client
+	// library ends a call, has no details of a route.
 	ErrorDetails map[errors.Code]any
 
 	// Progress is a value of the Go type of the updates that the handler of a call sends with
@@ -43,7 +46,8 @@ type RouteDoc struct {
 }
 
 // Doc documents the route. It panics if it is called twice, if Progress is set and the messages are not
-// calls, if Reply is set and the messages are not streams, or if a value cannot be encoded.
+// calls, if Reply is set and the messages are not streams, if a value cannot be encoded, or if
+// ErrorDetails has a code whose details are not those of a route.
 func (rt *Route) Doc(doc RouteDoc) *Route {
 	rt.parent.router.mustNotBeServing("Doc")
 	if rt.contract.documented {
@@ -68,18 +72,17 @@ func (rt *Route) Doc(doc RouteDoc) *Route {
 }
 
 // documentedErrors returns the codes with the types of their details.
-func (rt *Route) documentedErrors(doc RouteDoc) map[errors.Code]reflect.Type {
-	types := map[errors.Code]reflect.Type{}
+func (rt *Route) documentedErrors(doc RouteDoc) envelope.DeclaredErrors {
+	declared := envelope.DeclaredErrors{}
 	for _, code := range doc.Errors {
-		types[code] = nil
+		declared[code] = nil
 	}
 	for code, details := range doc.ErrorDetails {
-		if typ := reflect.TypeOf(details); typ == nil || typ.Kind() != reflect.Struct && typ.Kind() != reflect.Map {
-			panic(fmt.Sprintf("router: RouteDoc.ErrorDetails[%q] of %q is %v; it must be a struct or a map, because details are a JSON object", code, rt.name, typ))
+		if err := declared.Add(code, reflect.TypeOf(details)); err != nil {
+			panic(fmt.Sprintf("router: RouteDoc.ErrorDetails[%q] of %q: %v", code, rt.name, err))
 		}
-		types[code] = rt.mustEncode("ErrorDetails", details)
 	}
-	return types
+	return declared
 }
 
 // mustEncode returns the type of a value in a field of RouteDoc, and panics if it cannot be encoded.

@@ -158,7 +158,7 @@ func (r *Router) Types() iter.Seq[string] {
 // On a topic with a History, Publish waits until the message is stored, for at most Timeouts.Call or,
 // with [Stored], for as long as a context permits. Subscribers on all nodes receive the stored
 // publications of a topic once and in the order of their positions. If the error has the code
-// broker.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
+// errors.OutcomeUnknown, the message may have been stored, or is not as durable as History.Durability
 // requires; subscribers receive it if it was stored. With any other error it was not, and no subscriber
 // does, on this node neither. Publishing it again is safe with an [IdempotencyKey].
 //
@@ -178,8 +178,11 @@ func (r *Router) Conn(id string) *Conn { return r.conns.ByID(id) }
 // begins.
 func (r *Router) Conns() iter.Seq[*Conn] { return r.conns.All() }
 
-// mustNotBeServing panics if the router has begun to serve.
+// mustNotBeServing panics if the router is nil, or has begun to serve.
 func (r *Router) mustNotBeServing(what string) {
+	if r == nil {
+		panic(fmt.Sprintf("router: %s called for a router that is nil; create one with New", what))
+	}
 	if r.serving.Load() {
 		panic(fmt.Sprintf("router: %s called after the router began to serve; call it before the first request", what))
 	}

@@ -25,7 +25,9 @@ func TestCall_IsAnsweredOnce(t *testing.T) {
 		{"with its reply", echo, `{"n":5}`},
 		{"with its error", func(*router.Context, Echo) (Echoed, error) {
 			return Echoed{}, &errors.Error{
-				Code: "NO_ECHO", Message: "the room is full", Details: map[string]any{"seats": 0},
+				Code: "NO_ECHO", Message: "the room is full", Details: struct {
+					Seats int `json:"seats"`
+				}{},
 				RetryAfter: 90 * time.Millisecond, Err: errors.New("secret"),
 			}
 		}, `{"code":"NO_ECHO","message":"the room is full","details":{"seats":0},"retryable":true,"retryAfterMs":90}`},
@@ -43,6 +45,12 @@ func TestCall_IsAnsweredOnce(t *testing.T) {
 		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
 		{"details that cannot be encoded are omitted", func(*router.Context, Echo) (Echoed, error) {
 			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"f": func() {}}}
+		}, `{"code":"ABORTED","retryable":true}`},
+		{"details that are no object are omitted", func(*router.Context, Echo) (Echoed, error) {
+			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: []int{1}}
+		}, `{"code":"ABORTED","retryable":true}`},
+		{"details that are a nil pointer are omitted", func(*router.Context, Echo) (Echoed, error) {
+			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: (*Echo)(nil)}
 		}, `{"code":"ABORTED","retryable":true}`},
 	} {
 		runSynctest(t, tt.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ import (
 // Stream panics if M cannot be registered (see [Message]) or if an Item cannot be encoded.
 func Stream[M Message, Item any](to Registrar, handle func(*Context, M) iter.Seq2[Item, error]) *Route {
 	position := callerPosition()
-	mustHaveHandler(handle, position)
+	mustHaveHandler(to, handle, position)
 	return registerStream(to, position, receivedTypeOf[M](), reflect.TypeFor[Item](), func(ctx *Context) error {
 		return sendItems(ctx, handle(ctx, *ctx.message.(*M)))
 	})

@@ -89,6 +89,9 @@ func (c *Conn) subscribeAuthorized(ctx context.Context, p *topic.Pattern, m prot
 		addRecovery(&reply, result)
 		c.chargeWork((result.Read + result.State) / workPerMessage)
 	}
+	if m.Presence && !p.Presence && c.router.hints != nil && c.sub.HasGreeted() { // tools ask for everything
+		c.router.hints.NoPresence(p.Text, p.Position)
+	}
 	members, err := c.subscribeFromNow(ctx, m.Topic, m.Presence && p.Presence, reply.Recovery != nil)
 	reply.Members = members
 	c.chargeWork(len(members) / workPerMessage)

@@ -24,7 +24,7 @@ const usersTopic = "\x00users"
 // With Options.UserHistory, SendToUser waits until the message is stored, for at most
 // Timeouts.Call, and connections receive the messages of their user once and in one order, on all
 // nodes. Sessions of the user whose clients are away receive them when they are resumed. After an
-// error, no client receives the message, unless the code is broker.OutcomeUnknown.
+// error, no client receives the message, unless the code is errors.OutcomeUnknown.
 func (r *Router) SendToUser(tenantID, userID string, m Message) (connsOnThisNode int, err error) {
 	user := registry.User{TenantID: tenantID, UserID: userID}
 	if r.access != nil && userID != "" {

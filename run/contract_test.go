@@ -27,9 +27,9 @@ func TestNew_DescribesItsMessages(t *testing.T) {
 	require.NoError(t, err)
 	text := string(c.TypeScript())
 	for _, want := range []string{
-		`    "token.attach": { request: AttachOfToken; item: PartOfToken; reply: Ended; errors: { code: "NOT_FOUND" } };`,
-		`    "progress.attach": { request: AttachOfProgress; item: PartOfProgress; reply: Ended; errors: { code: "NOT_FOUND" } };`,
-		`    "token.stop": { request: StopOfToken; reply: Ended; progress: never; errors: { code: "NOT_FOUND" } };`,
+		`    "token.attach": { request: AttachOfToken; item: PartOfToken; reply: Ended };`,
+		`    "progress.attach": { request: AttachOfProgress; item: PartOfProgress; reply: Ended };`,
+		`    "token.stop": { request: StopOfToken; reply: Ended; progress: never };`,
 		`    "run.changed": Changed;`,
 		"    [topic: `answer/${string}`]: { messages: \"run.changed\" };",
 		`export interface AttachOfToken {

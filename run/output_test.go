@@ -68,7 +68,7 @@ func TestRun_Ends(t *testing.T) {
 
 // TestRun_KeepsDetailsOfItsError as far as they can be encoded.
 func TestRun_KeepsDetailsOfItsError(t *testing.T) {
-	for _, test := range []struct{ details, want map[string]any }{
+	for _, test := range []struct{ details, want any }{
 		{map[string]any{"policy": "daily"}, map[string]any{"policy": "daily"}},
 		{map[string]any{"policy": make(chan int)}, nil},
 	} {

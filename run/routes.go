@@ -21,11 +21,10 @@ func (rs *Runs[Item]) register() {
 	})
 	router.Stream(rs.router, rs.serveAttach).Doc(router.RouteDoc{
 		Description: "Attaches to a run, and sends its items from a number on.",
-		Errors:      []errors.Code{errors.NotFound}, Reply: runmessages.Ended{},
+		Reply:       runmessages.Ended{},
 	})
 	router.RPC(rs.router, rs.serveStop).Doc(router.RouteDoc{
 		Description: "Stops a run, and answers when it has ended.",
-		Errors:      []errors.Code{errors.NotFound},
 	})
 }
 

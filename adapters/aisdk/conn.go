@@ -252,12 +252,13 @@ func errorText(err error) string {
 	if !ok {
 		return failure.Message(errors.Canceled)
 	}
+	e = failure.WithoutAnswer(e)
 	text := e.Message
 	if text == "" {
 		text = failure.Message(e.Code)
 	}
-	if policy, ok := e.Details["policy"].(string); ok {
-		text += fmt.Sprintf(" (%s)", policy)
+	if limit := errors.DetailsOf[errors.LimitDetails](e); limit.Policy != "" {
+		text += fmt.Sprintf(" (%s)", limit.Policy)
 	}
 	if e.RetryAfter > 0 && e.RetryAfter != errors.Never {
 		text += fmt.Sprintf("; retry in %v", time.Duration(failure.Ceil(e.RetryAfter, time.Second))*time.Second)

@@ -28,7 +28,8 @@
 // is answered with all chunks from the first one on, of which neighbors are merged. While a run is
 // active, a send with another message is answered with an error. A send with the same message
 // attaches to the same run, even after its end: the ID of the start is made of the user's last
-// message and of the trigger. A regeneration begins a new run if the one before has ended.
+// message and of the trigger. A new run begins if the one before has ended and is not the latest one
+// of the chat, or has failed, or if the send is a regeneration.
 //
 // An abort stops the run, if Options.Authorize permits it. The page sends it for the method stop of
 // useChat, and also when the component of useChat is unmounted, unless the application has made the

@@ -41,8 +41,11 @@ type Handler struct {
 }
 
 // New returns a handler for runs of the router r, which must not have begun to serve. It panics if
-// an option is invalid.
+// it or the runs are nil, or if an option is invalid.
 func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
+	if r == nil || runs == nil {
+		panic("aisdk: the router or the runs are nil; create them with router.New and run.New")
+	}
 	if opts == nil {
 		opts = new(Options)
 	}
@@ -127,7 +130,7 @@ func publicPart(err error) *errors.Error {
 		return e
 	}
 	if e, ok := errors.AsType[*errors.Error](err); ok {
-		return e
+		return failure.WithoutAnswer(e)
 	}
 	return &errors.Error{Code: errors.Internal, Message: failure.Message(errors.Internal), Err: err}
 }

@@ -38,6 +38,9 @@ func TestNew_RejectsOptions(t *testing.T) {
 		assert.Panics(t, func() { aisdk.New(r, rs, &opts) }, name)
 	}
 	assert.Panics(t, func() { aisdk.New(r, rs, nil) })
+	const noRouter = "aisdk: the router or the runs are nil; create them with router.New and run.New"
+	assert.PanicsWithValue(t, noRouter, func() { aisdk.New(nil, rs, nil) })
+	assert.PanicsWithValue(t, noRouter, func() { aisdk.New(r, nil, nil) })
 	assert.NotPanics(t, func() { aisdk.New(r, rs, &valid) })
 }
 

@@ -99,6 +99,57 @@ func TestSend_SameMessageIsOneRun(t *testing.T) {
 	})
 }
 
+// TestSend_AfterAnEditAndBackIsAnotherRun because the chat went on after the first answer.
+func TestSend_AfterAnEditAndBackIsAnotherRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		all := nodes(t, 2, aisdk.Options{Answer: counting(&runs)})
+		first, second := all[0].open(t, "ann"), all[1].open(t, "ann")
+		s := script{Items: 2, EveryMs: 10, FailAfter: -1, Text: "w"}
+		question := submit("1", "ann-1", "m", s)
+		edited := strings.Replace(question, "hello", "good morning", 1)
+		for i, frame := range []string{question, edited, question, edited, question} {
+			for _, p := range []*page{first, second, first} { // all of them receive the same run
+				p.write(frame)
+				a := p.read("1")
+				assert.Equal(t, text(2), a.text)
+				assert.Equal(t, "end", a.end.Type)
+			}
+			assert.EqualValues(t, i+1, runs.Load())
+		}
+	})
+}
+
+// TestSend_FailedAnswerIsNotRepeated but asked for again, once for pages that send at the same time.
+func TestSend_FailedAnswerIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		all := nodes(t, 2, aisdk.Options{Answer: func(ctx context.Context, req *aisdk.Request, out *aisdk.Output) error {
+			if runs.Add(1) < 3 {
+				return errors.Errorf(errors.Unavailable, "the model has failed")
+			}
+			return follow(ctx, req, out)
+		}})
+		frame := submit("1", "ann-1", "m", script{Items: 20, EveryMs: 10, FailAfter: -1, Text: "w"})
+		p := all[0].open(t, "ann")
+		for want := range 2 {
+			p.write(frame)
+			assert.Equal(t, "error", p.read("1").end.Type)
+			assert.EqualValues(t, want+1, runs.Load())
+		}
+		var group sync.WaitGroup
+		for i := range 6 {
+			p := all[i%2].open(t, "ann")
+			group.Go(func() {
+				p.write(frame)
+				assert.Equal(t, text(20), p.read("1").text)
+			})
+		}
+		group.Wait()
+		assert.EqualValues(t, 3, runs.Load())
+	})
+}
+
 // TestUsers_OfOthersSeeNoRun and start none.
 func TestUsers_OfOthersSeeNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -139,44 +139,6 @@ func (s *stream) access(action Action) Access {
 	return Access{Action: action, Chat: s.chat, Identity: s.conn.id}
 }
 
-// start begins the run of a send, or finds the one that the same send has begun.
-func (s *stream) start(ctx context.Context) (info run.Info, err error) {
-	h := s.conn.handler
-	req, err := s.frame.request(s.chat)
-	if err != nil {
-		return info, err
-	}
-	s.frame = nil // the whole conversation
-	req.Identity = s.conn.id
-	opts, err := h.opts.Start(ctx, req)
-	if err != nil {
-		return info, err
-	}
-	if opts == nil {
-		opts = new(run.StartOptions)
-	}
-	begin := *opts
-	produce := func(ctx context.Context, out *run.Output[Chunk]) error {
-		h.attach(out.Run().ID, s) // before the first chunk
-		return h.answer(ctx, req, out)
-	}
-	for begin.RequestID = req.requestID(); ; begin.RequestID = req.requestID() + "/" + info.ID {
-		info, err = h.runs.Start(ctx, s.topic, &begin, produce)
-		if err != nil || !info.Repeated || req.Trigger != TriggerRegenerate || !info.State.Ended() {
-			return info, err
-		}
-	}
-}
-
-// answer produces a run.
-func (h *Handler) answer(ctx context.Context, req *Request, out *run.Output[Chunk]) error {
-	o := h.NewOutput(out)
-	if err := h.opts.Answer(ctx, req, o); err != nil {
-		return err
-	}
-	return o.Finish(FinishStop)
-}
-
 // refuse answers a request that is not attached to a run.
 func (s *stream) refuse(err error) {
 	h, code := s.conn.handler, publicPart(err).Code

@@ -237,7 +237,7 @@ func TestDurability_AcknowledgedIsNotLost(t *testing.T) {
 	go func() { result <- durable(t.Context(), "3", broker.Durability{Replicas: 1, OnDisk: true}) }()
 	n.publish(t, "news", "4") // does not wait for a replica
 	err := <-result
-	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 	require.ErrorContains(t, err, "have not confirmed")
 	replica.Resume()
 	var acknowledged []string

@@ -269,7 +269,7 @@ func (d *faultyDatabase) compare(c *faultCase) (r faultResult) {
 	}
 	assert.Zero(t, r.lost, "lost")
 	assert.Zero(t, r.repeated, "repeated")
-	r.unsure = d.codes[broker.OutcomeUnknown]
+	r.unsure = d.codes[errors.OutcomeUnknown]
 	r.refused = r.appends - r.unsure - d.codes[""]
 	for i := 1; i < len(d.arrivals); i++ {
 		r.silence = max(r.silence, d.arrivals[i].Sub(d.arrivals[i-1]))

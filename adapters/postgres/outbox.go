@@ -100,7 +100,7 @@ func notePublished(ctx context.Context, topic string) {
 // next looks, after [Options.PollInterval]. It sends one notification after the commit; if that
 // fails, a node finds them, too.
 //
-// An error with the code [broker.OutcomeUnknown] means that the transaction may have been
+// An error with the code [errors.OutcomeUnknown] means that the transaction may have been
 // committed: the answer of the server is missing. After any other error, it was rolled back.
 func (o Outbox) InTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	if err := schema.Check(o.Schema); err != nil {
@@ -147,5 +147,5 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	if err == nil || errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) || isPg && isRollback(pg) {
 		return err
 	}
-	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the transaction may have been committed", Err: err}
+	return &errors.Error{Code: errors.OutcomeUnknown, Message: "the transaction may have been committed", Err: err}
 }

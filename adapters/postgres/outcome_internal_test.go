@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -74,7 +73,7 @@ func TestOutcome_LostAnswerToCommitIsUnknown(t *testing.T) {
 			})
 			isArmed.Store(false)
 			for what, err := range map[string]error{"publication": appendErr, "value": valueErr, "transaction": txErr} {
-				assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), "%s: %v", what, err)
+				assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), "%s: %v", what, err)
 			}
 
 			n.publish(t, "news", "4")
@@ -100,13 +99,13 @@ func TestStoreError_OnlyAnErrorOfTheServerMeansNotStored(t *testing.T) {
 		{of("ERROR", "40001"), errors.Unavailable},
 		{of("ERROR", "53100"), errors.ResourceExhausted},
 		{of("ERROR", "42P01"), errors.FailedPrecondition},
-		{of("FATAL", "57P01"), broker.OutcomeUnknown},
-		{of("PANIC", "53100"), broker.OutcomeUnknown},
-		{of("", "08P01"), broker.OutcomeUnknown}, // of PgBouncer, whose server has gone away
-		{of("ERROR", "08P01"), broker.OutcomeUnknown},
-		{&pgconn.PgError{Severity: "ERROR", Code: "08P01"}, broker.OutcomeUnknown},
-		{errSafeToRetry{}, broker.OutcomeUnknown},
-		{context.DeadlineExceeded, broker.OutcomeUnknown},
+		{of("FATAL", "57P01"), errors.OutcomeUnknown},
+		{of("PANIC", "53100"), errors.OutcomeUnknown},
+		{of("", "08P01"), errors.OutcomeUnknown}, // of PgBouncer, whose server has gone away
+		{of("ERROR", "08P01"), errors.OutcomeUnknown},
+		{&pgconn.PgError{Severity: "ERROR", Code: "08P01"}, errors.OutcomeUnknown},
+		{errSafeToRetry{}, errors.OutcomeUnknown},
+		{context.DeadlineExceeded, errors.OutcomeUnknown},
 	} {
 		assert.Equal(t, c.want, errors.CodeOf(storeError("value", c.err)), "%v", c.err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/appendqueue"
 	"github.com/penstock-go/penstock/internal/batch"
@@ -145,7 +144,7 @@ func storeError(what string, err error) error {
 
 // notStored gives an error before the batch with COMMIT its code.
 func notStored(what string, err error) error {
-	if errors.CodeOf(storeError(what, err)) != broker.OutcomeUnknown {
+	if errors.CodeOf(storeError(what, err)) != errors.OutcomeUnknown {
 		return err
 	}
 	return &errors.Error{Code: errors.Unavailable, Message: "the " + what + " was not stored", Err: err}
@@ -154,7 +153,7 @@ func notStored(what string, err error) error {
 // hasOutcome reports whether an error has a code that says whether something was stored.
 func hasOutcome(err error) bool {
 	switch errors.CodeOf(err) {
-	case errors.Unavailable, errors.FailedPrecondition, broker.OutcomeUnknown:
+	case errors.Unavailable, errors.FailedPrecondition, errors.OutcomeUnknown:
 		return true
 	}
 	return false
@@ -167,7 +166,7 @@ func isRollback(err *pgconn.PgError) bool {
 }
 
 func unknownOutcome(what string, err error) error {
-	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the " + what + " may have been stored", Err: err}
+	return &errors.Error{Code: errors.OutcomeUnknown, Message: "the " + what + " may have been stored", Err: err}
 }
 
 // hint says what to do about a code.

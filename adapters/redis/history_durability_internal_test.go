@@ -39,7 +39,7 @@ func (n *observedNode) appendUnconfirmed(t *testing.T, packet string) {
 	require.Eventually(t, n.queue.IsConfirming, time.Minute, time.Millisecond)
 	cancel()
 	err := <-result
-	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 	require.ErrorContains(t, err, "stored, but not confirmed")
 }
 
@@ -86,7 +86,7 @@ func TestHistory_ReplicaThatIsAwayConfirmsNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := n.appendWith(ctx, onReplica, "2")
-		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+		assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 	n.appendUnconfirmed(t, "2") // a duplicate is not confirmed either
@@ -166,7 +166,7 @@ func TestHistory_FailoverWithoutThePublication(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, master.Client(t).Do(t.Context(), "replicaof", host, port).Err()) // the old master loses it, too
 	err = <-lost
-	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 	page, packets := promoted.page(t)
 	assert.Equal(t, []string{"1"}, packets)
 	assert.EqualValues(t, 1, page.Previous.Offset, "readers learn that what follows is lost")

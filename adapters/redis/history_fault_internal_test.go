@@ -236,7 +236,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	require.Eventually(t, func() bool { return n.queue.Waiting() == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	err := <-result
-	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 	require.ErrorIs(t, err, context.Canceled)
 	err = <-second
 	assert.Equal(t, context.Canceled, err, "it was not sent")
@@ -262,7 +262,7 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	require.Eventually(t, stored(3), time.Minute, 5*time.Millisecond)
 	proxy.Cut()
 	err = <-result
-	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 }
 
 func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {

@@ -176,7 +176,7 @@ func storeError(what string, err error) error {
 }
 
 func unknownOutcome(what string, err error) error {
-	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the " + what + " may have been stored", Err: err}
+	return &errors.Error{Code: errors.OutcomeUnknown, Message: "the " + what + " may have been stored", Err: err}
 }
 
 // isUnsent reports whether an error of the client means that nothing was sent.

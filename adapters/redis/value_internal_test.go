@@ -127,7 +127,7 @@ func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond)
 	cancel()
 	err := <-result
-	assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 	require.ErrorIs(t, err, context.Canceled)
 	ctx, cancel = context.WithCancel(t.Context())
 	go func() {
@@ -195,7 +195,7 @@ func TestValue_DataIsNotKept(t *testing.T) {
 	<-sending
 	cancel()
 	err = <-result
-	require.Equal(t, broker.OutcomeUnknown, errors.CodeOf(err), err)
+	require.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
 	copy(data, bytes.Repeat([]byte("b"), len(data)))
 	proxy.Restore()
 	var loaded broker.Value

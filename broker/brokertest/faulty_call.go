@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -155,7 +154,7 @@ func (s *FaultyStore) breakLocked(c *faultyCall) {
 // unknown, or not.
 func (s *FaultyStore) brokenLocked(c *faultyCall) error {
 	if c.isWrite && (!c.dropped || s.coinLocked()) {
-		return &errors.Error{Code: broker.OutcomeUnknown, Message: "the change may have been stored", Err: errBroken}
+		return &errors.Error{Code: errors.OutcomeUnknown, Message: "the change may have been stored", Err: errBroken}
 	}
 	return &errors.Error{Code: errors.Unavailable, Message: "cannot " + c.what, Err: errBroken}
 }
@@ -202,6 +201,6 @@ func (n *faultyNode) abandon(c *faultyCall, cause error) {
 		c.dropped = true
 		s.finishLocked(c, c.because(cause))
 	default:
-		s.finishLocked(c, &errors.Error{Code: broker.OutcomeUnknown, Message: "the change may have been stored", Err: cause})
+		s.finishLocked(c, &errors.Error{Code: errors.OutcomeUnknown, Message: "the change may have been stored", Err: cause})
 	}
 }

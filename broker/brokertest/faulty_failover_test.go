@@ -274,7 +274,7 @@ func (n *scheduledNode) check(t *testing.T, s *brokertest.FaultyStore, page brok
 		switch {
 		case a.err == nil:
 			assert.Equal(t, []broker.Position{a.result.Position}, positions)
-		case errors.CodeOf(a.err) != broker.OutcomeUnknown:
+		case errors.CodeOf(a.err) != errors.OutcomeUnknown:
 			assert.Empty(t, positions, "%v", a.err)
 		}
 	}

@@ -275,7 +275,7 @@ func TestFaulty_Crash(t *testing.T) {
 		assert.Empty(t, done, "a crashed node has no answer")
 		assert.Equal(t, 1, s.Usage().WaitingCalls)
 		require.NoError(t, b.Close(t.Context()))
-		assert.Contains(t, []errors.Code{errors.Unavailable, broker.OutcomeUnknown}, errors.CodeOf(<-done))
+		assert.Contains(t, []errors.Code{errors.Unavailable, errors.OutcomeUnknown}, errors.CodeOf(<-done))
 
 		again := j.connect(t, s, "b")
 		appendTo(t, again, "news", "3")

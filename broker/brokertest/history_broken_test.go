@@ -133,7 +133,7 @@ func (n *historyNetwork) write() (reached bool, failure error) {
 	if number == 3 {
 		return false, errors.Errorf(errors.Unavailable, "cannot connect")
 	}
-	return number < 2, errors.Errorf(broker.OutcomeUnknown, "connection lost")
+	return number < 2, errors.Errorf(errors.OutcomeUnknown, "connection lost")
 }
 
 func (n *historyNetwork) wrap(s broker.HistoryNode) *override {

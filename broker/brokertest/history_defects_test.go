@@ -285,7 +285,7 @@ func changeOutcome(change func(a broker.Append, result *broker.Appended, err err
 func brokenOutcomes() map[string]brokenHistory {
 	return map[string]brokenHistory{
 		"hides an unknown outcome": {changeOutcome(func(_ broker.Append, _ *broker.Appended, err error) error {
-			if errors.CodeOf(err) == broker.OutcomeUnknown {
+			if errors.CodeOf(err) == errors.OutcomeUnknown {
 				return errors.Errorf(errors.Unavailable, "connection lost")
 			}
 			return err

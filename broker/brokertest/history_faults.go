@@ -150,7 +150,7 @@ func (t *historyTraffic) checkStored(page broker.Page) error {
 				return fmt.Errorf("%q is stored at %v", a.append.Packet, positions)
 			case a.err == nil && (len(positions) != 1 || positions[0] != a.result.Position):
 				return fmt.Errorf("%q is stored at %v, want %v", a.append.Packet, positions, a.result.Position)
-			case a.err != nil && errors.CodeOf(a.err) != broker.OutcomeUnknown && len(positions) > 0:
+			case a.err != nil && errors.CodeOf(a.err) != errors.OutcomeUnknown && len(positions) > 0:
 				return fmt.Errorf("%q is stored at %v though Append returned %w", a.append.Packet, positions, a.err)
 			}
 		}

@@ -121,7 +121,7 @@ func doneContextDoesNothing(c HistoryCluster) error {
 			if !errors.Is(err, ctx.Err()) {
 				return fmt.Errorf("%s returned the code %q, want %w", method, errors.CodeOf(err), ctx.Err())
 			}
-			if errors.CodeOf(err) == broker.OutcomeUnknown {
+			if errors.CodeOf(err) == errors.OutcomeUnknown {
 				return fmt.Errorf("the outcome of %s is unknown though nothing was done", method)
 			}
 		}

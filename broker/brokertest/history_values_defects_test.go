@@ -256,7 +256,7 @@ func brokenValueOutcomes() map[string]brokenHistory {
 		}}, "closed history node"},
 		"hides the unknown outcome of a value": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 			version, err := o.storeValue(ctx, c)
-			if errors.CodeOf(err) == broker.OutcomeUnknown {
+			if errors.CodeOf(err) == errors.OutcomeUnknown {
 				err = errors.Errorf(errors.Unavailable, "connection lost")
 			}
 			return version, err
@@ -264,7 +264,7 @@ func brokenValueOutcomes() map[string]brokenHistory {
 		"stores a value again": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 			version, err := o.storeValue(ctx, c)
 			for range 5 {
-				if errors.CodeOf(err) == broker.OutcomeUnknown {
+				if errors.CodeOf(err) == errors.OutcomeUnknown {
 					version, err = o.storeValue(ctx, c) // the value may have the new version
 				}
 			}
@@ -272,7 +272,7 @@ func brokenValueOutcomes() map[string]brokenHistory {
 		}), "value outcome is true"},
 		"hides the error of a value": {changeStore(func(ctx context.Context, o *override, c storeCall) (uint64, error) {
 			version, err := o.storeValue(ctx, c)
-			if errors.CodeOf(err) == broker.OutcomeUnknown {
+			if errors.CodeOf(err) == errors.OutcomeUnknown {
 				return c.version + 2, nil
 			}
 			return version, err

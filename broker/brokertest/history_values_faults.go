@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 )
 
@@ -83,7 +82,7 @@ func (w *valueWriter) write() error {
 	switch errors.CodeOf(err) {
 	case "":
 		w.set(version, data)
-	case broker.OutcomeUnknown:
+	case errors.OutcomeUnknown:
 		w.unknown[data] = true
 	case errors.Aborted:
 		if len(w.unknown) == 0 {

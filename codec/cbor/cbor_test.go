@@ -214,7 +214,7 @@ func TestCodec_RejectsPayloads(t *testing.T) {
 			e, ok := errors.AsType[*errors.Error](err)
 			require.True(t, ok, "%v", err)
 			assert.Equal(t, errors.InvalidArgument, e.Code)
-			assert.Equal(t, map[string]any{"field": tt.field, "reason": tt.reason}, e.Details)
+			assert.Equal(t, errors.FieldDetails{Field: tt.field, Reason: tt.reason}, e.Details)
 			assert.NoError(t, e.Err, "clients cannot fill the log")
 		})
 	}

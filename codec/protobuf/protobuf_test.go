@@ -55,7 +55,7 @@ func TestCodec_RejectsPayloads(t *testing.T) {
 		e, ok := errors.AsType[*errors.Error](err)
 		require.True(t, ok, "%s: %v", name, err)
 		assert.Equal(t, errors.InvalidArgument, e.Code)
-		assert.Equal(t, "payload", e.Details["field"])
+		assert.Equal(t, "payload", errors.DetailsOf[errors.FieldDetails](e).Field)
 		assert.NoError(t, e.Err, "clients cannot fill the log")
 	}
 }

@@ -45,10 +45,10 @@ export interface Contract {
 }
 
 /** The codes with which messages may fail. */
-export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "EMPTY" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "TOO_HARD" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
+export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "EMPTY" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "OUTCOME_UNKNOWN" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "TOO_HARD" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
 /** Another hash at the greeting is that of a server with another version of these messages. */
-export const contractHash = "3d4d51745cd44f7e";
+export const contractHash = "6acd36e5544a77ce";
 
 export interface Answer {
   Text: string;

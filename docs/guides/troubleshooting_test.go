@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/closecodes"
 )
@@ -28,7 +27,7 @@ func TestTroubleshooting_HasEveryCode(t *testing.T) {
 		}
 	}
 	row("other 4000 to 4999")
-	for _, code := range append(errors.Codes(), broker.OutcomeUnknown) {
+	for _, code := range errors.Codes() {
 		row("`" + string(code) + "`")
 	}
 }

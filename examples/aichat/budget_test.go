@@ -47,7 +47,7 @@ func TestBudget_IsPerMinuteAndPerDay(t *testing.T) {
 
 		err := routertest.CallError(page, Ask{"chat", "2", long})
 		assert.Equal(t, errors.ResourceExhausted, err.Code)
-		assert.Equal(t, "tokens per minute", err.Details["policy"])
+		assert.Equal(t, "tokens per minute", errors.DetailsOf[errors.LimitDetails](err).Policy)
 		assert.Positive(t, err.RetryAfter)
 		assert.LessOrEqual(t, err.RetryAfter, time.Minute)
 		time.Sleep(time.Minute)

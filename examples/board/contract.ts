@@ -23,10 +23,10 @@ export interface Contract {
 }
 
 /** The codes with which messages may fail. */
-export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
+export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "OUTCOME_UNKNOWN" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
 /** Another hash at the greeting is that of a server with another version of these messages. */
-export const contractHash = "e8ac37d750ee8ac7";
+export const contractHash = "ae7d2e8c66ce4a40";
 
 /** Note is the current state of its ID, so clients that subscribe receive all notes. */
 export interface Note {

@@ -30,10 +30,10 @@ export interface Contract {
 }
 
 /** The codes with which messages may fail. */
-export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
+export type ErrorCode = "ABORTED" | "ALREADY_EXISTS" | "CANCELLED" | "DEADLINE_EXCEEDED" | "FAILED_PRECONDITION" | "INTERNAL" | "INVALID_ARGUMENT" | "NOT_FOUND" | "OUTCOME_UNKNOWN" | "PERMISSION_DENIED" | "RESOURCE_EXHAUSTED" | "UNAUTHENTICATED" | "UNAVAILABLE" | "UNIMPLEMENTED";
 
 /** Another hash at the greeting is that of a server with another version of these messages. */
-export const contractHash = "2d2eedf774831f9b";
+export const contractHash = "6b12a7616d0d7047";
 
 export interface HistoryFound {
   matches: Said[];

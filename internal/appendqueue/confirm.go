@@ -136,5 +136,5 @@ var errOtherServer = errors.New("another server has become the master, or its fi
 
 // unconfirmed returns the error of a publication that is stored but not confirmed.
 func unconfirmed(cause error) error {
-	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the publication is stored, but not confirmed", Err: cause}
+	return &errors.Error{Code: errors.OutcomeUnknown, Message: "the publication is stored, but not confirmed", Err: cause}
 }

@@ -72,7 +72,7 @@ func TestConfirmQueue_FailuresAreUnknownOutcomes(t *testing.T) {
 			q.add(c)
 			q.running.Wait()
 			require.True(t, c.isOver(), name)
-			assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(c.Err), name)
+			assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(c.Err), name)
 			assert.Zero(t, c.Result, name)
 			assert.Empty(t, q.byKey, name)
 		})
@@ -95,7 +95,7 @@ func TestConfirmQueue_EndsByItself(t *testing.T) {
 		q.add(patient)
 		<-patient.done
 		assert.Equal(t, confirmTimeout, time.Since(began))
-		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf(patient.Err))
+		assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(patient.Err))
 		require.ErrorContains(t, patient.Err, "0 of 1 replicas")
 		assert.False(t, gone.isOver())
 		q.running.Wait()

@@ -122,7 +122,7 @@ func (q *Queue[K]) Do(ctx context.Context, a broker.Append, partition int, keys 
 var ErrClosed = errors.Errorf(errors.Unavailable, "the node is closed")
 
 func unknownOutcome(cause error) error {
-	return &errors.Error{Code: broker.OutcomeUnknown, Message: "the publication may have been stored", Err: cause}
+	return &errors.Error{Code: errors.OutcomeUnknown, Message: "the publication may have been stored", Err: cause}
 }
 
 // abandon makes sure that a call that was not sent never is. It returns false if the call was sent.

@@ -71,7 +71,7 @@ func TestQueue_CanceledCallsAreNeverSentLater(t *testing.T) {
 		inFlight, waiting := start(ctx, q, "1"), start(ctx, q, "2")
 		assert.Equal(t, 1, q.Waiting())
 		cancel()
-		assert.Equal(t, broker.OutcomeUnknown, errors.CodeOf((<-inFlight).err))
+		assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf((<-inFlight).err))
 		assert.Equal(t, context.Canceled, (<-waiting).err)
 		next := <-start(t.Context(), q, "3")
 		require.NoError(t, next.err)

@@ -41,8 +41,12 @@ func DecodeError(payload []byte) (*errors.Error, error) {
 	}
 	e := &errors.Error{Code: errors.Code(p.Code), Message: cutText(p.Message, maxClientMessageBytes), RetryAfter: retryAfter(string(p.RetryAfterMs))}
 	if len(p.Details) > 0 && len(p.Details) <= maxClientDetailsBytes {
-		if err := UnmarshalJSON(p.Details, &e.Details); err != nil {
+		var details map[string]any
+		if err := UnmarshalJSON(p.Details, &details); err != nil {
 			return nil, err
+		}
+		if details != nil {
+			e.Details = details
 		}
 	}
 	return e, nil

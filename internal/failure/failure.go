@@ -23,6 +23,9 @@ type Failure struct {
 	Stack []byte // if Cause is a panic
 
 	Stage string // of the pipeline, or the function of the application; "" if the router itself has failed
+
+	answered   *Failure // for the client of the connection answeredBy, if a client has answered with the error
+	answeredBy string
 }
 
 // At sets the stage.
@@ -76,8 +79,8 @@ func Closed(err error) error { return &connectionClosed{err} }
 // An Inspector splits the errors of the application. L is the error type of limits; the functions are
 // what its owner knows.
 type Inspector[L error] struct {
-	Limit   func(L) *Failure                                   // splits an exceeded limit
-	Details func(details map[string]any) (jsonv2.Value, error) // encodes details for the client
+	Limit   func(L) *Failure                        // splits an exceeded limit
+	Details func(details any) (jsonv2.Value, error) // encodes details for the client; nil without members
 }
 
 // Inspect splits an error. It calls the error's methods, so it must be called by Guard, unless the
@@ -116,6 +119,9 @@ func (i *Inspector[L]) Inspect(err error, where string) *Failure {
 
 // inspectCoded splits an error whose tree contains an *errors.Error.
 func (i *Inspector[L]) inspectCoded(e *errors.Error, err error) *Failure {
+	if answer, ok := answerOf(e); ok {
+		return i.inspectAnswer(e, answer, err)
+	}
 	f := Of(e)
 	switch {
 	case e.Err != nil:
@@ -124,12 +130,13 @@ func (i *Inspector[L]) inspectCoded(e *errors.Error, err error) *Failure {
 	case e.Code == errors.Internal:
 		f.setCause(err, err.Error())
 	}
-	if len(e.Details) > 0 {
+	if e.Details != nil {
 		details, bad := i.Details(e.Details)
-		if bad == nil {
-			f.Payload.Details = details
-		} else if f.Cause == nil {
+		if bad != nil && f.Cause == nil {
 			f.setCause(bad, bad.Error())
+		}
+		if details != nil {
+			f.Payload.Details = details
 		}
 	}
 	return f

@@ -58,8 +58,19 @@ func TestJoinFields_KeepsAnErrorWithoutFields(t *testing.T) {
 	assert.Same(t, first, failure.JoinFields(first, first))
 	a, b := errors.InvalidField("a", "is missing"), errors.InvalidField("b", "is missing")
 	joined := failure.JoinFields(a, errors.Join(a, b))
-	assert.Len(t, joined.Details["fields"], 2)
-	assert.NotContains(t, a.Details, "fields", "the original is not changed")
+	assert.Len(t, errors.DetailsOf[errors.FieldDetails](joined).Fields, 2)
+	assert.Nil(t, errors.DetailsOf[errors.FieldDetails](a).Fields, "the original is not changed")
+}
+
+// TestWithoutAnswer_ReplacesTheWordsOfAClient but not those of an application that has looked at them.
+func TestWithoutAnswer_ReplacesTheWordsOfAClient(t *testing.T) {
+	answered := &errors.Error{Code: errors.Unauthenticated, Message: "log in", Err: &failure.ClientAnswer{ConnID: "c1"}}
+	got := failure.WithoutAnswer(answered)
+	assert.Equal(t, errors.FailedPrecondition, got.Code)
+	assert.NotContains(t, got.Message, "log in")
+	assert.ErrorIs(t, got, answered)
+	own := &errors.Error{Code: "NO", Err: answered}
+	assert.Same(t, own, failure.WithoutAnswer(own))
 }
 
 func TestPanicError_TextOmitsValuesThatMayBeMessages(t *testing.T) {

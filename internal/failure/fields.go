@@ -1,7 +1,6 @@
 package failure
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
@@ -14,28 +13,24 @@ const (
 	maxFieldErrorBytes = 4096 // of all names, reasons and messages but the first
 )
 
-// A fieldError is an element of details.fields.
-type fieldError struct {
-	Field  string `json:"field"`
-	Reason string `json:"reason,omitempty"`
-}
-
 // JoinFields returns one error for all errors in err's tree that name an invalid field, as
 // those of [errors.InvalidField] do. The first is the first *errors.Error of the tree, and is
 // returned unchanged if it names no field or is the only one.
 func JoinFields(first *errors.Error, err error) *errors.Error {
-	if _, named := fieldOf(first); !named || error(first) == err { //nolint:errorlint // the common case: a single error
+	details, named := fieldOf(first)
+	if !named || error(first) == err { //nolint:errorlint // the common case: a single error
 		return first
 	}
 	all, more := fieldErrors(err)
-	if _, listed := first.Details["fields"]; listed || len(all) < 2 || all[0] != first {
+	if details.Fields != nil || len(all) < 2 || all[0] != first {
 		return first
 	}
 	joined := *first
-	fields := make([]fieldError, len(all))
+	fields := make([]errors.FieldDetails, len(all))
 	causes := make([]error, 0, len(all))
 	for i, e := range all {
 		fields[i], _ = fieldOf(e)
+		fields[i].Fields = nil
 		causes = append(causes, e.Err)
 		if i > 0 {
 			joined.Message += "; " + e.Message
@@ -44,8 +39,8 @@ func JoinFields(first *errors.Error, err error) *errors.Error {
 	if more {
 		joined.Message += "; and more"
 	}
-	joined.Details = maps.Clone(first.Details)
-	joined.Details["fields"] = fields
+	details.Fields = fields
+	joined.Details = details
 	joined.Err = errors.Join(causes...) // nil if all are nil
 	return &joined
 }
@@ -86,11 +81,7 @@ func isPublic(err error) bool {
 }
 
 // fieldOf returns the invalid field that an error names.
-func fieldOf(e *errors.Error) (fieldError, bool) {
-	if e.Code != errors.InvalidArgument {
-		return fieldError{}, false
-	}
-	field, named := e.Details["field"].(string)
-	reason, _ := e.Details["reason"].(string)
-	return fieldError{field, reason}, named
+func fieldOf(e *errors.Error) (errors.FieldDetails, bool) {
+	details, ok := e.Details.(errors.FieldDetails)
+	return details, ok && e.Code == errors.InvalidArgument
 }

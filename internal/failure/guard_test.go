@@ -22,7 +22,7 @@ func newInspector() *failure.Inspector[*limitError] {
 			f.Limit = l
 			return f
 		},
-		Details: func(map[string]any) (jsonv2.Value, error) { return nil, errors.New("no details") },
+		Details: func(any) (jsonv2.Value, error) { return nil, errors.New("no details") },
 	}
 }
 

@@ -73,7 +73,7 @@ func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return stored
-	case errors.CodeOf(err) == broker.OutcomeUnknown:
+	case errors.CodeOf(err) == errors.OutcomeUnknown:
 		return unknown
 	default:
 		return notStored

@@ -22,6 +22,13 @@ func (h *Hints) NoAuthorize(pattern, position string) {
 		"set TopicOptions.Authorize of the pattern registered at "+position+", or subscribe the client in a handler")
 }
 
+// NoPresence reports a client that asks for the presence of a topic of a pattern without it, and so waits for
+// members in vain.
+func (h *Hints) NoPresence(pattern, position string) {
+	h.hint(slog.LevelWarn, cause{"presence requested: the pattern has none", pattern}, "topic",
+		"set TopicOptions.Presence of the pattern registered at "+position+", or remove onPresence or OnPresence from the subscription of the client")
+}
+
 // Sent reports a message that the server sends, if it is not declared.
 func (h *Hints) Sent(m envelope.Message) {
 	if m == nil || protocol.IsMessage(m) {
@@ -67,6 +74,16 @@ func (h *Hints) Call(m envelope.Message, reply reflect.Type) {
 	}
 	h.contract(cause{"client called with a message that is not declared", name},
 		fmt.Sprintf("router.DeclareCall[%T, %v](r), so that contracts and generated clients have it", m, reply))
+}
+
+// Error reports an error with which a route answers, and that is not as the route declares. Clients rely on
+// what a route declares, so it is an error even if the application declares nothing else.
+func (h *Hints) Error(route, mismatch string) {
+	const text = "error answered that differs from the declared ones"
+	if h.add(cause{text, route + ": " + mismatch}) {
+		h.write(slog.LevelError, text, slog.String("type", route), slog.String("remedy",
+			mismatch+"; RouteDoc.Errors and RouteDoc.ErrorDetails of the route must have it, so that contracts and generated clients have it"))
+	}
 }
 
 // contract reports a message of a type that is not as contracts say. It is an error if the

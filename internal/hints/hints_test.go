@@ -1,6 +1,7 @@
 package hints_test
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -108,6 +109,10 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			func(h *hints.Hints) { h.NoAuthorize("room/{id}", "main.go:7") },
 			line{0, "subscription refused: the pattern has no Authorize", "topic", "room/{id}", "registered at main.go:7"},
 		},
+		"a pattern without presence": {
+			func(h *hints.Hints) { h.NoPresence("room/{id}", "main.go:7") },
+			line{0, "presence requested: the pattern has none", "topic", "room/{id}", "set TopicOptions.Presence of the pattern registered at main.go:7"},
+		},
 		"a message": {
 			func(h *hints.Hints) { h.Sent(note{}) },
 			line{0, "message sent that is not declared", "type", "NOTE", "router.DeclareMessage[hints_test.note](r)"},
@@ -132,6 +137,10 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			func(h *hints.Hints) { h.LockedGoroutine("SAY") },
 			line{0, "handler left its goroutine locked to an OS thread", "type", "SAY", "runtime.UnlockOSThread"},
 		},
+		"an error": {
+			func(h *hints.Hints) { h.Error("ASK", "the code FOO is not declared") },
+			line{slog.LevelError, "error answered that differs from the declared ones", "type", "ASK", "the code FOO is not declared; RouteDoc.Errors"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, lines := collect(new(declared.Messages))
@@ -140,7 +149,7 @@ func TestHints_AreWrittenOncePerCause(t *testing.T) {
 			require.Len(t, *lines, 1)
 			got := (*lines)[0]
 			assert.Contains(t, got.remedy, tt.want.remedy)
-			tt.want.level, tt.want.remedy = slog.LevelWarn, got.remedy
+			tt.want.level, tt.want.remedy = cmp.Or(tt.want.level, slog.LevelWarn), got.remedy
 			assert.Equal(t, tt.want, got)
 		})
 	}

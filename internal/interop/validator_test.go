@@ -202,15 +202,14 @@ func TestValidator_ViolationsReachTheClientWithJSONNames(t *testing.T) {
 
 // fieldsOf returns the reasons of the fields that an error names.
 func fieldsOf(t *testing.T, failed *errors.Error) map[string]string {
-	list, several := failed.Details["fields"].([]any)
-	if !several {
-		return map[string]string{failed.Details["field"].(string): failed.Details["reason"].(string)}
+	details := errors.DetailsOf[errors.FieldDetails](failed)
+	if details.Fields == nil {
+		return map[string]string{details.Field: details.Reason}
 	}
 	found := map[string]string{}
-	for _, one := range list {
-		named := one.(map[string]any)
-		found[named["field"].(string)] = named["reason"].(string)
-		assert.Contains(t, failed.Message, named["field"].(string)+" "+named["reason"].(string))
+	for _, named := range details.Fields {
+		found[named.Field] = named.Reason
+		assert.Contains(t, failed.Message, named.Field+" "+named.Reason)
 	}
 	return found
 }
@@ -224,7 +223,7 @@ func TestValidator_ManyViolations(t *testing.T) {
 		conn.SendText(`{"type":"ORDER","payload":{"room":"#go","items":[{}` + strings.Repeat(",{}", 8_999) + `]}}`)
 		failed := routertest.ReceiveError(conn)
 		require.Equal(t, errors.InvalidArgument, failed.Code)
-		assert.Len(t, failed.Details["fields"], 32)
+		assert.Len(t, errors.DetailsOf[errors.FieldDetails](failed).Fields, 32)
 		assert.True(t, strings.HasSuffix(failed.Message, "; and more"))
 	})
 }

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"go/format"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 var update = flag.Bool("protocol.update", false, "writes what is generated from docs/protocol.json")
@@ -400,4 +404,14 @@ func tsType(typ string) string {
 		return name
 	}
 	return typ
+}
+
+// TestLimitDetails_AreThoseOfPackageErrors compares what Go programs read with what is sent.
+func TestLimitDetails_AreThoseOfPackageErrors(t *testing.T) {
+	public, sent := reflect.TypeFor[errors.LimitDetails](), reflect.TypeFor[protocol.LimitDetails]()
+	require.Equal(t, sent.NumField(), public.NumField())
+	for i := range sent.NumField() {
+		want, got := sent.Field(i), public.Field(i)
+		assert.Equal(t, []any{want.Name, want.Type, want.Tag}, []any{got.Name, got.Type, got.Tag})
+	}
 }

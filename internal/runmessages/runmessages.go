@@ -74,7 +74,10 @@ func (e *Ended) Err() error {
 		return nil
 	}
 	f := e.Error
-	err := &errors.Error{Code: f.Code, Message: f.Message, Details: f.Details}
+	err := &errors.Error{Code: f.Code, Message: f.Message}
+	if f.Details != nil {
+		err.Details = f.Details
+	}
 	switch {
 	case f.RetryAfterMs != nil:
 		err.RetryAfter = time.Duration(*f.RetryAfterMs) * time.Millisecond

@@ -38,8 +38,8 @@ var (
 // payload returns what readers may see of an error. Details that cannot be encoded are left out.
 func payload(e *errors.Error) *protocol.ErrorPayload {
 	p := failure.Payload(e)
-	if _, err := jsonv2.Marshal(e.Details); err == nil && len(e.Details) > 0 {
-		p.Details = e.Details
+	if text, err := jsonv2.Marshal(e.Details); err == nil && len(text) > len(`{}`) && text[0] == '{' {
+		p.Details = jsonv2.Value(text)
 	}
 	return &p
 }
@@ -80,7 +80,7 @@ func (o *Owned) endOf(err error) End {
 // publicPart returns what readers may know of an error.
 func publicPart(err error) *errors.Error {
 	if e, ok := errors.AsType[*errors.Error](err); ok {
-		return e
+		return failure.WithoutAnswer(e)
 	}
 	return &errors.Error{Code: errors.Internal, Err: err}
 }

@@ -148,7 +148,7 @@ func (n *simNode) call(ctx context.Context, unknown errors.Code, f func() error)
 // Append implements broker.Histories.
 func (n *simNode) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
 	result := make(chan broker.Appended, 1)
-	err := n.call(ctx, broker.OutcomeUnknown, func() error {
+	err := n.call(ctx, errors.OutcomeUnknown, func() error {
 		stored, err := n.store.append(&a)
 		result <- stored
 		return err
@@ -197,7 +197,7 @@ func (n *simNode) LoadValue(ctx context.Context, key string) (broker.Value, erro
 // StoreValue implements broker.Histories.
 func (n *simNode) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
 	result := make(chan uint64, 1)
-	err := n.call(ctx, broker.OutcomeUnknown, func() error {
+	err := n.call(ctx, errors.OutcomeUnknown, func() error {
 		stored, err := n.store.store(key, data, version, lifetime)
 		result <- stored
 		return err

@@ -193,7 +193,7 @@ func (k *Claim) take(ctx context.Context) error {
 		}
 		switch errors.CodeOf(err) {
 		case errors.Aborted:
-		case broker.OutcomeUnknown:
+		case errors.OutcomeUnknown:
 			failed = errUnavailable(err)
 		default:
 			return errUnavailable(err)

@@ -272,7 +272,7 @@ func (b endingStore) StoreValue(ctx context.Context, key string, data []byte, ve
 
 func lose(err error) error {
 	if err == nil {
-		err = errors.Errorf(broker.OutcomeUnknown, "the answer was lost")
+		err = errors.Errorf(errors.OutcomeUnknown, "the answer was lost")
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/topicname"
@@ -99,7 +98,7 @@ func (n *Node) changeRevocations(ctx context.Context, user User, change func(l *
 		if err == nil {
 			return stored, nil
 		}
-		if code := errors.CodeOf(err); code != errors.Aborted && code != broker.OutcomeUnknown {
+		if code := errors.CodeOf(err); code != errors.Aborted && code != errors.OutcomeUnknown {
 			break
 		}
 		select { // several nodes change the list at once

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
 )
@@ -158,7 +157,7 @@ func (s *Session) storedFirstLocked() []Action {
 // dropFirstLocked ends the session, and deletes the record if there may be one.
 func (s *Session) dropFirstLocked(err error) []Action {
 	s.endSavingLocked()
-	s.settled = errors.CodeOf(err) != broker.OutcomeUnknown
+	s.settled = errors.CodeOf(err) != errors.OutcomeUnknown
 	return s.abandonLocked()
 }
 

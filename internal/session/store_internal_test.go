@@ -95,11 +95,11 @@ func (b *testStore) PatchValue(ctx context.Context, key string, p broker.Patch, 
 
 func (b *testStore) change(ctx context.Context, key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
 	if b.wait(ctx) {
-		return 0, errors.Errorf(broker.OutcomeUnknown, "the connection broke")
+		return 0, errors.Errorf(errors.OutcomeUnknown, "the connection broke")
 	}
 	stored, err := b.changeNow(key, version, lifetime, to)
 	if err == nil && b.wait(ctx) {
-		return 0, errors.Errorf(broker.OutcomeUnknown, "the answer was lost")
+		return 0, errors.Errorf(errors.OutcomeUnknown, "the answer was lost")
 	}
 	return stored, err
 }

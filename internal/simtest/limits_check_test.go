@@ -206,7 +206,7 @@ func (w *world) checkLimited(c *call, handled bool) {
 	case e == nil:
 	case (e.Code == errors.ResourceExhausted || e.Code == errors.FailedPrecondition) && handled:
 		w.Errorf("%s of client %d was refused and handled: %v", name(), c.device, e)
-	case e.Code == errors.ResourceExhausted && e.Details["kind"] == "rate" && (e.RetryAfter <= 0 || e.RetryAfter == errors.Never):
+	case e.Code == errors.ResourceExhausted && errors.DetailsOf[errors.LimitDetails](e).Kind == "rate" && (e.RetryAfter <= 0 || e.RetryAfter == errors.Never):
 		w.Errorf("%s of client %d was refused without a time to wait: %+v", name(), c.device, *e)
 	case e.Code == errors.FailedPrecondition && c.kind != "spendTooMuch":
 		w.Errorf("%s of client %d is said never to be allowed: %+v", name(), c.device, *e)

@@ -23,7 +23,7 @@ func (p *publication) acknowledged() bool { return !p.ended.IsZero() && p.err ==
 
 // mayExist reports whether the publication may have been stored or sent.
 func (p *publication) mayExist() bool {
-	return p.ended.IsZero() || p.err == nil || errors.CodeOf(p.err) == broker.OutcomeUnknown
+	return p.ended.IsZero() || p.err == nil || errors.CodeOf(p.err) == errors.OutcomeUnknown
 }
 
 func (w *world) beginPublication(a *app, topic, id string) *publication {

@@ -63,7 +63,7 @@ func TestConcurrency_BoundsCallsAndReleasesPermits(t *testing.T) {
 		synctest.Wait()
 		err := routertest.CallError(one, Render{"fast"})
 		assert.Equal(t, errors.ResourceExhausted, err.Code)
-		assert.Equal(t, "in_flight", err.Details["kind"])
+		assert.Equal(t, "in_flight", errors.DetailsOf[errors.LimitDetails](err).Kind)
 		synctest.Wait()
 		assert.Len(t, limits, 1, "reported once")
 		assert.Equal(t, []any{router.LimitConcurrency, "RENDER", int64(3), int64(2)}, []any{limits[0].Kind, limits[0].Type, limits[0].Observed, limits[0].Limit})

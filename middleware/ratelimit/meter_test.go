@@ -58,7 +58,7 @@ func TestExceeded_ReachesClientAndHook(t *testing.T) {
 		err := routertest.CallError(client, Ask{Estimate: 10})
 		assert.Equal(t, errors.ResourceExhausted, err.Code)
 		assert.Equal(t, 156*time.Second, err.RetryAfter)
-		assert.Equal(t, "per-minute", err.Details["policy"])
+		assert.Equal(t, "per-minute", errors.DetailsOf[errors.LimitDetails](err).Policy)
 		synctest.Wait() // the hook runs after the answer
 		never := routertest.CallError(client, Ask{Estimate: 101})
 		assert.Equal(t, errors.FailedPrecondition, never.Code)

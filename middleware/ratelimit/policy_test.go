@@ -31,7 +31,7 @@ type policyCase struct {
 	name     string
 	ingress  router.IngressFunc
 	announce func(router.IngressContext) []router.AnnouncedLimit
-	want     any // details.policy of both answers; nil if there is none
+	want     string // details.policy of both answers; "" if there is none
 }
 
 func policyCases() []policyCase {
@@ -46,7 +46,7 @@ func policyCases() []policyCase {
 	return []policyCase{
 		{"a policy with a name", ratelimit.New(named, called), ratelimit.Announce(named, called), "messages"},
 		{"a limit with a name", ratelimit.New(unnamed, called), ratelimit.Announce(unnamed, called), "limit"},
-		{"no name", ratelimit.New(memory.NewLimiter(one), nil), nil, nil},
+		{"no name", ratelimit.New(memory.NewLimiter(one), nil), nil, ""},
 		{"several policies", ratelimit.New(both, called), ratelimit.Announce(both, called), "day"},
 		{"several keys", ratelimit.NewAll(rules, called), ratelimit.AnnounceAll(rules, called), "tenant"},
 		{"tiers", ratelimit.Tiers(tier, tiers, called), ratelimit.AnnounceTiers(tier, tiers, called), "limit/free"},
@@ -77,11 +77,9 @@ func TestPolicy_ReachesClient(t *testing.T) {
 				assert.Contains(t, announced, tt.want)
 			}
 			routertest.Call[Rendered](client, Render{})
-			policy, sent := routertest.CallError(client, Render{}).Details["policy"]
-			assert.Equal(t, tt.want, policy)
-			assert.Equal(t, tt.want != nil, sent)
+			assert.Equal(t, tt.want, errors.DetailsOf[errors.LimitDetails](routertest.CallError(client, Render{})).Policy)
 			client.Send(Render{})
-			assert.Equal(t, tt.want, routertest.ReceiveError(client).Details["policy"])
+			assert.Equal(t, tt.want, errors.DetailsOf[errors.LimitDetails](routertest.ReceiveError(client)).Policy)
 		})
 	}
 }
@@ -97,6 +95,6 @@ func TestPolicy_OfConcurrencyReachesClient(t *testing.T) {
 			Name: "renderers", Key: func(router.IngressContext) limit.Key { return limit.Key{} },
 		}))
 		router.RPC(r, func(*router.Context, Render) (Rendered, error) { return Rendered{}, nil })
-		assert.Equal(t, "renderers", routertest.CallError(routertest.Dial(t, r), Render{}).Details["policy"])
+		assert.Equal(t, "renderers", errors.DetailsOf[errors.LimitDetails](routertest.CallError(routertest.Dial(t, r), Render{})).Policy)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -30,12 +31,12 @@ func TestReason_ReachesClientHookAndObserver(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		limiter func() limit.Limiter
-		want    []any          // details.reason of the answers; nil without a reason
+		want    []string       // details.reason of the answers; "" without a reason
 		reasons []limit.Reason // observed, including the admission of the first message
 	}{
-		{"bucket", bucket, []any{nil, nil}, []limit.Reason{limit.NoTokens, limit.NoTokens, limit.NoTokens}},
-		{"cooldown", cooldown, []any{"burst", "cooldown"}, []limit.Reason{limit.NoTokens, limit.BurstExceeded, limit.InCooldown}},
-		{"blocked", blocked, []any{"blocked", "blocked", "blocked"}, []limit.Reason{limit.Blocked, limit.Blocked, limit.Blocked}},
+		{"bucket", bucket, []string{"", ""}, []limit.Reason{limit.NoTokens, limit.NoTokens, limit.NoTokens}},
+		{"cooldown", cooldown, []string{"burst", "cooldown"}, []limit.Reason{limit.NoTokens, limit.BurstExceeded, limit.InCooldown}},
+		{"blocked", blocked, []string{"blocked", "blocked", "blocked"}, []limit.Reason{limit.Blocked, limit.Blocked, limit.Blocked}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,15 +53,12 @@ func TestReason_ReachesClientHookAndObserver(t *testing.T) {
 					routertest.Call[Rendered](client, Render{})
 				}
 				for _, want := range tt.want {
-					assert.Equal(t, want, routertest.CallError(client, Render{}).Details["reason"])
+					assert.Equal(t, want, errors.DetailsOf[errors.LimitDetails](routertest.CallError(client, Render{})).Reason)
 				}
 				synctest.Wait()
 				assert.Equal(t, tt.reasons, observed)
 				require.Len(t, reported, len(tt.want))
 				for i, want := range tt.want {
-					if want == nil {
-						want = ""
-					}
 					assert.Equal(t, want, reported[i].Reason)
 				}
 			})

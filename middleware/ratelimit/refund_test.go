@@ -64,7 +64,7 @@ func dialBusy(t *testing.T, limitName string, ingress func(*ratelimit.Options) r
 func (s *busyServer) reject(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		assert.Equal(t, "in_flight", routertest.CallError(s.client, Render{}).Details["kind"])
+		assert.Equal(t, "in_flight", errors.DetailsOf[errors.LimitDetails](routertest.CallError(s.client, Render{})).Kind)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestRefund_OfOtherRejectionsIsNone(t *testing.T) {
 			router.RPC(r, func(*router.Context, Render) (Rendered, error) { return Rendered{}, &router.LimitExceeded{Kind: kind} })
 			client := routertest.Dial(t, r)
 			for range 7 {
-				assert.Equal(t, string(kind), routertest.CallError(client, Render{}).Details["kind"])
+				assert.Equal(t, string(kind), errors.DetailsOf[errors.LimitDetails](routertest.CallError(client, Render{})).Kind)
 			}
 			assert.EqualValues(t, 93, remaining(t, limiter, renderKey))
 		})

@@ -128,7 +128,7 @@ func (c *Conn) send(m router.Message, meta outgoingMeta) {
 func (c *Conn) encode(m router.Message, meta outgoingMeta) (websocket.MessageType, []byte) {
 	c.t.Helper()
 	if c.codec == nil {
-		return websocket.MessageText, []byte(envelope(c.t, m, meta))
+		return websocket.MessageText, []byte(encodeText(c.t, m, meta))
 	}
 	return websocket.MessageBinary, binaryEnvelope(c.t, c.codec, m, meta)
 }
@@ -157,7 +157,7 @@ type outgoingMeta struct {
 	Credit        *int64 `json:"credit,omitempty"`
 }
 
-func envelope(t testing.TB, m router.Message, meta outgoingMeta) string {
+func encodeText(t testing.TB, m router.Message, meta outgoingMeta) string {
 	t.Helper()
 	meta.Timestamp = time.Now().UnixMilli()
 	text, err := jsonv2.Marshal(outgoing{Type: m.MessageType(), Meta: meta, Payload: m})
@@ -353,7 +353,10 @@ func decodeError(t testing.TB, frame Frame) *errors.Error {
 	if err := jsonv2.Unmarshal(frame.Payload, &payload); err != nil {
 		t.Fatalf("routertest: decode %s: %v", frame.Text, err)
 	}
-	e := &errors.Error{Code: payload.Code, Message: payload.Message, Details: payload.Details}
+	e := &errors.Error{Code: payload.Code, Message: payload.Message}
+	if payload.Details != nil {
+		e.Details = payload.Details
+	}
 	switch ms, err := strconv.ParseInt(string(payload.RetryAfterMs), 10, 64); {
 	case err == nil:
 		e.RetryAfter = time.Duration(ms) * time.Millisecond

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -81,10 +82,10 @@ func actingRouter() *router.Router {
 
 func TestDial_UndeclaredMessagesFailTheTest(t *testing.T) {
 	for do, want := range map[string]string{
-		"publish":       "the message UNKNOWN is not declared; declare it with router.Sends, or in TopicOptions.Messages if it is published",
-		"send":          "the message UNKNOWN is not declared; declare it with router.Sends, or in TopicOptions.Messages if it is published",
-		"call":          "the call UNKNOWN to clients is not declared; declare it with router.Calls",
-		"progress":      "progress of ACT is not declared; call Progress on its route",
+		"publish":       "the message UNKNOWN is not declared; declare it with router.DeclareMessage, or in TopicOptions.Messages if it is published",
+		"send":          "the message UNKNOWN is not declared; declare it with router.DeclareMessage, or in TopicOptions.Messages if it is published",
+		"call":          "the call UNKNOWN to clients is not declared; declare it with router.DeclareCall",
+		"progress":      "progress of ACT is not declared; set RouteDoc.Progress of its route",
 		"reply":         `the reply UNKNOWN to SWAP is not the declared one ("KNOWN")`,
 		"stream":        `the reply UNKNOWN to LIST is not the declared one ("")`,
 		"publish known": "",
@@ -131,6 +132,50 @@ func doIt(conn *routertest.Conn, do string) {
 	}
 	routertest.Call[known](conn, act{do})
 	routertest.Unsubscribe(conn, "news") // publications have arrived before its answer
+}
+
+// A tooLow has the details of TOO_LOW.
+type tooLow struct {
+	Least int `json:"least"`
+}
+
+// TestDial_UndeclaredErrorsFailTheTest has a route that declares TOO_LOW, and one that declares nothing.
+func TestDial_UndeclaredErrorsFailTheTest(t *testing.T) {
+	answers := map[string]error{
+		"declared":         &errors.Error{Code: "TOO_LOW", Details: tooLow{7}},
+		"the same members": &errors.Error{Code: "TOO_LOW", Details: map[string]any{"least": 0}},
+		"standard":         errors.Errorf(errors.NotFound, "there is none"),
+		"other code":       errors.Errorf("FOO", "no"),
+		"no details":       errors.Errorf("TOO_LOW", "no"),
+		"other details":    &errors.Error{Code: "TOO_LOW", Details: map[string]any{"least": "7"}},
+	}
+	for do, want := range map[string]string{
+		"declared": "", "the same members": "", "standard": "",
+		"other code":    "the code FOO is not declared; RouteDoc.Errors and RouteDoc.ErrorDetails of ACT must have it",
+		"no details":    "the details of TOO_LOW are not those of the declared routertest_test.tooLow: least is missing",
+		"other details": "least must be an integer in range, not a string",
+	} {
+		for _, declares := range []bool{true, false} {
+			t.Run(fmt.Sprint(do, "/", declares), func(t *testing.T) {
+				r := router.New(nil)
+				route := router.RPC(r, func(_ *router.Context, m act) (known, error) { return known{}, answers[m.Do] })
+				if declares {
+					route.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"TOO_LOW": tooLow{}}})
+				}
+				report := &reporter{TB: t}
+				routertest.CallError(routertest.Dial(report, r), act{do})
+				report.mu.Lock()
+				defer report.mu.Unlock()
+				if want == "" || !declares {
+					assert.Empty(t, report.errors)
+					return
+				}
+				if assert.Len(t, report.errors, 1) {
+					assert.Contains(t, report.errors[0], want)
+				}
+			})
+		}
+	}
 }
 
 // TestDial_AnswersWithoutCorrelationIDAreDeclared sends a call as an event.

@@ -46,9 +46,11 @@ func RemoteAddr(addr string) Option {
 // Dial connects to a handler, usually a router, over an in-memory pipe. The
 // connection is closed when the test ends. A refused handshake fails the test.
 //
-// So does a message of the server that clients do not know: if the handler is a router that declares any message
-// which it sends (see [router.Sends] and TopicOptions.Messages), every message that the connection receives must be declared, and every reply to
-// [Start] and [Call] must be the declared one. To leave messages undeclared, pass http.HandlerFunc(r.ServeHTTP).
+// So does a message of the server that clients do not know. If the handler is a router that declares any message
+// which it sends (see [router.DeclareMessage] and TopicOptions.Messages), every message that the connection
+// receives must be declared, and every reply to [Start] and [Call] must be the declared one. If a route declares
+// errors (see [router.RouteDoc]), so must be every error with which it answers, and its details must have the
+// declared type. To leave messages undeclared, pass http.HandlerFunc(r.ServeHTTP).
 func Dial(t testing.TB, h http.Handler, opts ...Option) *Conn {
 	t.Helper()
 	transport := &pipeTransport{handler: h, opts: opts}

@@ -83,7 +83,7 @@ func errorEnvelope(err error, correlationID string) string {
 	payload := protocol.ErrorPayload{Code: errors.CodeOf(err)}
 	if e, ok := errors.AsType[*errors.Error](err); ok && e != nil {
 		payload.Message, payload.Retryable = e.Message, e.Retryable()
-		if details, bad := jsonv2.Marshal(e.Details); bad == nil && len(e.Details) > 0 {
+		if details, bad := jsonv2.Marshal(e.Details); bad == nil && e.Details != nil {
 			payload.Details = jsonv2.Value(details)
 		}
 		switch {

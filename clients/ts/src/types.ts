@@ -64,6 +64,7 @@ export type StandardCode =
   | "INTERNAL"
   | "INVALID_ARGUMENT"
   | "NOT_FOUND"
+  | "OUTCOME_UNKNOWN"
   | "PERMISSION_DENIED"
   | "RESOURCE_EXHAUSTED"
   | "UNAUTHENTICATED"
@@ -182,7 +183,8 @@ export interface TopicOptions<C, M extends string> {
    * also come between publications, which are newer: Meta.state marks them. Setting it asks for the state of a topic. */
   onState?: (messages: number) => void;
   onLoss?: (loss: Loss) => void;
-  /** Called with all members at each change. Setting it asks for the presence of a topic. */
+  /** Called with all members at each change. Setting it asks for the presence of a topic. Never called if the topic has none:
+   * the server logs that with Options.Development. */
   onPresence?: (members: Member[]) => void;
   /** The server has accepted the subscription, also after each reconnection. */
   onReady?: () => void;

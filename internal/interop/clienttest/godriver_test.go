@@ -109,7 +109,7 @@ func failure(err error) event {
 	e := event{Code: string(errors.CodeOf(err)), Unknown: errors.Is(err, client.ErrOutcomeUnknown)}
 	if known, ok := errors.AsType[*errors.Error](err); ok {
 		e.RetryAfterMs = int(known.RetryAfter.Milliseconds())
-		e.Detail, _ = known.Details["reason"].(string)
+		e.Detail = errors.DetailsOf[errors.FieldDetails](known).Reason
 	}
 	return e
 }

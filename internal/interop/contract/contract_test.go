@@ -95,7 +95,7 @@ func TestMain(m *testing.M) { directory.Main(m) }
 func install(t *testing.T) string {
 	t.Helper()
 	return directory.Path(t, func(dir string) {
-		for _, name := range []string{"asyncapi.mjs", "package.json", "package-lock.json"} {
+		for _, name := range []string{"asyncapi.mjs", "models.mjs", "package.json", "package-lock.json"} {
 			copyFile(t, name, dir, name)
 		}
 	})

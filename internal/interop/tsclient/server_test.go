@@ -21,6 +21,10 @@ import (
 )
 
 type (
+	// Left are the details of NO_LUCK.
+	Left struct {
+		N int `json:"left"`
+	}
 	// Say is an event whose handler publishes it on a topic.
 	Say struct {
 		Topic string `json:"topic"`
@@ -195,7 +199,7 @@ func ask(ctx *router.Context, m Ask) (Answer, error) {
 	case "fail":
 		return Answer{}, errors.Errorf(errors.NotFound, "there is none")
 	case "gamble":
-		return Answer{}, &errors.Error{Code: "NO_LUCK", Details: map[string]any{"left": m.N}}
+		return Answer{}, &errors.Error{Code: "NO_LUCK", Details: Left{m.N}}
 	case "disconnect":
 		ctx.Conn().Close(router.StatusCode(m.N), "you asked for it")
 	case "join": // as the effect of a message of the application

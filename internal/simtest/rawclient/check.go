@@ -211,7 +211,7 @@ func (k *conn) called(e envelope) {
 // retryable has the codes whose errors are always, or never, retryable.
 var retryable = map[string]bool{
 	"UNAUTHENTICATED": false, "PERMISSION_DENIED": false, "INVALID_ARGUMENT": false, "FAILED_PRECONDITION": false,
-	"NOT_FOUND": false, "ALREADY_EXISTS": false, "UNIMPLEMENTED": false, "CANCELLED": false,
+	"NOT_FOUND": false, "ALREADY_EXISTS": false, "UNIMPLEMENTED": false, "CANCELLED": false, "OUTCOME_UNKNOWN": false,
 	"DEADLINE_EXCEEDED": true, "UNAVAILABLE": true, "ABORTED": true,
 }
 

@@ -168,7 +168,7 @@ func TestMessages_InvalidFieldsAreRejected(t *testing.T) {
 	} {
 		e := routertest.CallError(ann, m)
 		assert.Equal(t, errors.InvalidArgument, e.Code, "%+v", m)
-		assert.NotEmpty(t, e.Details["field"], "%+v", m)
+		assert.NotEmpty(t, errors.DetailsOf[errors.FieldDetails](e).Field, "%+v", m)
 	}
 	assert.Equal(t, errors.FailedPrecondition, routertest.CallError(ann, Say{Room: "rust", Text: "hi"}).Code)
 	routertest.Call[Stored](ann, Say{Room: "go", Text: strings.Repeat("é", 500)})
