@@ -134,6 +134,7 @@ export function createTopics(env: Env, outbox: Outbox) {
         if (sub.onEnd) env.emit([sub.onEnd], error);
         else env.deliver("$error", error, topic);
       }
+      sync();
     };
 
     const lose = (loss: Loss) => {

@@ -314,6 +314,7 @@ test("after close no timer stays, and everything that waits has ended", async ()
   assert.deepEqual(ends, [], "not before subscribe has returned");
   await settled();
   assert.deepEqual(ends, ["UNAVAILABLE"]);
+  assert.deepEqual(f.client.inspect().topics.map(({ topic }) => topic), ["busy"], "what is subscribed again on the next connection");
   assert.deepEqual(f.errors.map((error: any) => error.code), ["UNAVAILABLE"], "without onEnd");
 });
 
