@@ -25,7 +25,7 @@ type bid struct {
 }
 
 // A price can only be encoded.
-type price struct{ cents int }
+type price struct{}
 
 func (p price) MarshalJSON() ([]byte, error) { return []byte(`{"cents":1}`), nil }
 

@@ -16,8 +16,6 @@ func (a *ClientAnswer) Error() string {
 
 // errOfAnotherClient is what clients receive instead of the words of another one. The server works, and the
 // client is not to blame.
-//
-//nolint:gochecknoglobals // a constant
 var errOfAnotherClient = &errors.Error{Code: errors.FailedPrecondition, Message: "another client has answered with an error"}
 
 // WithoutAnswer returns an error as clients may see it: another one for the answer of a client.

@@ -163,7 +163,7 @@ func TestDial_UndeclaredErrorsFailTheTest(t *testing.T) {
 					route.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"TOO_LOW": tooLow{}}})
 				}
 				report := &reporter{TB: t}
-				routertest.CallError(routertest.Dial(report, r), act{do})
+				_ = routertest.CallError(routertest.Dial(report, r), act{do})
 				report.mu.Lock()
 				defer report.mu.Unlock()
 				if want == "" || !declares {
