@@ -323,9 +323,14 @@ func TestSubscribe_FailsIfTheSessionHasMovedWithoutIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two, cut := newCutRouters()
 		old := dialSession(t, one, "ann").hello()
-		meanwhile := func() { dialSession(t, two, "ann").resume(old.token, "") }
+		resumed := make(chan struct{})
+		meanwhile := func() {
+			dialSession(t, two, "ann").resume(old.token, "")
+			close(resumed)
+		}
 		cut.before.Store(&meanwhile)
 		assert.Equal(t, errors.Aborted, errors.CodeOf(old.conn.Subscribe("plain/late")))
+		<-resumed
 	})
 }
 

@@ -47,7 +47,7 @@ func (s *Session) endSavingLocked() {
 }
 
 // AwaitSave waits until what has changed is stored, or the store has failed, or ctx is done. It reports false if another connection has
-// resumed the session without the change.
+// resumed the session, perhaps without the change.
 func (s *Session) AwaitSave(ctx context.Context) bool {
 	s.mu.Lock()
 	var saved chan struct{}
@@ -66,7 +66,7 @@ func (s *Session) AwaitSave(ctx context.Context) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.dirty || s.state != superseded && s.state != moved
+	return !s.dirty && !s.saving || s.state != superseded && s.state != moved
 }
 
 // tick is called by the timer.
