@@ -301,9 +301,9 @@ export class Browser {
 
   /** Moves the time, and lets responses and promises arrive. */
   async advance(ms = 0): Promise<void> {
-    for (let i = 0; i < 10; i++) await settled();
+    for (let i = 0; i < 60; i++) await settled();
     await this.clock.advance(ms);
-    for (let i = 0; i < 10; i++) await settled();
+    for (let i = 0; i < 60; i++) await settled();
   }
 
   fire(type: "online" | "offline"): void {
