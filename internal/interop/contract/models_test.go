@@ -47,11 +47,38 @@ func TestAsyncAPI_OfficialGeneratorMakesOurTypes(t *testing.T) {
 			assert.True(t, slices.Contains(names, name), "%s has no %s: %v", of, name, names)
 		}
 	}
+	kotlin := kotlinCompiler(t)
 	for _, document := range []string{"kitchen", "contract"} {
 		compileModels(t, out, "javac", "java", document, "-d", filepath.Join(out, "classes"))
-		compileModels(t, out, "kotlinc", "kt", document, "-d", filepath.Join(out, "kotlin-"+document))
 		compileModels(t, out, "python3", "py", document, "-m", "py_compile")
+		if kotlin != nil {
+			compileModels(t, out, "java", "kt", document, append(kotlin, "-d", filepath.Join(out, "kotlin-"+document))...)
+		}
 	}
+}
+
+// kotlinCompiler returns the arguments with which java runs the compiler of Kotlin, which Maven downloads: those of
+// distributions are too old. It returns nil if Maven or Java is not installed, or the download fails.
+func kotlinCompiler(t *testing.T) []string {
+	t.Helper()
+	for _, program := range []string{"mvn", "java"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("%s is not installed; the files in Kotlin are generated and not compiled", program)
+			return nil
+		}
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	printed, err := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join("testdata", "kotlin", "pom.xml"), "dependency:copy-dependencies", "-DoutputDirectory="+dir).CombinedOutput()
+	if err != nil {
+		t.Logf("the compiler of Kotlin cannot be downloaded, so that files are generated and not compiled: %v: %s", err, printed)
+		return nil
+	}
+	libraries, err := filepath.Glob(filepath.Join(dir, "kotlin-stdlib-[0-9]*.jar"))
+	require.NoError(t, err)
+	require.Len(t, libraries, 1)
+	return []string{"-cp", filepath.Join(dir, "*"), "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-no-stdlib", "-no-reflect", "-cp", libraries[0]}
 }
 
 // compileModels runs a compiler with the generated files of a document.
