@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -296,6 +297,13 @@ func (w *world) checkDisconnected(dc *disconnect) {
 			}
 		}
 	}
+}
+
+// wasRevoked reports whether the application has ended the access of a user to a topic.
+func (w *world) wasRevoked(user, topic string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(record[*usersRecord](w).revocations, func(v *revocation) bool { return v.user == user && v.topic == topic })
 }
 
 // wasDisconnected reports whether the application has disconnected a user in a time.
