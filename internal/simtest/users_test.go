@@ -231,7 +231,7 @@ func (w *world) checkLetters(l *life, r *usersRecord, calm bool) {
 	for _, m := range r.sent {
 		n := got[m.id]
 		switch {
-		case n > 1 && (calm || l.device.Resume): // without a session, a new connection may be to a node that is behind
+		case n > 1 && (calm || l.keepsSession()): // without a session, a new connection may be to a node that is behind
 			w.Errorf("%s: received %s %d times", name, m.id, n)
 		case n > 0 && m.user != l.device.User:
 			w.Errorf("%s: received %s, which is for %s", name, m.id, m.user)
@@ -239,6 +239,16 @@ func (w *world) checkLetters(l *life, r *usersRecord, calm bool) {
 			w.Errorf("calm: %s: did not receive %s, sent from %v to %v", name, m.id, m.begun.Sub(w.began), m.ended.Sub(w.began))
 		}
 	}
+}
+
+// keepsSession reports whether a client has had one session all the time.
+func (l *life) keepsSession() bool {
+	for i, c := range l.conns {
+		if i > 0 && !c.resumed {
+			return false
+		}
+	}
+	return l.device.Resume
 }
 
 // wasConnected reports whether a client was connected at a time, and stayed so or resumed its session until much later.
