@@ -83,9 +83,6 @@ func (w *world) checkAsks() {
 				w.Errorf("the call %s to %s has %d answers of the connection %s", k.id, k.user, n, conn)
 			}
 		}
-		if calm && k.quiet && k.ended.Sub(k.begun) > closingTime {
-			w.Errorf("calm: the call %s to %s took %v; errors: %v", k.id, k.user, k.ended.Sub(k.begun), k.errors)
-		}
 		stay := 0
 		for _, d := range w.clients {
 			for _, l := range d.lives {
