@@ -56,7 +56,7 @@ func TestSeed(t *testing.T) {
 }
 
 // repetitions is how often a plan that has failed is simulated again. The scheduler is not part of the plan: a problem that does not
-// occur again is printed, and fails the test only together with many others.
+// occur in half of the repetitions is printed, and fails the test only together with many others.
 const repetitions = 4
 
 // runSeed simulates the plan of a seed, and reports false if that fails once. If the problem repeats, the test fails and prints
@@ -90,15 +90,16 @@ func runSeed(t *testing.T, seed uint64) bool {
 	return true
 }
 
-// repeats reports whether one of the problems occurs again.
+// repeats reports whether problems of these kinds occur in half of the repetitions.
 func repeats(t *testing.T, p plan, problems []string) bool {
 	t.Helper()
+	again := 0
 	for range repetitions {
-		for _, problem := range simulate(t, p) {
-			if slices.ContainsFunc(problems, func(before string) bool { return kindOf(before) == kindOf(problem) }) {
-				return true
-			}
+		if slices.ContainsFunc(simulate(t, p), func(problem string) bool {
+			return slices.ContainsFunc(problems, func(before string) bool { return kindOf(before) == kindOf(problem) })
+		}) {
+			again++
 		}
 	}
-	return false
+	return again >= repetitions/2
 }
