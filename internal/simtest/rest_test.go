@@ -44,10 +44,13 @@ func (w *world) endWhileAway(s step) {
 	})
 }
 
+// probed are the topics to which checkRest publishes.
+var probed = []string{"log/1", "log/2", "live/1", "live/2", "join/1", "join/2"}
+
 // checkRest publishes to each topic, and compares who receives that.
 func (w *world) checkRest() {
 	probes := map[string]string{} // IDs by topic
-	for _, topic := range []string{"log/1", "log/2", "live/1", "live/2", "join/1", "join/2"} {
+	for _, topic := range probed {
 		id := w.newID("rest")
 		ctx, cancel := timeout(20 * time.Second)
 		if err := w.app(1).publish(ctx, topic, item{ID: id}, id); err != nil {
@@ -69,7 +72,7 @@ func (w *world) checkRest() {
 		if l := d.life(); l != nil {
 			w.checkJoinedAtRest(l, probes)
 		}
-		for _, topic := range []string{"log/1", "log/2", "live/1", "live/2", "join/1", "join/2"} {
+		for _, topic := range probed {
 			w.checkDeniedAtRest(d, topic, probes[topic])
 		}
 	}
@@ -93,46 +96,40 @@ const storingTime = 25 * time.Second
 // checkJoinedAtRest checks that a client is in the topics to which handlers have subscribed it, and in no others.
 func (w *world) checkJoinedAtRest(l *life, probes map[string]string) {
 	for _, topic := range []string{"join/1", "join/2"} {
-		in, out := w.joinedAtRest(l, topic)
+		last := w.lastStay(l, topic)
+		if last == nil {
+			continue
+		}
+		in, out := w.joinedAtRest(last)
 		switch received := l.hasReceived(probes[topic]); {
 		case in && !received:
-			w.Errorf("at rest, client %d is subscribed to %s by a handler, and did not receive %s; it has joined at %v; its connections: %s", l.device.index, topic, probes[topic], w.joinedAt(l, topic).Sub(w.began), l.connections())
+			w.Errorf("at rest, client %d is subscribed to %s by a handler, and did not receive %s; it has joined at %v; its connections: %s", l.device.index, topic, probes[topic], last.confirmed.Sub(w.began), l.connections())
 		case out && received:
 			w.Errorf("at rest, client %d has left %s, and received %s", l.device.index, topic, probes[topic])
 		}
 	}
 }
 
-// joinedAt returns when a client has learned that a handler has subscribed it to a topic.
-func (w *world) joinedAt(l *life, topic string) (at time.Time) {
+// lastStay returns the last time for which a handler has subscribed a client to a topic, or nil.
+func (w *world) lastStay(l *life, topic string) (last *stay) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range record[*joinedRecord](w).stays {
 		if t.life == l && t.topic == topic {
-			at = t.confirmed
-		}
-	}
-	return at
-}
-
-// joinedAtRest reports whether a client must or must not be in a topic. Both are false if that cannot be known.
-func (w *world) joinedAtRest(l *life, topic string) (in, out bool) {
-	r := record[*joinedRecord](w)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var last *stay
-	for _, t := range r.stays {
-		if t.life == l && t.topic == topic {
 			last = t
 		}
 	}
-	if last == nil {
-		return false, false
-	}
-	of := &stay{life: l, topic: topic}
+	return last
+}
+
+// joinedAtRest reports whether the client of a last stay must or must not be in its topic. Both are false if that cannot be known.
+func (w *world) joinedAtRest(last *stay) (in, out bool) {
+	l := last.life
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var left time.Time // the last ending was acknowledged; zero if its outcome is unknown
-	for _, e := range r.endings {
-		if e.match(of) {
+	for _, e := range record[*joinedRecord](w).endings {
+		if e.match(last) {
 			left = e.acknowledged
 			if e.ended.IsZero() || !e.ended.Before(last.begun) && !e.begun.After(last.confirmed) {
 				return false, false
@@ -184,13 +181,12 @@ func (w *world) checkDeniedAtRest(d *simClient, topic, id string) {
 	if l == nil {
 		return
 	}
-	if l.hasReceived(id) {
-		w.Errorf("at rest, client %d received %s of %s, which %s must not read", d.index, id, topic, d.User)
-	}
+	received := l.hasReceived(id)
 	for _, s := range w.watches() {
-		if s.life == l && s.topic == topic && s.received(id) {
-			w.Errorf("at rest, client %d received %s of %s, which %s must not read", d.index, id, topic, d.User)
-		}
+		received = received || s.life == l && s.topic == topic && s.received(id)
+	}
+	if received {
+		w.Errorf("at rest, client %d received %s of %s, which %s must not read", d.index, id, topic, d.User)
 	}
 }
 
