@@ -363,23 +363,29 @@ func TestResume_TopicThatCannotBeReadFollowsLater(t *testing.T) {
 	})
 }
 
+// resumeThatWaits returns a connection that resumes a session with the topic private/a while its node cannot read histories, another
+// node, and the token.
+func resumeThatWaits(t *testing.T) (c *sessionClient, other *router.Router, token string) {
+	one, two, cut := newCutRouters()
+	old := dialSession(t, two, "ann").hello()
+	require.NoError(t, old.conn.Subscribe("private/a"))
+	synctest.Wait()
+	old.Abort()
+	cut.unread.Store(true)
+	c = dialSession(t, one, "ann")
+	c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"1"},"payload":{"token":%q}}`, old.token))
+	time.Sleep(time.Second)
+	return c, two, old.token
+}
+
 // TestResume_InterruptedKeepsWhatHandlersHaveGranted loses the connection that resumes while the store cannot be read.
 func TestResume_InterruptedKeepsWhatHandlersHaveGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cut := &cutBroker{Broker: memory.NewBroker()}
-		one, two := newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil)
-		old := dialSession(t, two, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("private/a"))
-		synctest.Wait()
-		old.Abort()
-		cut.unread.Store(true)
-		c := dialSession(t, one, "ann")
-		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"1"},"payload":{"token":%q}}`, old.token))
-		time.Sleep(time.Second)
+		c, two, token := resumeThatWaits(t)
 		c.Abort()
 		synctest.Wait()
 		next := dialSession(t, two, "ann")
-		assert.Nil(t, next.resume(old.token, "").topic(t, "private/a").Error)
+		assert.Nil(t, next.resume(token, "").topic(t, "private/a").Error)
 	})
 }
 
@@ -387,19 +393,10 @@ func TestResume_InterruptedKeepsWhatHandlersHaveGranted(t *testing.T) {
 // handler has subscribed that connection.
 func TestResume_SupersededWhileAHandlerSubscribes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cut := &cutBroker{Broker: memory.NewBroker()}
-		one, two := newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil)
-		old := dialSession(t, two, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("private/a"))
-		synctest.Wait()
-		old.Abort()
-		cut.unread.Store(true)
-		c := dialSession(t, one, "ann")
-		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"1"},"payload":{"token":%q}}`, old.token))
-		time.Sleep(time.Second)
+		c, two, token := resumeThatWaits(t)
 		require.NoError(t, c.conn.Subscribe("plain/late"))
 		next := dialSession(t, two, "ann")
-		assert.Nil(t, next.resume(old.token, "").topic(t, "plain/late").Error)
+		assert.Nil(t, next.resume(token, "").topic(t, "plain/late").Error)
 		assert.Equal(t, router.StatusSuperseded, c.Closed().Code)
 	})
 }
