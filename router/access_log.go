@@ -40,15 +40,15 @@ var accessHistory = History{Messages: 10_000, Age: 24 * time.Hour}
 // lastMessageWait bounds how long DisconnectUser waits for messages that were sent to the user before.
 const lastMessageWait = time.Second
 
-// openAccessLog follows the log.
-func openAccessLog(r *Router) *accessLog {
+// openAccessLog sets Router.access and follows the log, which may call the router at once.
+func openAccessLog(r *Router) {
 	a := &accessLog{router: r}
 	a.log = accesslog.New(accesslog.Handler{Entry: a.apply, Unknown: a.closeUnknown})
+	r.access = a
 	a.follows = r.topics.Follow(accessTopic, accessHistory.retention(), sequencer.Sink{
 		Deliver: func(p broker.Publication) { a.log.HandOver(p.Packet) }, Lost: a.lose,
 	})
 	a.follows.WhenAttached(func(broker.Position) { a.log.Attached() })
-	return a
 }
 
 // lose handles the loss of entries. After a failover of the store, entries are lost only if it has

@@ -20,6 +20,10 @@ func (r *Router) connectBroker() {
 	r.node, r.histories = node, histories
 	r.topics.Connect(node, histories)
 	r.initAsks()
+}
+
+// receiveFromNodes begins to receive packets of other nodes. It is called when all that they use is set.
+func (r *Router) receiveFromNodes() {
 	r.node.Subscribe(usersTopic)
 	r.node.Subscribe(r.nodeTopic)
 }

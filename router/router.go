@@ -123,6 +123,7 @@ func New(opts *Options) *Router {
 	r.mustStoreSessions()
 	r.sessions.UseStore(r.histories)
 	r.openUserLogs()
+	r.receiveFromNodes()
 	return r
 }
 

@@ -40,7 +40,7 @@ func (r *Router) openUserLogs() {
 	}
 	r.mustHaveHistories("UserHistory", "keeps no histories")
 	r.topics.DeclareUserLogs(h.retention(), r.resumes())
-	r.access = openAccessLog(r)
+	openAccessLog(r)
 }
 
 // storeForUser is SendToUser with a history.
