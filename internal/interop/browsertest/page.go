@@ -68,6 +68,7 @@ func open(ctx context.Context, t *testing.T, url string, setup []chromedp.Action
 	})
 	// Without timeout: chromedp closes the tab when the first context it is used with ends.
 	require.NoError(t, chromedp.Do(ctx, focus, chromedp.Steps(setup...), chromedp.Navigate(url)))
+	p.WaitFor(`document.readyState === "complete"`) // its scripts have run
 	return p
 }
 

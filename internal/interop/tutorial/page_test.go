@@ -70,10 +70,13 @@ func TestSteps_Pages(t *testing.T) {
 
 func testFirstPage(t *testing.T, browser context.Context, p *project) {
 	n := p.start(nil)
-	first, second := open(browser, t, n.addr, ""), open(browser, t, n.addr, "")
+	first := open(browser, t, n.addr, "")
 	first.submit("#text", "milk")
-	first.WaitEqual(shownItems, []string{"milk"})
-	second.WaitEqual(shownItems, []string{"milk"})
+	first.WaitEqual(shownItems, []string{"milk"}) // so it is subscribed
+	second := open(browser, t, n.addr, "")
+	second.submit("#text", "bread")
+	second.WaitEqual(shownItems, []string{"bread"})
+	first.WaitEqual(shownItems, []string{"milk", "bread"})
 }
 
 func testErrors(t *testing.T, browser context.Context, p *project) {
