@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -36,8 +37,8 @@ func (Blobbed) MessageType() string { return "BLOBBED" }
 // readBytes returns a counter of the bytes that the router reads from sockets.
 func readBytes(r *router.Router) *atomic.Int64 {
 	var read atomic.Int64
-	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventRead {
+	r.Observe(func(e observe.Event) {
+		if e.Kind == observe.Read {
 			read.Add(int64(e.Bytes))
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -185,7 +186,7 @@ func (r *Router) startClientCall(ctx context.Context, m Message) clientCall {
 
 // report reports the outcome of the call to observers.
 func (call *clientCall) report(err error) {
-	call.router.observe(Event{Kind: EventClientCall, Type: call.typ, Code: clientCallCode(err), Duration: time.Since(call.start)})
+	call.router.observe(observe.Event{Kind: observe.ClientCall, Type: call.typ, Code: clientCallCode(err), Duration: time.Since(call.start)})
 }
 
 // end ends the span of the call.
@@ -215,5 +216,5 @@ func clientCallCode(err error) errors.Code {
 	return errors.Canceled
 }
 
-// otherCode is the Code of an EventClientCall for codes that package errors does not define.
+// otherCode is the Code of an observe.ClientCall for codes that package errors does not define.
 const otherCode = sampledlog.OtherCode

@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // maxWaitingJobs bounds the waiting jobs in each serial queue of a connection. While a queue
@@ -175,7 +176,7 @@ func (c *Conn) discard() {
 func (c *Conn) read() (wsconn.Message, error) {
 	msg, err := c.sub.WS.Read(c.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
-		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
+		c.router.observe(observe.Event{Kind: observe.Read, Bytes: msg.BytesRead})
 	}
 	return msg, err
 }
@@ -248,6 +249,6 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.ReleaseUser(c.Identity().user())
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.sub.WS.Status()
-	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
+	c.router.observe(observe.Event{Kind: observe.Closed, Status: int(code)})
 	c.router.log.Closed(c.ctx, c.id, code)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -224,9 +225,9 @@ func boundaries() map[string]boundary {
 		"Broker.Connect": {}, // see TestFault_BrokerConnectFailurePanicsAtStartUp
 		"Observe.f": {
 			setUp: func(h *harness) {
-				h.router.Observe(func(router.Event) { h.fault() })
-				h.router.Observe(func(e router.Event) {
-					if e.Kind == router.EventCompleted {
+				h.router.Observe(func(observe.Event) { h.fault() })
+				h.router.Observe(func(e observe.Event) {
+					if e.Kind == observe.Completed {
 						h.panics.add("the next observer is called")
 					}
 				})

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -106,7 +107,7 @@ func (c *Conn) finishHandling(route *Route) {
 // finishCall releases the concurrency of a call.
 func (c *Conn) finishCall(route *Route) {
 	c.calls.Finish()
-	c.router.observe(Event{Kind: EventFinished, Type: route.name})
+	c.router.observe(observe.Event{Kind: observe.Finished, Type: route.name})
 }
 
 // reportCompleted reports the outcome of a message to observers, and ends its span. ctx is the Context of
@@ -118,7 +119,7 @@ func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code
 	if ctx != c.ctx {
 		c.router.spans.End(ctx, tracing.Result{Code: code})
 	}
-	c.router.observe(Event{Kind: EventCompleted, Type: typ, Code: code})
+	c.router.observe(observe.Event{Kind: observe.Completed, Type: typ, Code: code})
 }
 
 // decode decodes and validates a message. It must be called by guard.
@@ -285,7 +286,7 @@ func (c *Conn) run(in *incoming) *failure.Failure {
 
 // reportHandled reports the duration of a handler to observers.
 func (c *Conn) reportHandled(route *Route, since time.Time) {
-	c.router.observe(Event{Kind: EventHandled, Type: route.name, Duration: time.Since(since)})
+	c.router.observe(observe.Event{Kind: observe.Handled, Type: route.name, Duration: time.Since(since)})
 }
 
 // errNoReply reports a call whose handler was not called and whose reply was not set.

@@ -124,6 +124,15 @@ const (
 	Conflate
 )
 
+// String returns the name of the policy as metrics have it: "drop_oldest", for example.
+func (p SlowConsumerPolicy) String() string {
+	names := [...]string{"default", "disconnect", "drop_oldest", "drop_newest", "conflate"}
+	if int(p) >= len(names) {
+		return "unknown"
+	}
+	return names[p]
+}
+
 // mustBeSlowConsumerPolicy panics if the policy is unknown.
 func mustBeSlowConsumerPolicy(name string, p SlowConsumerPolicy) {
 	if p > Conflate {

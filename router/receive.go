@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // This file runs stages 1 to 5 of the pipeline, which need no payload: size, head, ingress,
@@ -355,7 +356,7 @@ func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 		c.calls.Finish()
 		return failure
 	}
-	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
+	c.router.observe(observe.Event{Kind: observe.Started, Type: in.route.name})
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // refuseMessage refuses a message: the client receives exactly one answer, or what the LimitAction
@@ -92,9 +93,9 @@ func (c *Conn) observeRefused(typ string, refused *failure.Failure) {
 	if c.router.observer == nil || !isReported(refused) {
 		return
 	}
-	event := Event{Kind: EventRefused, Type: typ, Reason: refused.Stage, Code: refused.Payload.Code, Count: 1}
+	event := observe.Event{Kind: observe.Refused, Type: typ, Reason: refused.Stage, Code: refused.Payload.Code, Count: 1}
 	if limit := limitOf(refused); limit != nil {
-		event.Limit = limit.Kind
+		event.Limit = string(limit.Kind)
 	}
 	c.router.observe(event)
 }

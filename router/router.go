@@ -28,6 +28,7 @@ import (
 	"github.com/penstock-go/penstock/internal/spans"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // A Router is an [http.Handler] that upgrades requests to WebSocket connections and passes
@@ -63,7 +64,7 @@ type Router struct {
 	sessions    *session.Node
 	shutdowns   runaccess.Shutdowns // read-only once the router serves
 	accessEnds  runaccess.AccessEnds
-	observer    func(Event)         // nil without observers
+	observer    func(observe.Event) // nil without observers
 	inbound     executor.ByteBudget // received messages that wait, of all connections
 
 	spans          spans.Tracer
@@ -114,7 +115,7 @@ func New(opts *Options) *Router {
 	r.refusals.Init(1, refusalInterval)
 	r.initLog()
 	r.spans = spans.Tracer{Tracer: r.opts.Tracer, Panicked: func(v any) {
-		r.observe(Event{Kind: EventPanicked, Reason: "Tracer"})
+		r.observe(observe.Event{Kind: observe.Panicked, Reason: "Tracer"})
 		r.reportPanicLater("Tracer", v)
 	}}
 	r.registerProtocolRoutes()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -80,8 +81,8 @@ func TestConflate_ReplacesBeforeQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflated := 0
 		r := router.New(&router.Options{SlowConsumer: router.Conflate, Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour}})
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventConflated {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.Conflated {
 				conflated += e.Count
 			}
 		})

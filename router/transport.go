@@ -3,6 +3,7 @@ package router
 import (
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // transportOptions returns the options that all connections of a router share.
@@ -45,12 +46,12 @@ func (h *transportHandler) OnClosed() { h.cancel((*Conn)(h).closeCause()) }
 func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	c := (*Conn)(h)
 	if over.Conflated > 0 {
-		c.router.observe(Event{Kind: EventConflated, Count: over.Conflated})
+		c.router.observe(observe.Event{Kind: observe.Conflated, Count: over.Conflated})
 	}
 	if over.Dropped == 0 {
 		return
 	}
-	c.router.observe(Event{Kind: EventDropped, Policy: SlowConsumerPolicy(over.Policy), Count: over.Dropped})
+	c.router.observe(observe.Event{Kind: observe.Dropped, Policy: SlowConsumerPolicy(over.Policy).String(), Count: over.Dropped})
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
@@ -82,5 +83,5 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 
 // OnWrite reports a write to observers.
 func (h *transportHandler) OnWrite(w wsconn.Write) {
-	h.router.observe(Event{Kind: EventWritten, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
+	h.router.observe(observe.Event{Kind: observe.Written, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -28,7 +29,7 @@ type slowRouter struct {
 	proceed  chan struct{}
 	charged  atomic.Int64 // messages that have passed ingress
 	handled  atomic.Int64 // calls whose handler has started
-	inFlight atomic.Int64 // EventStarted without EventFinished
+	inFlight atomic.Int64 // Started without Finished
 	answers  recorder[errors.Code]
 }
 
@@ -37,13 +38,13 @@ func newSlowRouter(opts router.Options) *slowRouter {
 	opts.Timeouts.Call = callTimeout
 	s := &slowRouter{Router: router.New(discardLogs(opts)), proceed: make(chan struct{})}
 	s.UseIngress(func(context.Context, router.IngressContext) error { s.charged.Add(1); return nil })
-	s.Observe(func(e router.Event) {
+	s.Observe(func(e observe.Event) {
 		switch {
-		case e.Kind == router.EventStarted:
+		case e.Kind == observe.Started:
 			s.inFlight.Add(1)
-		case e.Kind == router.EventFinished:
+		case e.Kind == observe.Finished:
 			s.inFlight.Add(-1)
-		case e.Kind == router.EventCompleted && e.Type == "ECHO":
+		case e.Kind == observe.Completed && e.Type == "ECHO":
 			s.answers.add(e.Code)
 		}
 	})
@@ -217,11 +218,11 @@ func TestCall_DeadlineRacesWithStart(t *testing.T) {
 	const conns, calls, limit = 20, 30, 30 * time.Millisecond
 	var handled, inFlight atomic.Int64
 	r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: limit}}))
-	r.Observe(func(e router.Event) {
+	r.Observe(func(e observe.Event) {
 		switch e.Kind {
-		case router.EventStarted:
+		case observe.Started:
 			inFlight.Add(1)
-		case router.EventFinished:
+		case observe.Finished:
 			inFlight.Add(-1)
 		}
 	})

@@ -13,16 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
 func TestConn_CallsAndPublications(t *testing.T) {
 	for _, mode := range []string{"stream", "poll"} {
 		runSynctest(t, mode, func(t *testing.T) {
-			opened := &recorder[router.Event]{}
+			opened := &recorder[observe.Event]{}
 			r := router.New(nil)
-			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventOpened {
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.Opened {
 					opened.add(e)
 				}
 			})
@@ -41,7 +42,7 @@ func TestConn_CallsAndPublications(t *testing.T) {
 			assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"1"},"payload":{"n":17}}`, withoutTime(t, next().data))
 			conn := onlyConn(t, r)
 			assert.Equal(t, router.Transport("http-"+mode), conn.Transport())
-			assert.Equal(t, []router.Event{{Kind: router.EventOpened, Transport: conn.Transport()}}, opened.all())
+			assert.Equal(t, []observe.Event{{Kind: observe.Opened, Transport: string(conn.Transport())}}, opened.all())
 			require.NoError(t, conn.Subscribe("news"))
 			require.NoError(t, r.Publish("news", Echo{N: 18}))
 			assert.Contains(t, next().data, `{"n":18}`)

@@ -40,7 +40,7 @@ func (m *Metrics) createSeries() {
 	}
 	m.panics.get(panicSource{unknownType, "ingress"})
 	for _, p := range []router.SlowConsumerPolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.Conflate} {
-		m.dropped.get(p)
+		m.dropped.get(p.String())
 	}
 	for _, kind := range []router.LimitKind{
 		router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue,
