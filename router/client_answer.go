@@ -70,7 +70,7 @@ func replyRoute(r *Router, reply receivedType) (*Route, error) {
 // deferred.
 func (r *Router) recoverAnswer(err *error) {
 	if v := recover(); v != nil {
-		*err = &errors.Error{Code: errors.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
+		*err = &errors.Error{Code: errors.Internal, Err: failure.NewPanic(v, debug.Stack())}
 		r.observe(observe.Event{Kind: observe.Panicked, Type: protocol.TypeAnswer, Reason: "decode"})
 	}
 }

@@ -230,7 +230,7 @@ func invalid(err error) error {
 	if _, ok := failure.AsType[*errors.Error](err); ok {
 		return err
 	}
-	if _, ok := failure.AsType[*PanicError](err); ok {
+	if _, ok := failure.AsType[*errors.PanicError](err); ok {
 		return err
 	}
 	limit, isLimit := failure.AsType[*LimitExceeded](err)

@@ -114,7 +114,7 @@ func TestJSONMethods_PanicIsInternalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports atomic.Int32
 		r := router.New(discardLogs(router.Options{OnError: func(report router.ErrorReport) {
-			var panicked *router.PanicError
+			var panicked *errors.PanicError
 			assert.ErrorAs(t, report.Err, &panicked)
 			reports.Add(1)
 		}}))

@@ -158,7 +158,7 @@ type Options struct {
 	// returns such a function. It is called when a client sends the greeting, once for every
 	// type, with the connection's IngressContext: Type is a registered type or one of the
 	// protocol's, and Size the largest size of its messages. Many connections call it
-	// concurrently. [Router.Describe] calls it with an empty ConnID; see [DescribedLimit]. If it is
+	// concurrently. [Router.Describe] calls it with an empty ConnID; see [description.Limit]. If it is
 	// nil or panics, no limits are announced.
 	AnnounceLimits func(IngressContext) []AnnouncedLimit
 

@@ -33,7 +33,7 @@ func TestPanic_EndsOnlyItsMessage(t *testing.T) {
 		require.Len(t, failures.all(), 1)
 		failure := failures.all()[0]
 		assert.Equal(t, "PANIC", failure.Type)
-		p, ok := errors.AsType[*router.PanicError](failure.Err)
+		p, ok := errors.AsType[*errors.PanicError](failure.Err)
 		require.True(t, ok)
 		assert.Equal(t, "secret", p.Value)
 		assert.Contains(t, string(p.Stack), "panic_test.go")

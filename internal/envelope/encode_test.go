@@ -80,7 +80,7 @@ func TestEncode_MessagesThatCannotBeEncoded(t *testing.T) {
 			assert.Nil(t, frame)
 			require.ErrorContains(t, err, tt.want)
 			assert.Equal(t, errors.Internal, errors.CodeOf(err))
-			_, panicked := failure.AsType[*failure.PanicError](err)
+			_, panicked := failure.AsType[*errors.PanicError](err)
 			assert.Equal(t, tt.panics, panicked)
 		})
 	}
