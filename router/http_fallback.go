@@ -7,8 +7,8 @@ import (
 
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/fallback"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/ipprefix"
-	"github.com/penstock-go/penstock/internal/runaccess"
 )
 
 // A Transport is how a client is connected.
@@ -85,7 +85,7 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	const perConn = 2 // a down and an up
 	answerBytes := fallback.MaxAnswerBytes(r.opts.Limits.QueueBytes)
 	r.asks.AnswerOwned(s.Answer, ask.QuestionBounds{Open: perConn * o.MaxConns, AnswerBytes: answerBytes, TotalBytes: answerBytes})
-	r.shutdowns = append(r.shutdowns, runaccess.Shutdown{Begin: s.Shutdown, End: s.Drain})
+	r.shutdowns = append(r.shutdowns, host.Shutdown{Begin: s.Shutdown, End: s.Drain})
 	return s
 }
 

@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/hints"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/session"
@@ -62,8 +62,8 @@ type Router struct {
 	access      *accessLog                                  // nil without Options.UserHistory
 	disconnects accesslog.Recent[registry.User, CloseError] // calls of DisconnectUser
 	sessions    *session.Node
-	shutdowns   runaccess.Shutdowns // read-only once the router serves
-	accessEnds  runaccess.AccessEnds
+	shutdowns   host.Shutdowns // read-only once the router serves
+	accessEnds  host.AccessEnds
 	observer    func(observe.Event) // nil without observers
 	inbound     executor.ByteBudget // received messages that wait, of all connections
 

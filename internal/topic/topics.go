@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -35,7 +35,7 @@ type Topics struct {
 	userLogs   *Pattern      // of the logs of users; nil without DeclareUserLogs
 	MaxGrace   time.Duration // the longest PresenceGrace
 
-	observer atomic.Pointer[func(inspection.Delivery)] // nil unless deliveries are observed
+	observer atomic.Pointer[func(host.Delivery)] // nil unless deliveries are observed
 
 	closing context.Context //nolint:containedctx // canceled by Close
 	close   context.CancelFunc

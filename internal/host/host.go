@@ -1,6 +1,6 @@
-// Package runaccess has what package run needs of a router. It is a package of its own so that a router
-// does not link runs.
-package runaccess
+// Package host has what other packages of this repository need of a router, and applications do not. The router fills
+// its structs with functions and data, so that it links none of these packages.
+package host
 
 import (
 	"context"
@@ -11,9 +11,10 @@ import (
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
-// Access is what package run needs of a router, and applications do not. Its functions are those of the
-// router's node, and safe for concurrent use.
-type Access struct {
+// A Host is what a router gives. Its functions are those of the router's node, and safe for concurrent use.
+type Host struct {
+	Inspection Inspection
+
 	Node      string
 	Logger    *slog.Logger
 	Histories broker.Histories // nil if the broker keeps none

@@ -1,6 +1,4 @@
-// Package inspection has what a router shows to package inspect. Its structs are data: the router
-// fills them, package inspect selects and encodes them. It has no state.
-package inspection
+package host
 
 import (
 	"context"
@@ -9,9 +7,8 @@ import (
 	"github.com/penstock-go/penstock/internal/ask"
 )
 
-// Access is what package inspect needs of a router, and applications do not. Its functions are
-// those of the router's node, and safe for concurrent use.
-type Access struct {
+// An Inspection is what package inspect needs, which selects and encodes it.
+type Inspection struct {
 	// Conn returns the details of an open connection.
 	Conn func(connID string) (found Conn, ok bool)
 
