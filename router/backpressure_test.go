@@ -80,7 +80,7 @@ func dialTCP(t testing.TB, server *httptest.Server) net.Conn {
 
 func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	t.Parallel()
-	const size, limit, buffer = 4000, 20_000, 4096
+	const size, limit, buffer = 4000, 20_000, 16 << 10
 	const message = size + 100
 	for name, tt := range map[string]struct {
 		limits  router.Limits
@@ -93,7 +93,7 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var handled atomic.Int64
 			proceed := make(chan struct{})
-			r := router.New(discardLogs(router.Options{Limits: tt.limits, BufferBytes: buffer}))
+			r := router.New(discardLogs(router.Options{Limits: tt.limits}))
 			router.On(r, func(*router.Context, Blob) error {
 				<-proceed
 				handled.Add(1)

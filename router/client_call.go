@@ -35,7 +35,7 @@ import (
 //   - [context.Cause] of ctx if ctx is done first.
 //   - DEADLINE_EXCEEDED if Timeouts.Call passes first.
 //   - UNAVAILABLE if the connection is closed first.
-//   - a [*LimitExceeded] if Limits.ClientCalls calls have no answer, or the message is longer than
+//   - a [*LimitExceeded] if Limits.Concurrency calls have no answer, or the message is longer than
 //     Limits.QueueBytes.
 //   - INTERNAL if the message cannot be encoded, or Reply cannot be registered.
 //
@@ -86,9 +86,9 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	ctx, cancel := context.WithTimeoutCause(ctx, c.router.opts.Timeouts.Call, errNoAnswer)
 	defer cancel()
 	waiting := c.callsToClient()
-	call, open := waiting.Begin(c.router.opts.Limits.ClientCalls)
+	call, open := waiting.Begin(c.router.opts.Limits.Concurrency)
 	if call == nil {
-		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.ClientCalls)}
+		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.Concurrency)}
 	}
 	greeted := c.sub.HasGreeted()
 	if err := c.sendCall(ctx, call.ID, m, start, greeted); err != nil {

@@ -17,7 +17,7 @@ import (
 // It returns ctx's error if ctx is done first, an error with the code UNAVAILABLE if the
 // connection is closed first, a [*LimitExceeded] if the message is longer than
 // Limits.QueueBytes, one with DEADLINE_EXCEEDED if it has waited for Timeouts.Send, and an error if
-// the message cannot be encoded. A client that reads nothing for Timeouts.Write ends the connection,
+// the message cannot be encoded. A client that reads nothing for Timeouts.Message ends the connection,
 // and with it the wait.
 //
 // Callers that wait for one connection are served in the order in which they began to wait.
@@ -70,7 +70,7 @@ type QueueStats struct {
 	Bytes    int // of these messages; bounded by Limits.QueueBytes
 
 	// WritingMessages and WritingBytes have been handed to the socket and wait for the client or
-	// the network. They are at most Options.BufferBytes, or one longer message.
+	// the network. They are at most 16 KiB, or one longer message.
 	WritingMessages int
 	WritingBytes    int
 

@@ -109,19 +109,6 @@ func boundaries() map[string]boundary {
 			prepare: func(h *harness) { h.opts.OnLimitExceeded = func(router.LimitExceeded) { h.fault() } },
 			setUp:   respondWith(limitError()), want: errors.ResourceExhausted, reason: "OnLimitExceeded", exits: true,
 		},
-		"Options.CloseCode": {
-			prepare: func(h *harness) {
-				h.opts.LimitAction = router.ActionClose
-				h.opts.CloseCode = func(router.LimitExceeded) router.StatusCode { h.fault(); return 0 }
-			},
-			setUp: respondWith(limitError()),
-			trigger: func(h *harness) {
-				conn := h.dial()
-				conn.Send(Faulty{})
-				assert.Equal(h, router.StatusTryAgainLater, conn.Closed().Code)
-			},
-			reason: "CloseCode", exits: true, ends: true,
-		},
 		"Options.Validate": {
 			prepare: func(h *harness) {
 				h.opts.Validate = func(m any) error {

@@ -71,8 +71,8 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	}
 	s := fallback.New(fallback.Config{
 		MaxConns: o.MaxConns, MaxPerClient: 2 * min(r.opts.Limits.ConnsPerIP, o.MaxConns),
-		MaxMessageBytes: r.opts.Limits.MaxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytesTotal,
-		WriteTimeout: r.opts.Timeouts.Write, MeasureOnly: o.MeasureOnly,
+		MaxMessageBytes: r.maxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytesTotal,
+		WriteTimeout: r.opts.Timeouts.Message, MeasureOnly: o.MeasureOnly,
 		Serve:   r.serveFallback,
 		Refuses: r.refusesHandshakes,
 		Allow:   func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },

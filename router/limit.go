@@ -68,7 +68,7 @@ type LimitAction uint8
 // The actions. ActionSend is the default.
 const (
 	ActionSend   LimitAction = iota // send an error
-	ActionClose                     // send nothing and close the connection
+	ActionClose                     // send nothing and close the connection, with 1009 for a payload and 1013 for any other limit
 	ActionCustom                    // send nothing; Options.OnLimitExceeded answers
 )
 
@@ -79,8 +79,8 @@ func mustBeLimitAction(a LimitAction) {
 	}
 }
 
-// defaultCloseCode is the default of Options.CloseCode.
-func defaultCloseCode(l LimitExceeded) StatusCode {
+// closeCode returns the code of the close frame for ActionClose.
+func (l *LimitExceeded) closeCode() StatusCode {
 	if l.Kind == LimitPayload {
 		return StatusTooBig
 	}
@@ -90,7 +90,7 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 // A SlowConsumerPolicy decides what happens to publications, and messages of [Conn.Send], for a
 // client that reads slowly. The limits are those of its send queue, Limits.QueueMessages and
 // Limits.QueueBytes. Messages that have been handed to the socket, one batch of
-// Options.BufferBytes or one longer message, do not count and are never dropped.
+// 16 KiB or one longer message, do not count and are never dropped.
 //
 // Replies and errors are never dropped: they wait for room, and one that is longer than the
 // whole queue closes the connection with 1013. If a progress message does not fit, messages

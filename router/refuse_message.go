@@ -69,7 +69,7 @@ func (c *Conn) refuse(ctx context.Context, typ string, action LimitAction, corre
 	case limit == nil || action == ActionSend:
 		c.answerError(refused, correlationID)
 	case action == ActionClose:
-		c.closeForLimit(ctx, typ, *limit)
+		c.closeForLimit(*limit)
 	}
 	if limit != nil {
 		c.sub.WS.Wake() // before the report, which may have to wait
@@ -109,14 +109,8 @@ func (c *Conn) reportLate(ctx context.Context, typ string, late *failure.Failure
 	}
 }
 
-// closeForLimit closes the connection because of an exceeded limit, with the default code if
-// CloseCode panics or calls runtime.Goexit.
-func (c *Conn) closeForLimit(ctx context.Context, typ string, limit LimitExceeded) {
-	limit.Conn, limit.Type = c, typ
-	code := defaultCloseCode(limit)
-	defer func() { c.Close(code, limit.closeReason()) }()
-	c.router.hook(ctx, "CloseCode", func() { code = c.router.opts.CloseCode(limit) })
-}
+// closeForLimit closes the connection because of an exceeded limit.
+func (c *Conn) closeForLimit(limit LimitExceeded) { c.Close(limit.closeCode(), limit.closeReason()) }
 
 // answerError queues an error as the answer to a message.
 func (c *Conn) answerError(refused *failure.Failure, correlationID string) {

@@ -194,7 +194,10 @@ func (r *Router) mustNotBeServing(what string) {
 func (r *Router) buildRoutes() {
 	r.serving.Store(true)
 	r.unknownIngress = r.root.ingress
+	longest := max(minReadBytes, r.opts.Limits.MaxMessageBytes)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(r.routes))) { // $ is last: mistakes name types of the application
 		r.routes[name].build()
+		longest = max(longest, r.routes[name].maxBytes)
 	}
+	r.transport.MaxMessageBytes = longest
 }

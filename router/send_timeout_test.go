@@ -18,7 +18,7 @@ const defaultSendTimeout = 10 * time.Minute
 
 // slowReads are timeouts under which a client that reads nothing stays connected. Timeouts.Send has
 // its default.
-var slowReads = router.Timeouts{Write: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
+var slowReads = router.Timeouts{Message: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
 
 // TestStream_EndsWhenClientTakesNothing waits in both places for exactly the timeout, and then opens
 // another stream in the place of the first.

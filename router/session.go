@@ -26,12 +26,15 @@ type connSession struct {
 	announced   bool
 }
 
+// maxSessionBytes bounds the record of a session: of each topic about 100 bytes, the name and the info.
+const maxSessionBytes = 128 << 10
+
 // initSessions creates the sessions of the router, whose store is set later.
 func (r *Router) initSessions() {
 	limits := &r.opts.Limits
 	r.sessions = session.New(session.Config{
-		Within: r.opts.Resume.Within, MaxBytes: limits.SessionBytes,
-		PerUser: limits.SessionsPerUser, PerAddress: limits.SessionsPerIP,
+		Within: r.opts.Resume.Within, MaxBytes: maxSessionBytes,
+		PerUser: limits.SessionsPerUser, PerAddress: limits.ConnsPerIP,
 		LongestGrace: func() time.Duration { return r.topics.MaxGrace },
 		WatchesEnds:  r.opts.Resume.OnSessionEnd != nil,
 		Publish:      r.publishSessionPacket,

@@ -270,7 +270,7 @@ func TestStateParts_StoreThatIsBackContinues(t *testing.T) {
 func TestStateParts_ClientThatDoesNotReadEndsItsSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := smallQueue()
-		opts.Timeouts = router.Timeouts{Send: time.Second, Write: time.Minute}
+		opts.Timeouts = router.Timeouts{Send: time.Second, Message: time.Minute}
 		r := newStateRouter(nil, 1, opts)
 		log := newQuoteLog()
 		log.fill(t, r, 100)

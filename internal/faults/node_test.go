@@ -112,7 +112,7 @@ func TestNode(t *testing.T) {
 			QueueMessages: 1 << 20, QueueBytes: 1 << 30,
 			HandshakesPerIP: unlimited, MessagesPerConn: unlimited, MessagesPerIP: unlimited, ConnsPerIP: router.Unlimited,
 		},
-		Timeouts: router.Timeouts{Ping: time.Hour, Pong: time.Hour, Write: time.Hour}, // longer than every pause of the process
+		Timeouts: router.Timeouts{Ping: time.Hour, Pong: time.Hour, Message: time.Hour}, // longer than every pause of the process
 	})
 	server := httptest.NewServer(n.router)
 	defer server.Close()

@@ -85,7 +85,7 @@ type server struct {
 
 // patientTimeouts never expire, however busy the machine is.
 var patientTimeouts = router.Timeouts{
-	Call: 5 * time.Minute, Message: 5 * time.Minute, Write: 5 * time.Minute, Close: 5 * time.Minute, Ping: 5 * time.Minute, Pong: 5 * time.Minute,
+	Call: 5 * time.Minute, Message: 5 * time.Minute, Ping: 5 * time.Minute, Pong: 5 * time.Minute,
 }
 
 const (

@@ -34,7 +34,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // increase when a counter first appears with the value 1.
 func (m *Metrics) createSeries() {
 	for _, where := range []string{
-		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRefused", "OnLimitExceeded", "OnBackpressure", "CloseCode",
+		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRefused", "OnLimitExceeded", "OnBackpressure",
 	} {
 		m.panics.get(panicSource{"", where})
 	}
