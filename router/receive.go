@@ -102,11 +102,11 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 		refused = c.runIngress(in)
 	}
 	r.in, in.stage = nil, ""
-	c.claimed = false
-	if refused = c.admit(in, headErr, refused); c.claimed {
+	claimed, refused := c.admit(in, headErr, refused)
+	switch {
+	case claimed:
 		return in
-	}
-	if refused == nil {
+	case refused == nil:
 		return nil
 	}
 	r.in = in
@@ -137,25 +137,26 @@ func (r *reader) exited() {
 }
 
 // admit decides about a message after ingress. It returns the failure of a refused one, which may be
-// that of ingress. If it returns nil, the message has been queued or answered.
-func (c *Conn) admit(in *incoming, headErr error, ingress *failure.Failure) *failure.Failure {
+// that of ingress. Otherwise the message has been queued or answered, unless claimed is true: the caller must
+// handle it next.
+func (c *Conn) admit(in *incoming, headErr error, ingress *failure.Failure) (claimed bool, refused *failure.Failure) {
 	limit := c.router.opts.Limits.MaxMessageBytes
 	if in.route != nil {
 		limit = in.route.maxBytes
 	}
 	switch {
 	case in.Size > limit:
-		return limitFailure(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
+		return false, limitFailure(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
 	case ingress != nil:
-		return ingress
+		return false, ingress
 	case headErr != nil:
-		return inspector.Inspect(invalid(headErr), "parse")
+		return false, inspector.Inspect(invalid(headErr), "parse")
 	case in.control != "":
-		return c.handleControl(in)
+		return false, c.handleControl(in)
 	case c.draining.Load() != notDraining:
-		return failure.Of(c.drainError()).At("draining")
+		return false, failure.Of(c.drainError()).At("draining")
 	case in.route == nil:
-		return failure.Of(errors.Errorf(errors.Unimplemented, "no handler for this type")).At("route")
+		return false, failure.Of(errors.Errorf(errors.Unimplemented, "no handler for this type")).At("route")
 	}
 	return c.enqueue(in)
 }
@@ -286,31 +287,30 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
-// enqueue is stage 5. It adds the message to the connection's serial queue, or sets c.claimed if the
-// reading goroutine can handle it at once.
-func (c *Conn) enqueue(in *incoming) *failure.Failure {
+// enqueue is stage 5. It adds the message to the connection's serial queue, unless the reading goroutine can
+// handle it at once.
+func (c *Conn) enqueue(in *incoming) (claimed bool, refused *failure.Failure) {
 	late := in.head.FindMeta(in.Bytes)
 	if in.call == nil {
 		if failure := c.acknowledge(in); failure != nil {
-			return failure
+			return false, failure
 		}
 	} else if failure := c.admitCall(in, late); failure != nil {
-		return failure
+		return false, failure
 	}
 	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
-		c.claimed = true
-		return nil
+		return true, nil
 	}
 	in.waits = true
 	if in.call == nil {
 		c.messages.Enqueue(in, time.Time{})
-		return nil
+		return false, nil
 	}
 	ctx := in.call // another goroutine may own in after Enqueue
 	deadline, _ := ctx.call.Deadline()
 	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
-		return failure.Of(errDeadline).At("deadline")
+		return false, failure.Of(errDeadline).At("deadline")
 	}
 	if ctx.call.IsAnswered() {
 		for _, in := range c.takeWaiting(ctx) {
@@ -318,7 +318,7 @@ func (c *Conn) enqueue(in *incoming) *failure.Failure {
 			in.release()
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // errDuplicateCall refuses a call whose correlation ID is that of an open call.
