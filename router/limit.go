@@ -98,15 +98,11 @@ func (l *LimitExceeded) closeCode() StatusCode {
 // connection does so only if dropping these does not help either.
 type SlowConsumerPolicy uint8
 
-// The policies.
+// The policies. The zero value means Disconnect in [Options], and the policy of Options.SlowConsumer in [TopicOptions].
 const (
-	// SlowConsumerDefault is the zero value. It means Disconnect in [Options], and the policy of
-	// Options.SlowConsumer in [TopicOptions].
-	SlowConsumerDefault SlowConsumerPolicy = iota
-
 	// Disconnect closes the connection with 1013 if the message does not fit. The client should
 	// reconnect and load its state again.
-	Disconnect
+	Disconnect SlowConsumerPolicy = iota + 1
 
 	// DropOldest drops the messages that have been queued longest. The newest one always has a
 	// place: if replies fill the queue, it exceeds the limits.

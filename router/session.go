@@ -167,7 +167,7 @@ func (c *Conn) announceSession() {
 // permission; otherwise, the client may come back.
 func endsSession(code StatusCode) bool {
 	switch code {
-	case StatusGoingAway, StatusNone, StatusAbnormal, StatusTooBig, StatusInternalError, StatusServiceRestart, StatusTryAgainLater:
+	case StatusGoingAway, statusNone, StatusAbnormal, StatusTooBig, StatusInternalError, StatusServiceRestart, StatusTryAgainLater:
 		return false
 	default:
 		return true
