@@ -87,8 +87,8 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 		conns   int
 		maxRead int64 // bytes: the limit, one message waiting for the limit, one being handled, one partly read, and a buffer
 	}{
-		"per connection": {router.Limits{InboundBytes: limit}, 1, limit + 3*message + buffer},
-		"per router":     {router.Limits{InboundBytesTotal: limit}, 3, limit + 3*(3*message+buffer)},
+		"per connection": {router.Limits{}, 1, 1<<20 + 3*message + buffer},
+		"per router":     {router.Limits{InboundBytes: limit}, 3, limit + 3*(3*message+buffer)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handled atomic.Int64
@@ -114,10 +114,10 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	}
 }
 
-// TestLimits_InboundBytesTotalServesOtherConnections lets one connection exceed the total limit.
-func TestLimits_InboundBytesTotalServesOtherConnections(t *testing.T) {
+// TestLimits_InboundBytesServesOtherConnections lets one connection exceed the total limit.
+func TestLimits_InboundBytesServesOtherConnections(t *testing.T) {
 	proceed := make(chan struct{})
-	r := router.New(discardLogs(router.Options{Limits: router.Limits{InboundBytesTotal: 20_000}}))
+	r := router.New(discardLogs(router.Options{Limits: router.Limits{InboundBytes: 20_000}}))
 	router.On(r, func(*router.Context, Blob) error { <-proceed; return nil })
 	router.RPC(r, echo)
 	server := httptest.NewServer(r)

@@ -23,7 +23,7 @@ import (
 )
 
 // patient are timeouts under which a client that reads nothing stays connected.
-var patient = router.Timeouts{Message: 24 * time.Hour, Send: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
+var patient = router.Timeouts{Message: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
 
 // dialPaused returns a client that does not read, and its connection. One message is being written,
 // so that further ones wait.

@@ -233,17 +233,16 @@ type Limits struct {
 	Topics          int // subscriptions of one connection; 1000
 	SessionsPerUser int // of one user, whose clients are away, with those who stay present for a TopicOptions.PresenceGrace; the oldest one ends if there are more; 100. ConnsPerIP bounds those of one address in the same way
 
-	// Received messages that wait until earlier messages of their connection have been
-	// handled. A connection above its limit is not read, so that TCP slows the client down.
-	// While the router is above its limit, no connection with such messages is read. Either
-	// limit is exceeded by at most one message per connection.
+	// InboundBytes bounds the received messages of all connections that wait until earlier messages of their connection
+	// have been handled; 64 MiB. Those of one connection have at most a MiB of it. While a connection, or the router, is
+	// above its limit, the connections with such messages are not read, so that TCP slows the clients down. Either limit is
+	// exceeded by at most one message per connection.
 	//
-	// InboundBytesTotal also counts messages that are arriving and longer than 16 KiB.
-	// Such a message waits for all that it may need before more than that is read of it, so that it is
-	// never stuck between others that wait; if that takes longer than Timeouts.Message, the connection
-	// is closed with 1013. Each connection that is busy may hold two buffers of 16 KiB besides.
-	InboundBytes      int64 // of one connection; 1 MiB
-	InboundBytesTotal int64 // of all connections; 64 MiB
+	// It also counts messages that are arriving and longer than 16 KiB. Such a message waits for all that it may need
+	// before more than that is read of it, so that it is never stuck between others that wait; if that takes longer than
+	// Timeouts.Message, the connection is closed with 1013. Each connection that is busy may hold two buffers of 16 KiB
+	// besides.
+	InboundBytes int64
 
 	// Rates that no ordinary application reaches, for servers on which it sets none with UseIngress,
 	// which follows them. An address is an IPv4 address or an IPv6 /64 network, as TrustedProxies says:
@@ -258,7 +257,6 @@ type Limits struct {
 type Timeouts struct {
 	Call    time.Duration // from receiving a call to its answer, or from sending one to its answer ([Call]), else DEADLINE_EXCEEDED; 30 s
 	Message time.Duration // from the first byte of a message to its last, and of one write to the socket; 10 s
-	Send    time.Duration // in which the client grants a stream a credit, or makes room for a message that waits ([Conn.SendWait]), else DEADLINE_EXCEEDED; 10 min
 	Ping    time.Duration // without data from the client, after which it is pinged; 25 s
 	Pong    time.Duration // from a ping to the next data from the client; 10 s. And from sending a close frame to receiving the client's, then at most 5 s
 
@@ -303,8 +301,7 @@ func (l *Limits) setDefaults() {
 	setDefault("Limits.QueueMessages", &l.QueueMessages, 1024)
 	setDefault("Limits.Topics", &l.Topics, 1000)
 	setDefault("Limits.SessionsPerUser", &l.SessionsPerUser, 100)
-	setDefault("Limits.InboundBytes", &l.InboundBytes, 1<<20)
-	setDefault("Limits.InboundBytesTotal", &l.InboundBytesTotal, 64<<20)
+	setDefault("Limits.InboundBytes", &l.InboundBytes, 64<<20)
 	l.HandshakesPerIP = l.HandshakesPerIP.withDefault("HandshakesPerIP", Rate{100, 2000})
 	l.MessagesPerConn = l.MessagesPerConn.withDefault("MessagesPerConn", Rate{1000, 10_000})
 	l.MessagesPerIP = l.MessagesPerIP.withDefault("MessagesPerIP", Rate{10_000, 50_000})
@@ -313,7 +310,6 @@ func (l *Limits) setDefaults() {
 func (t *Timeouts) setDefaults() {
 	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
 	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
-	setDefault("Timeouts.Send", &t.Send, 10*time.Minute)
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
 	setDefault("Timeouts.LameDuck", &t.LameDuck, 0)

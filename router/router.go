@@ -94,6 +94,9 @@ type connShard struct {
 // connShards is the number of shards. Each connection gets a random one.
 const connShards = 16
 
+// maxInboundBytes bounds the received messages of one connection that wait.
+const maxInboundBytes = 1 << 20
+
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
 // panics if an option is invalid.
 func New(opts *Options) *Router {
@@ -104,11 +107,11 @@ func New(opts *Options) *Router {
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
 	r.initConns()
-	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
+	r.inbound.MaxBytes = r.opts.Limits.InboundBytes
 	for i := range r.shards {
 		r.shards[i].deadlines.Base, r.shards[i].deadlines.Expired = r.created, expireCall
 		r.shards[i].messages = executor.Config{
-			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
+			MaxWaiting: maxWaitingJobs, MaxBytes: min(r.opts.Limits.InboundBytes, maxInboundBytes), Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}
 	}
 	r.topics.Init(r.topicConfig())

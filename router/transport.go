@@ -11,6 +11,9 @@ import (
 // bufferBytes is the maximum size of one read or write of a socket.
 const bufferBytes = 16 << 10
 
+// sendTimeout bounds how long a client may grant a stream no credit, or make no room for a message that waits.
+const sendTimeout = 10 * time.Minute
+
 // maxCloseTime bounds the time from sending a close frame to receiving the client's.
 const maxCloseTime = 5 * time.Second
 
@@ -20,7 +23,7 @@ func transportOptions(o *Options, inbound *executor.ByteBudget) wsconn.Options {
 	opts := wsconn.Options{
 		MessageTimeout: t.Message,
 		WriteTimeout:   t.Message,
-		SendTimeout:    t.Send,
+		SendTimeout:    sendTimeout,
 		CloseTimeout:   min(t.Pong, maxCloseTime),
 		PingInterval:   t.Ping,
 		PongTimeout:    t.Pong,

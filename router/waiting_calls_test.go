@@ -137,35 +137,31 @@ func TestCall_WaitingForFullQueueIsAnsweredAtDeadline(t *testing.T) {
 
 // TestCall_ExpiredCallFreesInboundBytes lets expired calls make room for messages that were not read.
 func TestCall_ExpiredCallFreesInboundBytes(t *testing.T) {
-	for name, limits := range map[string]router.Limits{
-		"of the connection": {InboundBytes: 10_000}, "of the router": {InboundBytesTotal: 10_000},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			s := newSlowRouter(router.Options{Limits: limits})
-			client := routertest.Dial(t, s)
-			client.SendText(slowEvent)
-			synctest.Wait()
-			start := time.Now()
-			sent := make(chan struct{})
-			go func() {
-				defer close(sent)
-				for n := range 30 {
-					client.SendText(callText(fmt.Sprint(n), strings.Repeat("x", 4000)))
-				}
-			}()
-			answers := 0
-			for answers < 30 {
-				assert.Contains(t, client.Next().Text, "DEADLINE_EXCEEDED")
-				answers++
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowRouter(router.Options{Limits: router.Limits{InboundBytes: 10_000}})
+		client := routertest.Dial(t, s)
+		client.SendText(slowEvent)
+		synctest.Wait()
+		start := time.Now()
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			for n := range 30 {
+				client.SendText(callText(fmt.Sprint(n), strings.Repeat("x", 4000)))
 			}
-			<-sent
-			assert.Less(t, time.Since(start), 30*callTimeout)
-			synctest.Wait()
-			assert.Zero(t, s.inFlight.Load())
-			assert.Zero(t, s.handled.Load())
-			close(s.proceed)
-		})
-	}
+		}()
+		answers := 0
+		for answers < 30 {
+			assert.Contains(t, client.Next().Text, "DEADLINE_EXCEEDED")
+			answers++
+		}
+		<-sent
+		assert.Less(t, time.Since(start), 30*callTimeout)
+		synctest.Wait()
+		assert.Zero(t, s.inFlight.Load())
+		assert.Zero(t, s.handled.Load())
+		close(s.proceed)
+	})
 }
 
 // TestCall_DeadlineAndStartAtTheSameTime lets the event end when the deadline of the call behind it

@@ -46,7 +46,7 @@ func (c *client) stallOf(length int64, beginning string) (end func(), status <-c
 	return func() { cancel(); close(body.release); synctest.Wait() }, answers
 }
 
-// TestUp_BytesThatHaveNotArrivedDoNotCount has more bodies of one line than Limits.InboundBytesTotal permits, with forged
+// TestUp_BytesThatHaveNotArrivedDoNotCount has more bodies of one line than Limits.InboundBytes permits, with forged
 // secrets and right ones, for connections of the node that receives them and of another one. None delays what another
 // client sends.
 func TestUp_BytesThatHaveNotArrivedDoNotCount(t *testing.T) {
@@ -92,7 +92,7 @@ func TestUp_ArrivedBytesOfAllClientsAreBounded(t *testing.T) {
 	for owner := range 2 {
 		runSynctest(t, fmt.Sprint("owner ", owner), func(t *testing.T) {
 			handled := &recorder[int]{}
-			c := newNodes(t, 2, router.Options{Limits: router.Limits{InboundBytesTotal: 64 << 10}}, func(r *router.Router) {
+			c := newNodes(t, 2, router.Options{Limits: router.Limits{InboundBytes: 64 << 10}}, func(r *router.Router) {
 				router.On(r, func(_ *router.Context, m Echo) error {
 					handled.add(m.N)
 					return nil
@@ -120,7 +120,7 @@ func TestUp_ArrivedBytesOfAllClientsAreBounded(t *testing.T) {
 func TestUp_ArrivedBytesOfOneAddressAreBounded(t *testing.T) {
 	for owner := range 2 {
 		runSynctest(t, fmt.Sprint("owner ", owner), func(t *testing.T) {
-			c := newNodes(t, 2, router.Options{Limits: router.Limits{InboundBytesTotal: 512 << 10}}, func(*router.Router) {})
+			c := newNodes(t, 2, router.Options{Limits: router.Limits{InboundBytes: 512 << 10}}, func(*router.Router) {})
 			c.address = "[2001:db8::1]:1"
 			var attackers []*client
 			c.choose = func() int { return owner }
