@@ -45,7 +45,7 @@ const onOpen = "OnOpen"
 // 1011.
 func (c *Conn) refuseAfterOpen(refused *failure.Failure, closeErr *CloseError) {
 	c.refused = true
-	defer c.endRefused() // even if a hook calls runtime.Goexit
+	defer c.endRefused() // even if a hook does not return
 	if closeErr != nil {
 		c.Close(closeErr.Code, closeErr.Reason)
 		c.reportRefusedOpen(Refusal{Conn: c, Code: errors.PermissionDenied, Err: closeErr}, nil)
@@ -243,7 +243,7 @@ func (c *Conn) release() {
 }
 
 // releaseSlot reports the end of the connection and releases its slots in the registry and its
-// use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
+// use of the pool, even if OnClose, an observer or the Logger does not return.
 func (c *Conn) releaseSlot() {
 	defer c.router.conns.Release(c.address)
 	defer c.router.conns.ReleaseUser(c.Identity().user())

@@ -87,8 +87,8 @@ func (c *Conn) endHandling(in *incoming) {
 	}
 }
 
-// endExited ends a message whose handler, or another function of the application, has called
-// runtime.Goexit.
+// endExited ends a message whose handler, or another function of the application, has not
+// returned.
 func (c *Conn) endExited(in *incoming) {
 	if !in.ended {
 		defer c.endHandling(in)
@@ -98,7 +98,7 @@ func (c *Conn) endExited(in *incoming) {
 
 // finishHandling releases what stage 5 has acquired for the message.
 func (c *Conn) finishHandling(route *Route) {
-	defer c.release() // even if an observer calls runtime.Goexit
+	defer c.release() // even if an observer does not return
 	if route.rpc {
 		c.finishCall(route)
 	}

@@ -33,7 +33,7 @@ type incoming struct {
 	undo     *undo           // of ingress functions; nil if there is none
 	waits    bool            // in the serial queue, instead of being handled at once
 
-	// What application code that calls runtime.Goexit leaves behind; see endExited.
+	// What application code that does not return leaves behind; see endExited.
 	stage   string           // that may do so, and then the message has no answer; "" after that
 	context *Context         // of a message that is decoded
 	refusal *failure.Failure // with which the message will be answered
@@ -75,7 +75,7 @@ func (c *Conn) maxBytesOf(prefix []byte) int64 {
 type reader struct {
 	*Conn
 
-	in    *incoming // whose ingress functions or refusal may call runtime.Goexit; nil if there is none
+	in    *incoming // whose ingress functions or refusal may not return; nil if there is none
 	reads bool      // it has the right, and must not end without another reader
 }
 
@@ -124,7 +124,7 @@ func (c *Conn) endReceived(in *incoming) {
 	c.release()
 }
 
-// exited lets another goroutine read: application code has called runtime.Goexit.
+// exited lets another goroutine read: application code has not returned.
 func (r *reader) exited() {
 	if !r.reads {
 		return

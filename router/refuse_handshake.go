@@ -112,7 +112,7 @@ func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal
 }
 
 // reportRefusedConn reports a refused request or connection to observers, the log and hooks, which may
-// call runtime.Goexit. The failure is nil if its cause is not one of the server; the text of such a
+// not return. The failure is nil if its cause is not one of the server; the text of such a
 // cause is for the log, or "".
 func (r *Router) reportRefusedConn(ctx context.Context, refusal *Refusal, failure *failure.Failure, text string) {
 	event := observe.Event{Kind: observe.Refused, Reason: refusal.Reason, Code: refusal.Code}

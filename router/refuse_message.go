@@ -42,10 +42,10 @@ func (c *Conn) refuseSettled(in *incoming, refused *failure.Failure) {
 // errExited reports application code that calls runtime.Goexit.
 var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
 
-// exitedAt returns the failure of application code that calls runtime.Goexit.
+// exitedAt returns the failure of application code that has not returned.
 func exitedAt(stage string) *failure.Failure { return failure.Internal(errExited).At(stage) }
 
-// refuseExited refuses a message for which application code has called runtime.Goexit, unless it has
+// refuseExited refuses a message for which application code has not returned, unless it has
 // its answer.
 func (c *Conn) refuseExited(in *incoming) {
 	switch {
@@ -59,7 +59,7 @@ func (c *Conn) refuseExited(in *incoming) {
 }
 
 // refuse answers a message with an error or according to the LimitAction, and then reports that to
-// hooks, which may call runtime.Goexit. ctx is the Context of the message, or the one from which that is
+// hooks, which may not return. ctx is the Context of the message, or the one from which that is
 // derived.
 func (c *Conn) refuse(ctx context.Context, typ string, action LimitAction, correlationID string, refused *failure.Failure) {
 	limit := limitOf(refused)

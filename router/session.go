@@ -143,7 +143,7 @@ func (c *Conn) adoptSessionLocked(inner *session.Session, granted map[string]ses
 
 // storeFirst stores a new session, now or later, and drops it if its client does not learn of it.
 func (c *Conn) storeFirst(ctx context.Context, s *connSession) (begun bool) {
-	defer func() { // even if the broker calls runtime.Goexit
+	defer func() { // even if the broker does not return
 		if !begun {
 			c.mu.Lock()
 			defer c.mu.Unlock()

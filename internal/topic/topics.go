@@ -152,7 +152,7 @@ func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool)
 	}
 	defer s.mu.Unlock()
 	t := &Topic{Name: name, Pattern: p, shard: shard, subscriptions: 1}
-	c.addTopicLocked(t) // before the broker is called, which may call runtime.Goexit
+	c.addTopicLocked(t) // before the broker is called, which may not return
 	if !silent {
 		t.members.put(c)
 	}
@@ -182,7 +182,7 @@ func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	if t.history != nil {
 		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
-	defer ts.drop(t, c, final) // even if the broker calls runtime.Goexit
+	defer ts.drop(t, c, final) // even if the broker does not return
 	if !topicname.IsUserLog(t.Name) {
 		ts.node.Unsubscribe(t.Name)
 	}
