@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
-	"github.com/penstock-go/penstock/internal/workerdtest"
+	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
