@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
-	"github.com/penstock-go/penstock/internal/workerdtest"
+	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
@@ -59,7 +59,7 @@ func TestLimiter_UnnamedPoliciesAreSeparate(t *testing.T) {
 // TestAllOf_DeniedFloodCausesFewRequests floods two limiters.
 func TestAllOf_DeniedFloodCausesFewRequests(t *testing.T) {
 	client, requests := newCountingClient(startServer(t))
-	few, many := durableobject.NewLimiter(client, limit.PerHour(2).Named("few")), durableobject.NewLimiter(client, limit.PerHour(1000).Named("many"))
+	few, many := durableobject.NewLimiter(client, limit.PerHour(2).Named("few")), durableobject.NewLimiter(client, limit.PerHour(1).Burst(1000).Named("many"))
 	for _, both := range []limit.Limiter{limit.AllOf(many, few), limit.AllOf(few, many)} {
 		requests.Store(0)
 		start := time.Now()
@@ -177,7 +177,7 @@ func TestLimiter_SharedByClients(t *testing.T) {
 func TestLimiter_ConcurrentCallsShareRequests(t *testing.T) {
 	s := startServer(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = "8" })
 	client, requests := newCountingClient(s)
-	l := durableobject.NewLimiter(client, limit.PerHour(1000))
+	l := durableobject.NewLimiter(client, limit.PerHour(1).Burst(1000)) // returns no token during the test
 	const callers, calls = 200, 5
 	var wg sync.WaitGroup
 	for n := range callers {

@@ -20,8 +20,8 @@ func TestHistory_ReadsKeepMetadata(t *testing.T) {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t)
 			n, admin := connectHistory(t, server.Client(t)), server.Client(t)
-			n.scripts.read.isPlain.Store(plain)
-			n.scripts.state.isPlain.Store(plain)
+			n.scripts.read.IsPlain.Store(plain)
+			n.scripts.state.IsPlain.Store(plain)
 			position := n.publish(t, "1").Position
 			keys := n.keysOf("news")
 			require.NoError(t, admin.Del(t.Context(), keys.stream).Err())

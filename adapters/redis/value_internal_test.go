@@ -59,7 +59,7 @@ func TestValue_FullMemory(t *testing.T) {
 			server := redistest.Start(t)
 			n := connectHistory(t, server.Client(t))
 			for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
-				s.isPlain.Store(plain)
+				s.IsPlain.Store(plain)
 			}
 			version := createValue(t, n)
 			require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
@@ -90,7 +90,7 @@ func TestValue_ReplicaIsNotUsed(t *testing.T) {
 	n := connectHistory(t, servers.Replica.Client(t))
 	for _, plain := range []bool{false, true} {
 		for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
-			s.isPlain.Store(plain)
+			s.IsPlain.Store(plain)
 		}
 		_, err := n.LoadValue(t.Context(), "key")
 		assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)

@@ -1,4 +1,4 @@
-package redis_test
+package redisbudget_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/outbound/outboundtest"
+	"github.com/penstock-go/penstock/outbound/redisbudget"
 )
 
 func TestBudget_PassesTheConformanceSuite(t *testing.T) {
@@ -27,7 +28,7 @@ func TestBudget_PassesTheConformanceSuite(t *testing.T) {
 				c.Run(t, outboundtest.Harness{
 					New: func(o *outbound.BudgetOptions) outbound.Budget {
 						prefixes = append(prefixes, "{"+redistest.Prefix(t)+"}")
-						return redis.NewBudget(client, prefixes[len(prefixes)-1], o)
+						return redisbudget.New(client, prefixes[len(prefixes)-1], o)
 					},
 					StepClock: func(d time.Duration) {
 						for _, prefix := range prefixes {
@@ -83,20 +84,20 @@ func TestNewBudget_PanicsIfInvalid(t *testing.T) {
 	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
 	cluster := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer func() { _, _ = client.Close(), cluster.Close() }()
-	assert.Panics(t, func() { redis.NewBudget(nil, "{bot}:", nil) })
-	assert.Panics(t, func() { redis.NewBudget(client, "bot:", &outbound.BudgetOptions{Lease: -1}) })
-	assert.NotPanics(t, func() { redis.NewBudget(client, "", nil) })
-	assert.NotPanics(t, func() { redis.NewBudget(cluster, "a{bot}:", nil) })
+	assert.Panics(t, func() { redisbudget.New(nil, "{bot}:", nil) })
+	assert.Panics(t, func() { redisbudget.New(client, "bot:", &outbound.BudgetOptions{Lease: -1}) })
+	assert.NotPanics(t, func() { redisbudget.New(client, "", nil) })
+	assert.NotPanics(t, func() { redisbudget.New(cluster, "a{bot}:", nil) })
 	for _, prefix := range []string{"", "bot:", "{}bot:", "{bot", "bot}{"} {
-		assert.PanicsWithValue(t, fmt.Sprintf("redis: NewBudget with prefix %q and a *redis.ClusterClient; it must have a hash tag, such as \"{mybot}:\"", prefix),
-			func() { redis.NewBudget(cluster, prefix, nil) })
+		assert.PanicsWithValue(t, fmt.Sprintf("redisbudget: New with prefix %q and a *redis.ClusterClient; it must have a hash tag, such as \"{mybot}:\"", prefix),
+			func() { redisbudget.New(cluster, prefix, nil) })
 	}
 }
 
 // A testBudget is a Budget with helpers for one route, "r", and access to the keys that other
 // clients of the Spectacles convention use.
 type testBudget struct {
-	*redis.Budget
+	*redisbudget.Budget
 
 	t      *testing.T
 	client *goredis.Client
@@ -107,7 +108,7 @@ const testLease = time.Second
 
 func newTestBudget(t *testing.T) testBudget {
 	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
-	return testBudget{redis.NewBudget(client, prefix, &outbound.BudgetOptions{Lease: testLease}), t, client, prefix}
+	return testBudget{redisbudget.New(client, prefix, &outbound.BudgetOptions{Lease: testLease}), t, client, prefix}
 }
 
 func (s testBudget) tryAcquire() outbound.Grant {
@@ -289,9 +290,9 @@ func TestBudget_ResetAfterIsInSeconds(t *testing.T) {
 func TestBudget_PrefixesAreIndependent(t *testing.T) {
 	t.Parallel()
 	client, prefix := redistest.Start(t).Client(t), redistest.Prefix(t)
-	budgets := map[string]*redis.Budget{}
+	budgets := map[string]*redisbudget.Budget{}
 	for _, bot := range []string{"one", "two"} {
-		budgets[bot] = redis.NewBudget(client, prefix+"{"+bot+"}:", nil)
+		budgets[bot] = redisbudget.New(client, prefix+"{"+bot+"}:", nil)
 	}
 	c, err := budgets["one"].TryAcquire(t.Context(), "r{x}")
 	require.NoError(t, err)
@@ -317,7 +318,7 @@ func TestBudget_EveryKeyExpires(t *testing.T) {
 	unlimited.respond(unlimited.tryAcquire(), outbound.Status{Limit: outbound.Unlimited})
 	assert.InDelta(t, time.Hour, unlimited.ttl("r:limit"), float64(time.Minute))
 	unlimited.requireExpiry()
-	limited := redis.NewBudget(s.client, s.prefix, &outbound.BudgetOptions{GlobalLimit: 5})
+	limited := redisbudget.New(s.client, s.prefix, &outbound.BudgetOptions{GlobalLimit: 5})
 	_, err := limited.TryAcquire(t.Context(), "x")
 	require.NoError(t, err)
 	s.requireExpiry()
@@ -327,7 +328,7 @@ func TestBudget_EveryKeyExpires(t *testing.T) {
 func TestBudget_WaitersDoNotStampede(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	budget := &countingBudget{Budget: redis.NewBudget(server.Client(t), "{bot}:", nil)}
+	budget := &countingBudget{Budget: redisbudget.New(server.Client(t), "{bot}:", nil)}
 	api := newAPI(t, apiOptions{limit: 5, per: 200 * time.Millisecond})
 	const requests = 60
 	api.send(t, budget, requests, requests)
@@ -341,7 +342,7 @@ func TestBudget_WaitersDoNotStampede(t *testing.T) {
 func TestBudget_TryAcquireIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := redis.NewBudget(server.Client(t), "{bot}:", nil)
+	s := redisbudget.New(server.Client(t), "{bot}:", nil)
 	tryAcquire := func() outbound.Grant {
 		c, err := s.TryAcquire(t.Context(), "r")
 		require.NoError(t, err)
@@ -367,7 +368,7 @@ func TestBudget_TryAcquireIsOneRoundTrip(t *testing.T) {
 func TestBudget_SurvivesARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	w := redis.NewBudget(server.Client(t), "{bot}:", nil)
+	w := redisbudget.New(server.Client(t), "{bot}:", nil)
 	_, err := w.TryAcquire(t.Context(), "r")
 	require.NoError(t, err)
 	server.Restart()
@@ -382,4 +383,16 @@ func TestBudget_SurvivesARestart(t *testing.T) {
 	cancel()
 	_, err = w.TryAcquire(ctx, "r")
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestBudget_PrecedesItsPrefixWithTheNamespaceOfTheClient(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t).Client(t)
+	for _, c := range []goredis.UniversalClient{client, redis.WithNamespace(client, "shop")} {
+		grant, err := redisbudget.New(c, "{bot}:", nil).TryAcquire(t.Context(), "r")
+		require.NoError(t, err)
+		require.Zero(t, grant.Wait)
+	}
+	assert.ElementsMatch(t, []string{"{bot}:r:in-flight", "{bot}:r:remaining", "{bot}:r:window", "shop:{bot}:r:in-flight", "shop:{bot}:r:remaining", "shop:{bot}:r:window"},
+		client.Keys(t.Context(), "*").Val())
 }

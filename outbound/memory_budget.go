@@ -1,4 +1,4 @@
-package memory
+package outbound
 
 import (
 	"cmp"
@@ -9,14 +9,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/penstock-go/penstock/outbound"
 )
 
-// A Budget is an [outbound.Budget] in this process. It forgets a route that was not used for
+// A MemoryBudget is a [Budget] in this process. It forgets a route that was not used for
 // an hour. It is safe for concurrent use.
-type Budget struct {
-	options outbound.BudgetOptions
+type MemoryBudget struct {
+	options BudgetOptions
 	epoch   time.Time // every time.Duration below is measured from here
 
 	mu         sync.Mutex // guards everything below
@@ -27,11 +25,11 @@ type Budget struct {
 	global     []budgetRequest // the requests that count against the global limit
 }
 
-var _ outbound.Budget = (*Budget)(nil)
+var _ Budget = (*MemoryBudget)(nil)
 
 // A routeState is what is known about a route and its current window.
 type routeState struct {
-	limit      int64         // outbound.Unlimited; 0 if unknown
+	limit      int64         // Unlimited; 0 if unknown
 	limitUntil time.Duration // when Unlimited expires
 	usedAt     time.Duration
 
@@ -57,20 +55,20 @@ const (
 	maxPoll       = 250 * time.Millisecond
 )
 
-// NewBudget returns a Budget that knows nothing about any route. If opts is nil, the defaults
+// NewMemoryBudget returns a MemoryBudget that knows nothing about any route. If opts is nil, the defaults
 // apply. It panics if an option is invalid.
-func NewBudget(opts *outbound.BudgetOptions) *Budget {
-	return &Budget{options: opts.WithDefaults(), epoch: time.Now(), routes: map[string]*routeState{}}
+func NewMemoryBudget(opts *BudgetOptions) *MemoryBudget {
+	return &MemoryBudget{options: opts.WithDefaults(), epoch: time.Now(), routes: map[string]*routeState{}}
 }
 
-// TryAcquire implements [outbound.Budget]. It never blocks, ignores its context and returns no
+// TryAcquire implements [Budget]. It never blocks, ignores its context and returns no
 // error.
-func (b *Budget) TryAcquire(_ context.Context, route string) (outbound.Grant, error) {
+func (b *MemoryBudget) TryAcquire(_ context.Context, route string) (Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Since(b.epoch)
 	if wait := b.waitForGlobal(now); wait > 0 {
-		return outbound.Grant{Wait: wait}, nil
+		return Grant{Wait: wait}, nil
 	}
 	grant := b.tryAcquireLocked(now, route)
 	if grant.Wait == 0 && b.options.GlobalLimit > 0 {
@@ -79,32 +77,32 @@ func (b *Budget) TryAcquire(_ context.Context, route string) (outbound.Grant, er
 	return grant, nil
 }
 
-// TryAcquireShared implements [outbound.Budget]. It never blocks, ignores its context and returns
+// TryAcquireShared implements [Budget]. It never blocks, ignores its context and returns
 // no error.
-func (b *Budget) TryAcquireShared(_ context.Context, name string) (outbound.Grant, error) {
+func (b *MemoryBudget) TryAcquireShared(_ context.Context, name string) (Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.tryAcquireLocked(time.Since(b.epoch), name), nil
 }
 
-func (b *Budget) tryAcquireLocked(now time.Duration, route string) outbound.Grant {
+func (b *MemoryBudget) tryAcquireLocked(now time.Duration, route string) Grant {
 	if wait := b.pauseUntil - now; wait > 0 {
-		return outbound.Grant{Wait: wait}
+		return Grant{Wait: wait}
 	}
 	r := b.route(route, now)
 	id := b.lastID + 1
 	if r.limit >= 0 || r.isClosed(now) {
 		if wait := r.tryAcquire(now, id, b.options.Lease); wait > 0 {
-			return outbound.Grant{Wait: wait}
+			return Grant{Wait: wait}
 		}
 		r.inFlight = append(r.inFlight, budgetRequest{id, now + b.options.Lease})
 	}
 	b.lastID = id
-	return outbound.Grant{ID: fmt.Sprint(r.opened, " ", id)}
+	return Grant{ID: fmt.Sprint(r.opened, " ", id)}
 }
 
 // route returns the state of a route, and removes unused routes once per sweepInterval.
-func (b *Budget) route(name string, now time.Duration) *routeState {
+func (b *MemoryBudget) route(name string, now time.Duration) *routeState {
 	if now >= b.sweepAt {
 		b.sweepAt = now + sweepInterval
 		for name, r := range b.routes {
@@ -130,7 +128,7 @@ func (b *Budget) route(name string, now time.Duration) *routeState {
 // reached the API, so the request counts for at least GlobalPer after its arrival. Therefore
 // all requests that arrive within one GlobalPer count at the same time when the last of them
 // is acquired, wherever the API's own windows begin.
-func (b *Budget) waitForGlobal(now time.Duration) time.Duration {
+func (b *MemoryBudget) waitForGlobal(now time.Duration) time.Duration {
 	o := &b.options
 	if o.GlobalLimit == 0 {
 		return 0
@@ -190,14 +188,14 @@ func (r *routeState) pollDelay(now, lease time.Duration) time.Duration {
 	return min(leaseLeft, min(max(elapsed/2, minPoll), maxPoll))
 }
 
-// Update implements [outbound.Budget]. It ignores its context. It returns an error if the grant
+// Update implements [Budget]. It ignores its context. It returns an error if the grant
 // is not one that TryAcquire has returned.
-func (b *Budget) Update(_ context.Context, route string, grant outbound.Grant, status outbound.Status) error {
+func (b *MemoryBudget) Update(_ context.Context, route string, grant Grant, status Status) error {
 	openedText, idText, _ := strings.Cut(grant.ID, " ")
 	opened, err1 := strconv.ParseUint(openedText, 10, 64)
 	id, err2 := strconv.ParseUint(idText, 10, 64)
 	if err1 != nil || err2 != nil {
-		return fmt.Errorf("memory: the grant %q is invalid; it must be one that TryAcquire returned", grant.ID)
+		return fmt.Errorf("outbound: the grant %q is invalid; it must be one that TryAcquire returned", grant.ID)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,7 +210,7 @@ func (b *Budget) Update(_ context.Context, route string, grant outbound.Grant, s
 }
 
 // updateGlobal applies a response to the limits that all routes share.
-func (b *Budget) updateGlobal(now time.Duration, id uint64, status outbound.Status) {
+func (b *MemoryBudget) updateGlobal(now time.Duration, id uint64, status Status) {
 	for i := range b.global {
 		if b.global[i].id == id {
 			b.global[i].until = now + b.options.GlobalPer
@@ -239,7 +237,7 @@ func (r *routeState) learnLimit(limit int64, now time.Duration) {
 
 // update applies a response to the window. opened identifies the window in which the request
 // was acquired.
-func (r *routeState) update(now time.Duration, opened, id uint64, wasInFlight bool, status outbound.Status) {
+func (r *routeState) update(now time.Duration, opened, id uint64, wasInFlight bool, status Status) {
 	endsAt := time.Duration(0)
 	if status.ResetAfter > 0 {
 		endsAt = now + status.ResetAfter
@@ -272,7 +270,7 @@ func (r *routeState) update(now time.Duration, opened, id uint64, wasInFlight bo
 }
 
 // count applies a response to a request of the current window to the remaining requests.
-func (r *routeState) count(wasInFlight bool, status outbound.Status) {
+func (r *routeState) count(wasInFlight bool, status Status) {
 	switch {
 	case status.Limit > 0:
 		r.remaining += status.Limit - r.countedMax

@@ -1,4 +1,4 @@
-package redis_test
+package redisbudget_test
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/outbound"
+	"github.com/penstock-go/penstock/outbound/redisbudget"
 )
 
 type apiOptions struct {
@@ -181,7 +181,7 @@ func TestOutboundNode(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &n))
 	client := goredis.NewClient(&goredis.Options{Addr: n.Redis})
 	defer func() { _ = client.Close() }()
-	_, err := fmt.Fprintf(os.Stdout, "answered %d\n", n.run(t.Context(), redis.NewBudget(client, "{bot}:", &n.Options)))
+	_, err := fmt.Fprintf(os.Stdout, "answered %d\n", n.run(t.Context(), redisbudget.New(client, "{bot}:", &n.Options)))
 	require.NoError(t, err)
 }
 
@@ -325,7 +325,7 @@ func TestBudget_KilledProcessBlocksForOneLease(t *testing.T) {
 	<-a.hung
 	n.kill()
 	killed := time.Now()
-	budget := redis.NewBudget(server.Client(t), "{bot}:", &options)
+	budget := redisbudget.New(server.Client(t), "{bot}:", &options)
 	client := &http.Client{Transport: answerRequested{outbound.NewTransport(budget, nil)}}
 	require.Equal(t, http.StatusOK, get(t.Context(), client, a.URL+"/hang"))
 	assert.GreaterOrEqual(t, time.Since(started), options.Lease)

@@ -18,7 +18,7 @@ import (
 )
 
 // sources is the directory of the Worker in the module.
-const sources = "adapters/durableobject/worker"
+const sources = "worker"
 
 // packages is the copy of the Worker's directory in which npm installs and wrangler bundles.
 var packages nodetest.Directory

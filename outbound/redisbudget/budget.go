@@ -1,4 +1,4 @@
-package redis
+package redisbudget
 
 import (
 	"context"
@@ -11,16 +11,17 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/outbound"
 )
 
 var (
-	//go:embed budget_window.lua
-	budgetWindowLua string
-	//go:embed budget_acquire.lua
-	budgetAcquireLua string
-	//go:embed budget_update.lua
-	budgetUpdateLua string
+	//go:embed window.lua
+	windowLua string
+	//go:embed acquire.lua
+	acquireLua string
+	//go:embed update.lua
+	updateLua string
 )
 
 // A Budget is an [outbound.Budget] in Redis that several processes share. It measures time with
@@ -47,36 +48,36 @@ var (
 type Budget struct {
 	prefix  string
 	options outbound.BudgetOptions
-	acquire *scriptBatcher
-	update  *scriptBatcher
+	acquire *redisclient.Batcher
+	update  *redisclient.Batcher
 }
 
 var _ outbound.Budget = (*Budget)(nil)
 
-// NewBudget returns a Budget whose keys begin with prefix. The prefix names what the API limits,
+// New returns a Budget whose keys begin with prefix. The prefix names what the API limits,
 // for example a bot, and usually ends with a colon. All processes that use a prefix share its
-// budget and must have the same options. If opts is nil, the defaults apply. NewBudget sends
+// budget and must have the same options. If opts is nil, the defaults apply. New sends
 // nothing to Redis.
 //
 // It panics if client is nil, if an option is invalid, or if client may talk to several nodes
 // and prefix has no hash tag such as "{mybot}:". The hash tag keeps all keys on one node. Only the
-// namespace of [WithNamespace], if there is one, precedes the prefix.
-func NewBudget(client goredis.UniversalClient, prefix string, opts *outbound.BudgetOptions) *Budget {
+// namespace of redis.WithNamespace, if there is one, precedes the prefix.
+func New(client goredis.UniversalClient, prefix string, opts *outbound.BudgetOptions) *Budget {
 	if client == nil {
-		panic("redis: NewBudget with a nil client; pass a go-redis client")
+		panic("redisbudget: New with a nil client; pass a go-redis client")
 	}
-	client, namespace, isDefault := unwrap(client)
+	client, namespace, isDefault := redisclient.Unwrap(client)
 	if !isDefault {
 		prefix = namespace + ":" + prefix
 	}
 	if _, oneNode := client.(*goredis.Client); !oneNode && !hasHashTag(prefix) {
-		panic(fmt.Sprintf("redis: NewBudget with prefix %q and a %T; it must have a hash tag, such as \"{mybot}:\"", prefix, client))
+		panic(fmt.Sprintf("redisbudget: New with prefix %q and a %T; it must have a hash tag, such as \"{mybot}:\"", prefix, client))
 	}
 	return &Budget{
 		prefix:  prefix,
 		options: opts.WithDefaults(),
-		acquire: newScriptBatcher("redis: budget", client, newScript(budgetWindowLua+budgetAcquireLua), 2),
-		update:  newScriptBatcher("redis: budget", client, newScript(budgetWindowLua+budgetUpdateLua), 1),
+		acquire: redisclient.NewBatcher("redisbudget", client, redisclient.NewScript(windowLua+acquireLua), 2),
+		update:  redisclient.NewBatcher("redisbudget", client, redisclient.NewScript(windowLua+updateLua), 1),
 	}
 }
 
@@ -100,7 +101,7 @@ func (b *Budget) TryAcquireShared(ctx context.Context, name string) (outbound.Gr
 func (b *Budget) tryAcquire(ctx context.Context, route string, globalLimit int64) (outbound.Grant, error) {
 	id := rand.Text()
 	args := append(b.keys(route), id, b.options.Lease.Milliseconds(), globalLimit, milliseconds(b.options.GlobalPer))
-	c := &scriptCall{Request: args}
+	c := &redisclient.Call{Request: args}
 	if err := b.acquire.Do(ctx, c); err != nil {
 		return outbound.Grant{}, err
 	}
@@ -116,7 +117,7 @@ func (b *Budget) tryAcquire(ctx context.Context, route string, globalLimit int64
 func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant, status outbound.Status) error {
 	opened, id, ok := strings.Cut(grant.ID, " ")
 	if _, err := strconv.ParseInt(opened, 10, 64); err != nil || !ok {
-		return fmt.Errorf("redis: the grant %q is invalid; it must be one that TryAcquire returned", grant.ID)
+		return fmt.Errorf("redisbudget: the grant %q is invalid; it must be one that TryAcquire returned", grant.ID)
 	}
 	globalPer := int64(0)
 	if b.options.GlobalLimit > 0 {
@@ -125,7 +126,7 @@ func (b *Budget) Update(ctx context.Context, route string, grant outbound.Grant,
 	args := append(b.keys(route), id, opened, b.options.Lease.Milliseconds(), globalPer,
 		status.Limit, status.Remaining, milliseconds(status.ResetAfter), milliseconds(status.RetryAfter),
 		bit(status.Global), bit(status.Unsent))
-	return b.update.Do(ctx, &scriptCall{Request: args})
+	return b.update.Do(ctx, &redisclient.Call{Request: args})
 }
 
 // keys returns the number of keys and the keys, which are the first arguments of both scripts.
