@@ -63,6 +63,7 @@ import (
 	"github.com/penstock-go/penstock/outbound"
 	"github.com/penstock-go/penstock/outbound/redisbudget"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 	"github.com/penstock-go/penstock/run"
 )
