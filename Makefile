@@ -13,7 +13,7 @@ fmt: ## fails if a file is not formatted
 # benchmarks, the check of containers, the tests with frameworks, the collector and the preparation of
 # releases. PUBLISHED are the modules that a release has; a test of internal/release checks that it is all
 # of them.
-PUBLISHED := . adapters/aisdk adapters/durableobject adapters/postgres codec/jsoncode cmd/penstock durablestreams otel outbound
+PUBLISHED := . adapters/aisdk adapters/durableobject adapters/postgres cmd/penstock durablestreams otel outbound
 MODULES := $(PUBLISHED) examples/aichat examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
 
 published: ## prints the folders of the modules that are released

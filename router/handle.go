@@ -157,9 +157,9 @@ func (c *Conn) payload(in *incoming) (payload []byte, unchecked bool, err error)
 }
 
 // payloadIfValid returns a payload that the JSON library can read before the envelope is validated, so
-// that most messages are read once. Methods of a message that decode its JSON receive valid JSON only.
+// that most messages are read once.
 func (c *Conn) payloadIfValid(in *incoming) (payload []byte, ok bool) {
-	if in.Binary || in.route.decoding.OwnJSON() {
+	if in.Binary {
 		return nil, false
 	}
 	payload, ok = in.head.PayloadIfValid(in.Bytes)

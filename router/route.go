@@ -320,12 +320,6 @@ func mustBeMessage(typ reflect.Type, position string) (name string) {
 	if err := envelope.CheckEncodable(typ); err != nil {
 		panic(fmt.Sprintf("router: %s: %v cannot be encoded as JSON: %v", position, typ, err))
 	}
-	if typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	if envelope.DecodesCopy(typ) {
-		panic(fmt.Sprintf("router: %s: DecodeJSON of %v has a value receiver, so it decodes into a copy; declare it for *%v", position, typ, typ))
-	}
 	return name
 }
 

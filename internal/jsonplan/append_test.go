@@ -1,4 +1,4 @@
-package jsoncode_test
+package jsonplan
 
 import (
 	"math"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/codec/jsoncode"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
@@ -27,32 +26,32 @@ func TestAppendString_WritesWhatTheLibraryWrites(t *testing.T) {
 		texts = append(texts, string([]byte{byte(c)}), "aaaaaaaa"+string([]byte{byte(c)})+"aaaaaaaaa", strings.Repeat("b", c%20)+string([]byte{byte(c)}))
 	}
 	for _, text := range texts {
-		assert.Equal(t, encode(t, text), string(jsoncode.AppendString(nil, text)), "%q", text)
+		assert.Equal(t, encode(t, text), string(appendString(nil, text)), "%q", text)
 	}
 }
 
 func TestAppendKey_LeavesInvalidUTF8(t *testing.T) {
-	b, err := jsoncode.AppendKey(nil, "a\n")
+	b, err := appendKey(nil, "a\n")
 	require.NoError(t, err)
 	assert.Equal(t, `"a\n":`, string(b))
-	_, err = jsoncode.AppendKey(nil, "\xff")
-	assert.ErrorIs(t, err, jsoncode.ErrFallback)
+	_, err = appendKey(nil, "\xff")
+	assert.ErrorIs(t, err, errLeft)
 }
 
 func TestAppendFloat_WritesWhatTheLibraryWrites(t *testing.T) {
 	for _, f := range []float64{0, math.Copysign(0, -1), 1, -1.5, 1e20, 1e21, -1e21, 1e-6, 9.9e-7, -1e-9, 1e-10, 1e-100, math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1, 1 << 53, 3.4e38} {
-		b, err := jsoncode.AppendFloat([]byte("x"), f, 64)
+		b, err := appendFloat([]byte("x"), f, 64)
 		require.NoError(t, err)
 		assert.Equal(t, "x"+encode(t, f), string(b))
 		if narrow := float32(f); !math.IsInf(float64(narrow), 0) {
-			b, err = jsoncode.AppendFloat([]byte("x"), float64(narrow), 32)
+			b, err = appendFloat([]byte("x"), float64(narrow), 32)
 			require.NoError(t, err)
 			assert.Equal(t, "x"+encode(t, narrow), string(b))
 		}
 	}
 	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		_, err := jsoncode.AppendFloat(nil, f, 64)
-		assert.ErrorIs(t, err, jsoncode.ErrFallback)
+		_, err := appendFloat(nil, f, 64)
+		assert.ErrorIs(t, err, errLeft)
 	}
 }
 
@@ -60,15 +59,15 @@ func TestAppendTime_WritesWhatTheLibraryWrites(t *testing.T) {
 	for _, at := range []time.Time{
 		{}, time.Unix(0, 1).UTC(), time.Unix(1e9, 120e6).In(time.FixedZone("", 5*3600+1800)), time.Unix(1e9, 0).In(time.FixedZone("", -(23*3600 + 59*60))),
 	} {
-		b, err := jsoncode.AppendTime(nil, at)
+		b, err := appendTime(nil, at)
 		require.NoError(t, err)
 		assert.Equal(t, encode(t, at), string(b))
 	}
 	for _, at := range []time.Time{
 		time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 0).In(time.FixedZone("", 24*3600)), time.Unix(0, 0).In(time.FixedZone("", 100*3600)),
 	} {
-		_, err := jsoncode.AppendTime(nil, at)
-		require.ErrorIs(t, err, jsoncode.ErrFallback, "%v", at)
+		_, err := appendTime(nil, at)
+		require.ErrorIs(t, err, errLeft, "%v", at)
 		_, err = jsonv2.Marshal(at)
 		assert.Error(t, err)
 	}
@@ -76,46 +75,31 @@ func TestAppendTime_WritesWhatTheLibraryWrites(t *testing.T) {
 
 func TestAppendBytes_WritesWhatTheLibraryWrites(t *testing.T) {
 	for _, data := range [][]byte{nil, {}, {0}, {1, 2}, {0xff, 0xfe, 0xfd}, []byte(strings.Repeat("x", 100))} {
-		assert.Equal(t, encode(t, data), string(jsoncode.AppendBytes(nil, data)))
+		assert.Equal(t, encode(t, data), string(appendBytes(nil, data)))
 	}
 }
 
 func TestAppendValue_LeavesErrorsAndDeepValues(t *testing.T) {
 	var v any = map[string]any{"b": 1.0, "a": []any{"\xff", nil}}
-	b, err := jsoncode.AppendValue([]byte("x"), &v)
+	b, err := appendValue([]byte("x"), &v)
 	require.NoError(t, err)
 	assert.Equal(t, `x{"a":["`+"\ufffd"+`",null],"b":1}`, string(b))
 
 	v = math.NaN()
-	b, err = jsoncode.AppendValue([]byte("x"), &v)
-	require.ErrorIs(t, err, jsoncode.ErrFallback)
+	b, err = appendValue([]byte("x"), &v)
+	require.ErrorIs(t, err, errLeft)
 	assert.Equal(t, "x", string(b))
 
 	v = nil
 	for range 1001 {
 		v = []any{v}
 	}
-	_, err = jsoncode.AppendValue(nil, &v)
-	assert.ErrorIs(t, err, jsoncode.ErrFallback)
-}
-
-func TestSortedKeys_SortsByBytes(t *testing.T) {
-	var buffer [2]string
-	assert.Equal(t, []string{"", "a", "b", "ä"}, jsoncode.SortedKeys(buffer[:0], map[string]int{"b": 1, "": 1, "ä": 1, "a": 1}))
+	_, err = appendValue(nil, &v)
+	assert.ErrorIs(t, err, errLeft)
 }
 
 func TestIsEmpty_HoldsForValuesThatOmitemptyOmits(t *testing.T) {
 	for text, want := range map[string]bool{"null": true, `""`: true, "[]": true, "{}": true, "0": false, "false": false, `"a"`: false, "[0]": false} {
-		assert.Equal(t, want, jsoncode.IsEmpty([]byte(text)), text)
-	}
-}
-
-func TestIsZero_AgreesWithOmitzero(t *testing.T) {
-	type part struct{ F float64 }
-	for _, p := range []part{{}, {1}, {math.Copysign(0, -1)}} {
-		omitted := encode(t, struct {
-			P part `json:",omitzero"`
-		}{p}) == "{}"
-		assert.Equal(t, omitted, jsoncode.IsZero(&p), "%v", p)
+		assert.Equal(t, want, isEmpty([]byte(text)), text)
 	}
 }

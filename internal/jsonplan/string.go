@@ -1,4 +1,4 @@
-package jsoncode
+package jsonplan
 
 import (
 	"encoding/binary"
@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Name reads the name of a member and the colon. It fails if the name contains an escape. The
+// name reads the name of a member and the colon. It fails if the name contains an escape. The
 // result is part of the text.
-func (s *Scanner) Name() []byte {
+func (s *scanner) name() []byte {
 	if s.peek() != '"' {
-		s.Fail()
+		s.fail()
 		return nil
 	}
 	begin := s.at + 1
@@ -26,32 +26,32 @@ func (s *Scanner) Name() []byte {
 			break
 		}
 	}
-	s.Fail()
+	s.fail()
 	return nil
 }
 
-// Key reads the name of a member of any form and the colon.
-func (s *Scanner) Key() string {
+// key reads the name of a member of any form and the colon.
+func (s *scanner) key() string {
 	if s.peek() != '"' {
-		s.Fail()
+		s.fail()
 		return ""
 	}
-	name := s.String()
+	name := s.readString()
 	s.colon()
 	return name
 }
 
-func (s *Scanner) colon() {
+func (s *scanner) colon() {
 	if s.peek() != ':' {
-		s.Fail()
+		s.fail()
 		return
 	}
 	s.at++
 }
 
-// String reads a string. It fails for invalid UTF-8 and for an escape that is half of a surrogate
+// readString reads a string. It fails for invalid UTF-8 and for an escape that is half of a surrogate
 // pair.
-func (s *Scanner) String() string {
+func (s *scanner) readString() string {
 	if s.peek() != '"' {
 		return s.nullString()
 	}
@@ -64,15 +64,15 @@ func (s *Scanner) String() string {
 	return s.longString(begin, end)
 }
 
-func (s *Scanner) nullString() string {
-	if !s.Null() {
-		s.Fail()
+func (s *scanner) nullString() string {
+	if !s.null() {
+		s.fail()
 	}
 	return ""
 }
 
 // longString reads a string that begins at begin and is plain ASCII up to index at.
-func (s *Scanner) longString(begin, at int) string {
+func (s *scanner) longString(begin, at int) string {
 	raw, escaped := s.raw(begin, at)
 	if !escaped {
 		return string(raw)
@@ -88,7 +88,7 @@ func (s *Scanner) longString(begin, at int) string {
 		}
 		r, size := unescape(raw)
 		if size == 0 {
-			s.Fail()
+			s.fail()
 			return ""
 		}
 		b.WriteRune(r)
@@ -100,7 +100,7 @@ func (s *Scanner) longString(begin, at int) string {
 // raw reads up to the closing quote of a string that begins at begin and is plain ASCII up to index
 // at. It fails if the string is not valid UTF-8 or contains control characters. The result is part
 // of the text.
-func (s *Scanner) raw(begin, at int) (raw []byte, escaped bool) {
+func (s *scanner) raw(begin, at int) (raw []byte, escaped bool) {
 	for at < len(s.text) {
 		at += plain(s.text[at:])
 		if at >= len(s.text) || s.text[at] < ' ' {
@@ -118,7 +118,7 @@ func (s *Scanner) raw(begin, at int) (raw []byte, escaped bool) {
 		s.at = at + 1
 		return raw, escaped
 	}
-	s.Fail()
+	s.fail()
 	return nil, false
 }
 

@@ -1,17 +1,15 @@
-package jsoncode
+package jsonplan
 
 import (
-	"cmp"
 	"encoding/base64"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 )
 
-// AppendString appends a string with quotes and escapes.
-func AppendString(b []byte, s string) []byte {
+// appendString appends a string with quotes and escapes.
+func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	if n := plainASCIIString(s); n < len(s) {
 		b = append(b, s[:n]...)
@@ -22,13 +20,13 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// AppendKey appends the name of a member and a colon. It returns [ErrFallback] for invalid UTF-8: two
+// appendKey appends the name of a member and a colon. It returns errLeft for invalid UTF-8: two
 // names could become the same.
-func AppendKey(b []byte, name string) ([]byte, error) {
+func appendKey(b []byte, name string) ([]byte, error) {
 	if !utf8.ValidString(name) {
-		return b, ErrFallback
+		return b, errLeft
 	}
-	return append(AppendString(b, name), ':'), nil
+	return append(appendString(b, name), ':'), nil
 }
 
 // appendRest appends text that may need escapes.
@@ -95,10 +93,10 @@ func plainASCIIString(s string) int {
 	return i
 }
 
-// AppendFloat appends a number of 32 or 64 bits. It returns [ErrFallback] for NaN and infinities.
-func AppendFloat(b []byte, f float64, bits int) ([]byte, error) {
+// appendFloat appends a number of 32 or 64 bits. It returns errLeft for NaN and infinities.
+func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return b, ErrFallback
+		return b, errLeft
 	}
 	format := byte('f')
 	if size := math.Abs(f); size != 0 {
@@ -114,43 +112,34 @@ func AppendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	return b, nil
 }
 
-// AppendBytes appends a string in base64 (RFC 4648, section 4, with padding).
-func AppendBytes(b, data []byte) []byte {
+// appendBytes appends a string in base64 (RFC 4648, section 4, with padding).
+func appendBytes(b, data []byte) []byte {
 	b = append(b, '"')
 	b = base64.StdEncoding.AppendEncode(b, data)
 	return append(b, '"')
 }
 
-// AppendTime appends a time in RFC 3339 format with nanoseconds. It returns [ErrFallback] for a year
+// appendTime appends a time in RFC 3339 format with nanoseconds. It returns errLeft for a year
 // or a time zone that the format cannot represent.
-func AppendTime(b []byte, t time.Time) ([]byte, error) {
+func appendTime(b []byte, t time.Time) ([]byte, error) {
 	begin := len(b) + 1
 	b = append(b, '"')
 	b = t.AppendFormat(b, time.RFC3339Nano)
 	text := b[begin:]
 	if text[len("9999")] != '-' {
-		return b, ErrFallback
+		return b, errLeft
 	}
 	if text[len(text)-1] != 'Z' {
 		sign := text[len(text)-len("Z07:00")]
 		if isDigit(sign) || twoDigits(text[len(text)-len("07:00"):]) >= 24 {
-			return b, ErrFallback
+			return b, errLeft
 		}
 	}
 	return append(b, '"'), nil
 }
 
-// SortedKeys appends the keys of a map to keys and sorts them.
-func SortedKeys[K cmp.Ordered, V any](keys []K, m map[K]V) []K {
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// IsEmpty reports whether a value is one that the option omitempty omits: null, "", [] or {}.
-func IsEmpty(value []byte) bool {
+// isEmpty reports whether a value is one that the option omitempty omits: null, "", [] or {}.
+func isEmpty(value []byte) bool {
 	switch string(value) {
 	case `null`, `""`, `[]`, `{}`:
 		return true

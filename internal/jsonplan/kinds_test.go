@@ -1,6 +1,4 @@
-// Package kinds has message types with fields of every kind that generated code handles, for tests
-// that compare it with the JSON library.
-package kinds
+package jsonplan_test
 
 import (
 	"encoding/json"
@@ -9,7 +7,7 @@ import (
 	"time"
 )
 
-//go:generate go run ../../cmd/jsoncode
+// These types have fields of every kind that a plan knows, and of some that it does not.
 
 // Say is an ordinary message: three fields, 80 bytes.
 type Say struct {
@@ -308,7 +306,7 @@ func (j *JSON) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Fallback has an option that generated code leaves to the library, and so do all fields of its type.
+// Fallback has an option that a plan leaves to the library, and so do all fields of its type.
 type Fallback struct {
 	Name string `json:"name,case:ignore"`
 }
@@ -345,7 +343,7 @@ type OddNames struct {
 	Dash    int `json:"-x"`
 	Upper   int `json:"ROOM"`
 	Lower   int `json:"room"`
-	Comment int `json:"x{jsoncode}%s"`
+	Comment int `json:"x{y}%s"`
 }
 
 // Many has more than 64 members.
@@ -364,21 +362,3 @@ type Empty struct{}
 type ByPointer struct {
 	Name string `json:"name"`
 }
-
-// MessageType is the method of a message.
-func (Say) MessageType() string          { return "SAY" }
-func (Scalars) MessageType() string      { return "SCALARS" }
-func (Named) MessageType() string        { return "NAMED" }
-func (Lists) MessageType() string        { return "LISTS" }
-func (Pointers) MessageType() string     { return "POINTERS" }
-func (Omitted) MessageType() string      { return "OMITTED" }
-func (FirstCertain) MessageType() string { return "FIRST_CERTAIN" }
-func (Quoted) MessageType() string       { return "QUOTED" }
-func (Embedded) MessageType() string     { return "EMBEDDED" }
-func (Conflicts) MessageType() string    { return "CONFLICTS" }
-func (Library) MessageType() string      { return "LIBRARY" }
-func (Tree) MessageType() string         { return "TREE" }
-func (OddNames) MessageType() string     { return "ODD_NAMES" }
-func (Many) MessageType() string         { return "MANY" }
-func (Empty) MessageType() string        { return "EMPTY" }
-func (*ByPointer) MessageType() string   { return "BY_POINTER" }

@@ -1,16 +1,16 @@
-package jsoncode_test
+package jsonplan_test
 
 import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/codec/jsoncode"
-	"github.com/penstock-go/penstock/codec/jsoncode/internal/kinds"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
@@ -21,21 +21,20 @@ var (
 	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
 
-// checkDecode checks that what generated code decodes has the result of the library, and reports
+// checkDecode checks that what a plan decodes has the result of the library, and reports
 // whether it decodes the text.
 func checkDecode(t *testing.T, typ reflect.Type, text []byte) bool {
 	t.Helper()
 	before := string(text)
-	got := reflect.New(typ).Interface().(generated)
-	err := got.DecodeJSON(text)
+	got := reflect.New(typ).Interface()
+	ok := jsonplan.Of(typ).Decode(text, got)
 	require.Equal(t, before, string(text), "the text has changed")
-	if err != nil {
-		require.ErrorIs(t, err, jsoncode.ErrFallback)
+	if !ok {
 		return false
 	}
 	want := reflect.New(typ).Interface()
 	require.NoError(t, jsonv2.Unmarshal(text, want, decodeOptions), "%s: %q", typ, text)
-	require.True(t, reflect.DeepEqual(want, any(got)), "%s: %q: %+v instead of %+v", typ, text, got, want)
+	require.True(t, reflect.DeepEqual(want, got), "%s: %q: %+v instead of %+v", typ, text, got, want)
 	// DeepEqual does not distinguish 0 from -0.
 	wantText, wantErr := jsonv2.Marshal(want, encodeOptions)
 	gotText, gotErr := jsonv2.Marshal(got, encodeOptions)
@@ -44,18 +43,30 @@ func checkDecode(t *testing.T, typ reflect.Type, text []byte) bool {
 	return true
 }
 
-// checkAppend checks that generated code appends what the library writes, and reports whether it does.
-func checkAppend(t *testing.T, v generated) bool {
+// checkAppend checks that a plan appends what the library writes, and reports whether it does.
+func checkAppend(t *testing.T, v any) bool {
 	t.Helper()
-	got, err := v.AppendJSON([]byte("prefix"))
-	want, wantErr := jsonv2.Marshal(v, encodeOptions)
-	if err != nil {
-		require.ErrorIs(t, err, jsoncode.ErrFallback)
+	elem := reflect.ValueOf(v).Elem()
+	plan := jsonplan.Of(elem.Type())
+	got, ok := plan.AppendPointer([]byte("prefix"), v)
+	copied, same := plan.Append([]byte("prefix"), elem.Interface())
+	require.Equal(t, ok, same)
+	require.Equal(t, string(got), string(copied))
+	if !ok {
+		require.Equal(t, "prefix", string(got))
 		return false
 	}
-	require.NoError(t, wantErr)
+	want, err := jsonv2.Marshal(v, encodeOptions)
+	require.NoError(t, err)
 	require.Equal(t, "prefix"+string(want), string(got))
 	return true
+}
+
+// encoded returns the JSON that a plan appends for what v points to.
+func encoded(t testing.TB, v any) []byte {
+	text, ok := jsonplan.Of(reflect.TypeOf(v).Elem()).AppendPointer(nil, v)
+	require.True(t, ok)
+	return text
 }
 
 // checkSeed checks a random value of a type and texts that are similar to its JSON.
@@ -66,8 +77,7 @@ func checkSeed(t *testing.T, n uint8, seed uint64) {
 	g := newFiller(seed, true)
 	v := g.value(typ)
 	require.True(t, checkAppend(t, v), "%s: left to the library: %+v", typ, v)
-	text, err := v.AppendJSON(nil)
-	require.NoError(t, err)
+	text := encoded(t, v)
 	for _, text := range [][]byte{text, g.spaced(text)} {
 		require.True(t, checkDecode(t, typ, text), "%s: left to the library: %s", typ, text)
 	}
@@ -76,7 +86,7 @@ func checkSeed(t *testing.T, n uint8, seed uint64) {
 	}
 }
 
-func TestGenerated_AgreesWithTheLibrary(t *testing.T) {
+func TestPlan_AgreesWithTheLibrary(t *testing.T) {
 	for n, typ := range types() {
 		t.Run(typ.Name(), func(t *testing.T) {
 			for range testscale.Pick(20, 200) {
@@ -89,15 +99,13 @@ func TestGenerated_AgreesWithTheLibrary(t *testing.T) {
 // FuzzDecode decodes any text as any of the types.
 func FuzzDecode(f *testing.F) {
 	for n, typ := range types() {
-		text, err := newFiller(1, true).value(typ).AppendJSON(nil)
-		require.NoError(f, err)
-		f.Add(uint8(n), text)
+		f.Add(uint8(n), encoded(f, newFiller(1, true).value(typ)))
 	}
 	f.Fuzz(func(t *testing.T, n uint8, text []byte) {
 		typ := typeNumber(n)
 		checkDecode(t, typ, text)
 		// What the library makes of the text is encoded and decoded again.
-		v := reflect.New(typ).Interface().(generated)
+		v := reflect.New(typ).Interface()
 		if jsonv2.Unmarshal(text, v, decodeOptions) == nil {
 			checkAppend(t, v)
 		}
@@ -112,70 +120,68 @@ func FuzzAppend(f *testing.F) {
 	f.Fuzz(checkSeed)
 }
 
-func TestGenerated_LeavesUnusualTextsToTheLibrary(t *testing.T) {
+func TestPlan_LeavesUnusualTextsToTheLibrary(t *testing.T) {
 	for _, text := range []string{
 		`{"room":"a","room":"b"}`, `{"Room":"a"}`, `{"other":1}`, `{"room":1}`, `{"n":1.5}`, `{"n":9223372036854775808}`, `{"\u0072oom":"a"}`, `{"room":"\ud800"}`,
 		`{"room":"a"`, `{"room":"a"}}`, `{"room":"a",}`, `[]`, `"a"`, ``, `{"n":01}`, "{\"room\":\"\xff\"}", `{"room":"a"} x`,
 	} {
-		var m kinds.Say
-		assert.ErrorIs(t, m.DecodeJSON([]byte(text)), jsoncode.ErrFallback, text)
+		assert.False(t, jsonplan.Of(reflect.TypeFor[Say]()).Decode([]byte(text), new(Say)), text)
 	}
 }
 
-func TestGenerated_DecodesNull(t *testing.T) {
+func TestPlan_DecodesNull(t *testing.T) {
 	for _, typ := range types() {
 		assert.True(t, checkDecode(t, typ, []byte(" null ")), "%s", typ)
 	}
-	assert.True(t, checkDecode(t, reflect.TypeFor[kinds.Say](), []byte(`{"room":null,"text":null,"n":null}`)))
+	assert.True(t, checkDecode(t, reflect.TypeFor[Say](), []byte(`{"room":null,"text":null,"n":null}`)))
 }
 
-func TestGenerated_LeavesValuesThatContainThemselves(t *testing.T) {
-	tree := &kinds.Tree{}
+func TestPlan_LeavesValuesThatContainThemselves(t *testing.T) {
+	tree := &Tree{}
 	tree.Left = tree
-	_, err := tree.AppendJSON(nil)
-	assert.ErrorIs(t, err, jsoncode.ErrFallback)
+	assert.False(t, checkAppend(t, tree))
 }
 
-func TestGenerated_LeavesDeepTexts(t *testing.T) {
+func TestPlan_LeavesDeepTexts(t *testing.T) {
 	nested := func(depth int) []byte {
 		return []byte(strings.Repeat(`{"left":`, depth) + "null" + strings.Repeat("}", depth))
 	}
-	tree := reflect.TypeFor[kinds.Tree]()
+	tree := reflect.TypeFor[Tree]()
 	assert.True(t, checkDecode(t, tree, nested(1000)))
 	assert.False(t, checkDecode(t, tree, nested(1001)))
 	assert.False(t, checkDecode(t, tree, nested(10_001)))
 }
 
-func TestGenerated_DecodesLongLists(t *testing.T) {
+func TestPlan_DecodesLongLists(t *testing.T) {
 	text := `{"points":[` + strings.Repeat(`{"X":1},`, 2000) + `{}],"matrix":[` + strings.Repeat(`[1],`, 2000) + `[]]}`
-	assert.True(t, checkDecode(t, reflect.TypeFor[kinds.Lists](), []byte(text)))
+	assert.True(t, checkDecode(t, reflect.TypeFor[Lists](), []byte(text)))
 }
 
-func TestGenerated_DecodesIntoExistingValuesAsTheLibraryDoes(t *testing.T) {
-	one := 1
-	for _, text := range []string{`{"strings":["a"],"pairs":[[1,2],[3,4]],"points":[{"X":1}]}`, `{"strings":[],"pair":["a","b"],"pointers":[{"Y":2}]}`, `{"strings":null}`} {
-		make := func() *kinds.Lists {
-			return &kinds.Lists{Strings: []string{"x", "y"}, Pair: [2]string{"p"}, Points: []kinds.Point{{X: 1, Y: 2}, {X: 3, Y: 4}}, Pointers: []*kinds.Point{{X: 5}}}
-		}
-		got, want := make(), make()
-		require.NoError(t, got.DecodeJSON([]byte(text)))
-		require.NoError(t, jsonv2.Unmarshal([]byte(text), want, decodeOptions))
-		assert.Equal(t, want, got)
-	}
-	got, want := kinds.Pointers{Point: &kinds.Point{X: 1}, Bool: new(bool), Int: new(&one)}, kinds.Pointers{Point: &kinds.Point{X: 1}, Bool: new(bool), Int: new(&one)}
-	text := []byte(`{"Point":{"Y":2},"Bool":true,"Int":null}`)
-	require.NoError(t, got.DecodeJSON(text))
-	require.NoError(t, jsonv2.Unmarshal(text, &want, decodeOptions))
-	assert.Equal(t, want, got)
-	full := kinds.Lists{Map: map[string]int{"a": 1}}
-	assert.ErrorIs(t, full.DecodeJSON([]byte(`{"map":{"b":1}}`)), jsoncode.ErrFallback)
-}
-
-func TestGenerated_AllocatesOnlyItsStrings(t *testing.T) {
+func TestPlan_AllocatesOnlyItsStrings(t *testing.T) {
 	text := []byte(`{"room":"general","text":"The quick brown fox jumps over the lazy dog","n":1234567}`)
-	var m kinds.Say
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { _ = m.DecodeJSON(text) }), 2.0)
+	var m Say
+	plan := jsonplan.Of(reflect.TypeFor[Say]())
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { plan.Decode(text, &m) }), 2.0)
 	buffer := make([]byte, 0, 512)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { buffer, _ = m.AppendJSON(buffer[:0]) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { buffer, _ = plan.AppendPointer(buffer[:0], &m) }))
 	assert.Equal(t, string(text), string(buffer))
+}
+
+// TestOf_LeavesTypesToTheLibrary has types that the library rejects, or for which it has rules of its own.
+func TestOf_LeavesTypesToTheLibrary(t *testing.T) {
+	for _, v := range []any{
+		map[int]string{}, any(time.Duration(0)), Text{}, JSON{}, Fallback{}, List{}, make(chan int), func() {}, complex(1, 1),
+		struct{ a int }{}, struct {
+			A int `json:"a,format:hex"`
+		}{}, struct {
+			A string `json:"a,string"`
+		}{}, struct {
+			A int `json:"'a'"`
+		}{},
+		reflect.New(reflect.StructOf([]reflect.StructField{
+			{Name: "A", Type: reflect.TypeFor[int](), Tag: `json:"x"`}, {Name: "B", Type: reflect.TypeFor[int](), Tag: `json:"x"`},
+		})).Elem().Interface(),
+	} {
+		assert.Nil(t, jsonplan.Of(reflect.TypeOf(v)), "%T", v)
+	}
 }

@@ -1,4 +1,4 @@
-package jsoncode_test
+package jsonplan_test
 
 import (
 	"encoding/json"
@@ -8,23 +8,15 @@ import (
 	"reflect"
 	"strings"
 	"time"
-
-	"github.com/penstock-go/penstock/codec/jsoncode/internal/kinds"
 )
 
-// A generated type has the methods that are tested, on its pointer.
-type generated interface {
-	DecodeJSON(p []byte) error
-	AppendJSON(b []byte) ([]byte, error)
-}
-
-// types returns the types with generated code.
+// types returns the types with plans.
 func types() []reflect.Type {
 	return []reflect.Type{
-		reflect.TypeFor[kinds.Say](), reflect.TypeFor[kinds.Scalars](), reflect.TypeFor[kinds.Named](), reflect.TypeFor[kinds.Lists](),
-		reflect.TypeFor[kinds.Pointers](), reflect.TypeFor[kinds.Omitted](), reflect.TypeFor[kinds.FirstCertain](), reflect.TypeFor[kinds.Quoted](),
-		reflect.TypeFor[kinds.Embedded](), reflect.TypeFor[kinds.Library](), reflect.TypeFor[kinds.Tree](), reflect.TypeFor[kinds.OddNames](),
-		reflect.TypeFor[kinds.Many](), reflect.TypeFor[kinds.Empty](), reflect.TypeFor[kinds.ByPointer](), reflect.TypeFor[kinds.Conflicts](),
+		reflect.TypeFor[Say](), reflect.TypeFor[Scalars](), reflect.TypeFor[Named](), reflect.TypeFor[Lists](),
+		reflect.TypeFor[Pointers](), reflect.TypeFor[Omitted](), reflect.TypeFor[FirstCertain](), reflect.TypeFor[Quoted](),
+		reflect.TypeFor[Embedded](), reflect.TypeFor[Library](), reflect.TypeFor[Tree](), reflect.TypeFor[OddNames](),
+		reflect.TypeFor[Many](), reflect.TypeFor[Empty](), reflect.TypeFor[ByPointer](), reflect.TypeFor[Conflicts](),
 	}
 }
 
@@ -38,7 +30,7 @@ func typeNumber(n uint8) reflect.Type {
 type filler struct {
 	*rand.Rand
 
-	plain bool // only values that generated code encodes and decodes itself
+	plain bool // only values that a plan encodes and decodes itself
 }
 
 func newFiller(seed uint64, plain bool) filler {
@@ -46,10 +38,10 @@ func newFiller(seed uint64, plain bool) filler {
 }
 
 // value returns a pointer to a new random value of a type.
-func (g filler) value(t reflect.Type) generated {
+func (g filler) value(t reflect.Type) any {
 	v := reflect.New(t)
 	g.fill(v.Elem(), 4)
-	return v.Interface().(generated)
+	return v.Interface()
 }
 
 // fill sets v and everything that it contains. Below depth 0, lists and maps are empty and pointers nil.
@@ -130,7 +122,7 @@ func (g filler) fillSpecial(v any) bool {
 		}
 	case *json.RawMessage:
 		*v, _ = json.Marshal(g.any(2))
-	case *kinds.JSON:
+	case *JSON:
 		text, _ := json.Marshal(g.any(2))
 		if g.IntN(2) == 0 {
 			_ = v.UnmarshalJSON(text)
@@ -139,7 +131,7 @@ func (g filler) fillSpecial(v any) bool {
 		*v = g.any(3)
 	case *netip.Addr:
 		*v = netip.AddrFrom4([4]byte{byte(g.Uint32()), 1, 2, 3})
-	case *kinds.Text:
+	case *Text:
 		_ = v.UnmarshalText([]byte{'a' + byte(g.IntN(26)), 'b'})
 	default:
 		return false

@@ -1,10 +1,10 @@
-package jsoncode
+package jsonplan
 
 import "strconv"
 
-// Int reads an integer of a number of bits, from 8 to 64. It fails for numbers out of range and for
+// readInt reads an integer of a number of bits, from 8 to 64. It fails for numbers out of range and for
 // those with a fraction or an exponent.
-func (s *Scanner) Int(bits int) int64 {
+func (s *scanner) readInt(bits int) int64 {
 	c := s.peek()
 	negative := c == '-'
 	if negative {
@@ -20,71 +20,71 @@ func (s *Scanner) Int(bits int) int64 {
 	case !negative && n < limit:
 		return int64(n)
 	default:
-		s.Fail()
+		s.fail()
 		return 0
 	}
 }
 
-// Uint is [Scanner.Int] for unsigned integers.
-func (s *Scanner) Uint(bits int) uint64 {
+// readUint is readInt for unsigned integers.
+func (s *scanner) readUint(bits int) uint64 {
 	if s.peek() == 'n' {
 		return uint64(s.nullNumber())
 	}
 	n := s.digits()
 	if bits < 64 && n>>bits != 0 {
-		s.Fail()
+		s.fail()
 		return 0
 	}
 	return n
 }
 
-// Float reads a number and returns the nearest one of 32 or 64 bits. It fails for numbers out of
+// readFloat reads a number and returns the nearest one of 32 or 64 bits. It fails for numbers out of
 // range.
-func (s *Scanner) Float(bits int) float64 {
+func (s *scanner) readFloat(bits int) float64 {
 	if s.peek() == 'n' {
 		return float64(s.nullNumber())
 	}
 	number := s.number()
 	f, err := strconv.ParseFloat(string(number), bits)
 	if err != nil {
-		s.Fail()
+		s.fail()
 		return 0
 	}
 	return f
 }
 
-// QuotedInt is [Scanner.Int] for a number in a string.
-func (s *Scanner) QuotedInt(bits int) int64 {
+// quotedInt is readInt for a number in a string.
+func (s *scanner) quotedInt(bits int) int64 {
 	if !s.quote() {
 		return 0
 	}
-	n := s.Int(bits)
+	n := s.readInt(bits)
 	s.unquote()
 	return n
 }
 
-// QuotedUint is [Scanner.Uint] for a number in a string.
-func (s *Scanner) QuotedUint(bits int) uint64 {
+// quotedUint is readUint for a number in a string.
+func (s *scanner) quotedUint(bits int) uint64 {
 	if !s.quote() {
 		return 0
 	}
-	n := s.Uint(bits)
+	n := s.readUint(bits)
 	s.unquote()
 	return n
 }
 
-// QuotedFloat is [Scanner.Float] for a number in a string.
-func (s *Scanner) QuotedFloat(bits int) float64 {
+// quotedFloat is readFloat for a number in a string.
+func (s *scanner) quotedFloat(bits int) float64 {
 	if !s.quote() {
 		return 0
 	}
-	n := s.Float(bits)
+	n := s.readFloat(bits)
 	s.unquote()
 	return n
 }
 
 // quote reads the quote before a number, or null. It reports whether a number follows.
-func (s *Scanner) quote() bool {
+func (s *scanner) quote() bool {
 	if s.peek() != '"' {
 		s.nullNumber()
 		return false
@@ -92,29 +92,29 @@ func (s *Scanner) quote() bool {
 	if s.at++; s.at < len(s.text) && (s.text[s.at] == '-' || isDigit(s.text[s.at])) {
 		return true
 	}
-	s.Fail()
+	s.fail()
 	return false
 }
 
 // unquote reads the quote after a number.
-func (s *Scanner) unquote() {
+func (s *scanner) unquote() {
 	if s.at >= len(s.text) || s.text[s.at] != '"' {
-		s.Fail()
+		s.fail()
 		return
 	}
 	s.at++
 }
 
-func (s *Scanner) nullNumber() int64 {
-	if !s.Null() {
-		s.Fail()
+func (s *scanner) nullNumber() int64 {
+	if !s.null() {
+		s.fail()
 	}
 	return 0
 }
 
 // digits reads an integer without a sign. What reads on fails if the number continues: neither a
 // fraction nor a digit after 0 is a delimiter.
-func (s *Scanner) digits() (n uint64) {
+func (s *scanner) digits() (n uint64) {
 	begin := s.at
 	for s.at < len(s.text) && isDigit(s.text[s.at]) {
 		n = 10*n + uint64(s.text[s.at]-'0')
@@ -126,14 +126,14 @@ func (s *Scanner) digits() (n uint64) {
 	const maxWidth = 20 // of 1<<64 - 1, which begins with 1: the sum of 20 such digits has not passed zero if it is at least 1e19
 	switch width := s.at - begin; {
 	case width == 0, width > maxWidth, width == maxWidth && (s.text[begin] != '1' || n < 1e19):
-		s.Fail()
+		s.fail()
 		return 0
 	}
 	return n
 }
 
 // number reads a number and returns its text.
-func (s *Scanner) number() []byte {
+func (s *scanner) number() []byte {
 	begin, i, text := s.at, s.at, s.text
 	if i < len(text) && text[i] == '-' {
 		i++
@@ -141,7 +141,7 @@ func (s *Scanner) number() []byte {
 	if i < len(text) && text[i] == '0' {
 		i++
 	} else if i = skipDigits(text, i); i < 0 {
-		s.Fail()
+		s.fail()
 		return nil
 	}
 	if i < len(text) && text[i] == '.' {
@@ -154,7 +154,7 @@ func (s *Scanner) number() []byte {
 		i = skipDigits(text, i)
 	}
 	if i < 0 {
-		s.Fail()
+		s.fail()
 		return nil
 	}
 	s.at = i

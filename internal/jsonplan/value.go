@@ -1,8 +1,6 @@
-package jsoncode
+package jsonplan
 
 import (
-	"reflect"
-
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
@@ -15,8 +13,8 @@ var (
 	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
 )
 
-// Value reads any value with the JSON library into what v points to.
-func (s *Scanner) Value(v any) {
+// value reads any value with the JSON library into what v points to.
+func (s *scanner) value(v any) {
 	s.peek()
 	begin := s.at
 	s.skip()
@@ -24,16 +22,16 @@ func (s *Scanner) Value(v any) {
 		return
 	}
 	if err := jsonv2.Unmarshal(s.text[begin:s.at], v, decodeOptions); err != nil {
-		s.Fail()
+		s.fail()
 	}
 }
 
 // skip moves to the end of a value. It does not check more of the syntax than it needs to find the
 // end.
-func (s *Scanner) skip() {
+func (s *scanner) skip() {
 	end := endOfValue(s.text[s.at:], maxNesting-s.depth)
 	if end <= 0 {
-		s.Fail()
+		s.fail()
 		return
 	}
 	s.at += end
@@ -92,16 +90,16 @@ func endOfString(text []byte) int {
 	return -1
 }
 
-// AppendValue appends the JSON of what v points to, which the library encodes. It returns
-// [ErrFallback] if the library returns an error.
-func AppendValue(b []byte, v any) ([]byte, error) {
+// appendValue appends the JSON of what v points to, which the library encodes. It returns
+// errLeft if the library returns an error.
+func appendValue(b []byte, v any) ([]byte, error) {
 	w := writer{b}
 	if err := jsonv2.MarshalWrite(&w, v, encodeOptions); err != nil {
-		return b, ErrFallback
+		return b, errLeft
 	}
 	// The library encodes at most 10,000 levels, of which it does not see those around this value.
 	if text := w.b[len(b):]; len(text) > maxNesting && endOfValue(text, maxNesting) < 0 {
-		return b, ErrFallback
+		return b, errLeft
 	}
 	return w.b, nil
 }
@@ -113,7 +111,3 @@ func (w *writer) Write(p []byte) (int, error) {
 	w.b = append(w.b, p...)
 	return len(p), nil
 }
-
-// IsZero reports whether what v points to is the zero value of its type, as the option omitzero
-// does for arrays and structs without a method IsZero.
-func IsZero[T any](v *T) bool { return reflect.ValueOf(v).Elem().IsZero() }

@@ -1,13 +1,13 @@
-package jsoncode
+package jsonplan
 
 import (
 	"encoding/base64"
 	"time"
 )
 
-// Bytes reads a string in base64 (RFC 4648, section 4, with padding). It fails for strings that
+// readBytes reads a string in base64 (RFC 4648, section 4, with padding). It fails for strings that
 // contain escapes. It returns nil for null and only then.
-func (s *Scanner) Bytes() []byte {
+func (s *scanner) readBytes() []byte {
 	raw, ok := s.simple()
 	if !ok {
 		return nil
@@ -15,13 +15,13 @@ func (s *Scanner) Bytes() []byte {
 	b := make([]byte, base64.StdEncoding.DecodedLen(len(raw)))
 	n, err := base64.StdEncoding.Decode(b, raw)
 	if err != nil {
-		s.Fail()
+		s.fail()
 	}
 	return b[:n]
 }
 
-// ByteArray is [Scanner.Bytes] for an array, which it fills. It fails if the length differs.
-func (s *Scanner) ByteArray(array []byte) {
+// readByteArray is readBytes for an array, which it fills. It fails if the length differs.
+func (s *scanner) readByteArray(array []byte) {
 	clear(array)
 	raw, ok := s.simple()
 	if !ok {
@@ -30,19 +30,19 @@ func (s *Scanner) ByteArray(array []byte) {
 	var buffer [128]byte
 	b, err := base64.StdEncoding.AppendDecode(buffer[:0], raw)
 	if err != nil || len(b) != len(array) {
-		s.Fail()
+		s.fail()
 	}
 	copy(array, b)
 }
 
-// Time reads a time in RFC 3339 format. It fails for strings that contain escapes.
-func (s *Scanner) Time() (t time.Time) {
+// readTime reads a time in RFC 3339 format. It fails for strings that contain escapes.
+func (s *scanner) readTime() (t time.Time) {
 	raw, ok := s.simple()
 	if !ok {
 		return time.Time{}
 	}
 	if err := t.UnmarshalText(raw); err != nil || !isRFC3339(raw) {
-		s.Fail()
+		s.fail()
 		return time.Time{}
 	}
 	return t
@@ -66,14 +66,14 @@ func twoDigits(text []byte) int { return 10*int(text[0]-'0') + int(text[1]-'0') 
 
 // simple reads a string without escapes. It returns false for null and after a failure. The result
 // is part of the text.
-func (s *Scanner) simple() (raw []byte, ok bool) {
+func (s *scanner) simple() (raw []byte, ok bool) {
 	if s.peek() != '"' {
 		s.nullString()
 		return nil, false
 	}
 	raw, escaped := s.raw(s.at+1, s.at+1)
 	if escaped {
-		s.Fail()
+		s.fail()
 	}
 	return raw, !s.failed
 }

@@ -1,20 +1,23 @@
-package jsoncode_test
+package jsonplan_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
-	"github.com/penstock-go/penstock/codec/jsoncode/internal/kinds"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
+var sayPlan = jsonplan.Of(reflect.TypeFor[Say]())
+
 // says returns messages of 80 bytes with different texts: the library remembers recent strings.
-func says() (values []kinds.Say, texts [][]byte) {
+func says() (values []Say, texts [][]byte) {
 	for i := range 4096 {
-		v := kinds.Say{Room: "general", Text: fmt.Sprintf("The quick brown fox jumps over %4d dogs", i), N: 1_000_000 + i}
-		text, err := v.AppendJSON(nil)
-		if err != nil || len(text) != 80 {
-			panic(fmt.Sprint(len(text), err))
+		v := Say{Room: "general", Text: fmt.Sprintf("The quick brown fox jumps over %4d dogs", i), N: 1_000_000 + i}
+		text, ok := sayPlan.AppendPointer(nil, &v)
+		if !ok || len(text) != 80 {
+			panic(len(text))
 		}
 		values, texts = append(values, v), append(texts, text)
 	}
@@ -22,32 +25,32 @@ func says() (values []kinds.Say, texts [][]byte) {
 }
 
 // decoded keeps the message on the heap, where the router has it.
-var decoded *kinds.Say
+var decoded *Say
 
-// BenchmarkDecode compares the library with generated code.
+// BenchmarkDecode compares the library with a plan.
 func BenchmarkDecode(b *testing.B) {
 	_, texts := says()
 	b.Run("library", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			decoded = new(kinds.Say)
+			decoded = new(Say)
 			if err := jsonv2.Unmarshal(texts[i%len(texts)], decoded, decodeOptions); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-	b.Run("generated", func(b *testing.B) {
+	b.Run("plan", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			decoded = new(kinds.Say)
-			if err := decoded.DecodeJSON(texts[i%len(texts)]); err != nil {
-				b.Fatal(err)
+			decoded = new(Say)
+			if !sayPlan.Decode(texts[i%len(texts)], decoded) {
+				b.Fatal(string(texts[i%len(texts)]))
 			}
 		}
 	})
 }
 
-// BenchmarkAppend compares the library with generated code.
+// BenchmarkAppend compares the library with a plan.
 func BenchmarkAppend(b *testing.B) {
 	values, _ := says()
 	b.Run("library", func(b *testing.B) {
@@ -60,13 +63,13 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		}
 	})
-	b.Run("generated", func(b *testing.B) {
+	b.Run("plan", func(b *testing.B) {
 		var text []byte
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			var err error
-			if text, err = values[i%len(values)].AppendJSON(text[:0]); err != nil {
-				b.Fatal(err)
+			var ok bool
+			if text, ok = sayPlan.AppendPointer(text[:0], &values[i%len(values)]); !ok {
+				b.Fatal(values[i%len(values)])
 			}
 		}
 	})
