@@ -47,8 +47,9 @@ func mayBeDirect(t reflect.Type) bool {
 // Decode decodes a text into what v points to: a zero value of the type. It reports false if the text is left to the
 // library; the value may then have changed. It may panic as methods of the type may.
 func (p *Plan) Decode(text []byte, v any) bool {
-	s := scanner{text: text}
+	s := scanner{text: text, cache: caches.Get().(*stringCache)}
 	s.decode(p.root, reflect.ValueOf(v).UnsafePointer())
+	caches.Put(s.cache)
 	return s.end() == nil
 }
 

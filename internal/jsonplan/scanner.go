@@ -10,6 +10,7 @@ type scanner struct {
 	at     int // index of the next byte; len(text) after a failure
 	depth  int // of objects and arrays
 	failed bool
+	cache  *stringCache // nil: strings are not cached
 }
 
 // newScanner returns a scanner of a text, which must not change while it is used.

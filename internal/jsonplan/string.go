@@ -59,7 +59,7 @@ func (s *scanner) readString() string {
 	end := begin + plainASCII(s.text[begin:])
 	if end < len(s.text) && s.text[end] == '"' {
 		s.at = end + 1
-		return string(s.text[begin:end])
+		return s.cache.text(s.text[begin:end])
 	}
 	return s.longString(begin, end)
 }
@@ -75,7 +75,7 @@ func (s *scanner) nullString() string {
 func (s *scanner) longString(begin, at int) string {
 	raw, escaped := s.raw(begin, at)
 	if !escaped {
-		return string(raw)
+		return s.cache.text(raw)
 	}
 	var b strings.Builder
 	b.Grow(len(raw))
