@@ -87,7 +87,7 @@ func TestGuide_ProgramsStartAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	defer pool.Close()
 	literals := regexp.MustCompile(`"([^"]*)"`)
-	for _, guide := range []string{"limiters-without-the-router.md"} {
+	for _, guide := range []string{"postgresql.md", "limiters-without-the-router.md"} {
 		text, err := os.ReadFile("../../docs/guides/" + guide)
 		require.NoError(t, err)
 		var table strings.Builder
