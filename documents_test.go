@@ -213,6 +213,18 @@ func TestContributing_TreeIsComplete(t *testing.T) {
 	}
 }
 
+// TestDecisions_AreShort bounds the words of each decision.
+func TestDecisions_AreShort(t *testing.T) {
+	paths, err := filepath.Glob("docs/decisions/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(strings.Fields(string(text))), 200, "words of %s", path)
+	}
+}
+
 // TestDocuments_NamedTestsExist holds the documents that name the test of a statement.
 func TestDocuments_NamedTestsExist(t *testing.T) {
 	existing := map[string]bool{}

@@ -26,7 +26,7 @@ const (
 
 // TestSize_AfterLoad publishes on 1,000 topics that keep 100 publications of 200 bytes each, in
 // transactions and with Append, with states, idempotency keys and values, and prints the sizes of
-// the tables. docs/guides/postgresql.md has the table of PENSTOCK_TESTS=15m.
+// the tables. README.md has the table of PENSTOCK_TESTS=15m.
 func TestSize_AfterLoad(t *testing.T) {
 	t.Parallel()
 	lasts := testscale.Duration(2*time.Second, 5*time.Second)

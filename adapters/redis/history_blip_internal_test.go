@@ -54,7 +54,7 @@ func infoNumber(t *testing.T, admin *goredis.Client, section, text string) int64
 }
 
 // TestHistory_BlipCostsFewScripts breaks the connections on which nodes receive, and waits until each node has
-// compared all of its topics. It logs the numbers in docs/guides/recovery.md.
+// compared all of its topics. It logs the numbers in docs/reference/guarantees.md.
 func TestHistory_BlipCostsFewScripts(t *testing.T) {
 	t.Parallel()
 	const nodeCount = 4
@@ -114,7 +114,7 @@ func TestHistory_BlipCostsFewScripts(t *testing.T) {
 }
 
 // TestHistory_ReturningClientReadsLittle lets a client return to topics of which each fills its queue, and logs
-// the numbers in docs/guides/recovery.md.
+// the numbers in docs/reference/guarantees.md.
 func TestHistory_ReturningClientReadsLittle(t *testing.T) {
 	t.Parallel()
 	const missed, packetBytes = 499, 1100

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// TestHistory_PriceOfDurability prints what the table of docs/guides/recovery.md has: how fast 64
+// TestHistory_PriceOfDurability prints what the table of docs/reference/guarantees.md has: how fast 64
 // publishers, of which each waits for its publication, are with each Durability.
 func TestHistory_PriceOfDurability(t *testing.T) {
 	t.Parallel()

@@ -118,9 +118,9 @@ func TestKubernetes_ManifestsAgree(t *testing.T) {
 
 func TestKubernetes_MetricOfAutoscalerExists(t *testing.T) {
 	metric := readManifests(t).scaler.Spec.Metrics[0].Pods.Metric.Name
-	guide, err := os.ReadFile("../../docs/guides/observability.md")
+	reference, err := os.ReadFile("../../docs/reference/metrics.md")
 	require.NoError(t, err)
-	assert.Contains(t, string(guide), "`"+strings.TrimPrefix(metric, "penstock_")+"`")
+	assert.Contains(t, string(reference), "`"+strings.TrimPrefix(metric, "penstock_")+"`")
 }
 
 // TestFly_ConfigurationAgrees reads the members that the guide explains.
