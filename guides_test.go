@@ -23,6 +23,7 @@ const (
 
 import (
 	"context"
+	"crypto/subtle"
 	"database/sql"
 	"fmt"
 	"iter"
