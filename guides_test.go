@@ -23,6 +23,7 @@ const (
 
 import (
 	"context"
+	"crypto/subtle"
 	"database/sql"
 	"fmt"
 	"iter"
@@ -51,6 +52,8 @@ import (
 	"github.com/penstock-go/penstock/client/runs"
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/contract"
+	"github.com/penstock-go/penstock/contract/contracttest"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/inspect"
 	"github.com/penstock-go/penstock/limit"
