@@ -16,9 +16,9 @@ const (
 	maxPerMicro = 9000
 )
 
-// Units is a policy in whole numbers, for adapters. A unit is such a fraction of a token that
-// a whole number of units returns every microsecond. Therefore only the numbers of a Decision
-// are ever rounded, never the state of a bucket.
+// Units is a policy in whole numbers, for adapters. A token is divided into equal units, small
+// enough that a whole number of them returns every microsecond. So the state of a bucket is exact,
+// and only the numbers of a Decision are rounded.
 type Units struct {
 	perMicro int64 // units that return every microsecond
 	perToken int64 // units of a token
