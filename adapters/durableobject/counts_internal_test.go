@@ -16,7 +16,7 @@ func testRounds() int {
 }
 
 // testWindows runs cases on a server. The function newLimiter returns a limiter and its records.
-func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.WindowCase[P], newLimiter func(*Client, P, clock) (limit.Resetter, *counts)) {
+func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.WindowCase[P], newLimiter func(*Client, P, clock) (limit.Resetter, *records)) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			clock, prefix := newClock(), rand.Text()
@@ -39,26 +39,26 @@ func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.W
 
 func TestSlidingLog_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.SlidingLogCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *counts) {
+	testWindows(t, startTestClock(t, 2), limittest.SlidingLogCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *records) {
 		l := NewSlidingLog(client, p)
-		return l, l.counts
+		return l, l.records
 	})
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.SlidingCounterCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *counts) {
+	testWindows(t, startTestClock(t, 2), limittest.SlidingCounterCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *records) {
 		c := NewSlidingCounter(client, p)
-		return c, c.counts
+		return c, c.records
 	})
 }
 
 func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.QuotaCases(), func(client *Client, p limit.QuotaPolicy, c clock) (limit.Resetter, *counts) {
+	testWindows(t, startTestClock(t, 2), limittest.QuotaCases(), func(client *Client, p limit.QuotaPolicy, c clock) (limit.Resetter, *records) {
 		q := NewQuota(client, p)
-		q.clock = c.Now
-		return q, q.counts
+		q.records.clock = c.Now
+		return q, q.records
 	})
 }
 
@@ -72,7 +72,7 @@ func TestCooldown_Contract(t *testing.T) {
 			c.Run(t, limittest.CooldownHarness{
 				New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
 					l := NewCooldown(client, p, onPenalty)
-					l.name += prefix
+					l.records.name += prefix
 					return l
 				},
 				Sleep:  clock.Sleep,

@@ -113,7 +113,7 @@ func jointPairs(s *limitServer, rng *rand.Rand, simulation *memory.Simulation, n
 
 	l := s.limits()
 	q := l.NewQuota(quota)
-	q.clock = s.clock.Now
+	q.rows.clock = s.clock.Now
 	return []limit.Limiter{l.NewLimiter(bucket), l.NewSlidingLog(window), l.NewSlidingCounter(window), q, l.NewCooldown(cooldown, hook(0))}, []limit.Limiter{
 		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
 	}, penalties
@@ -143,7 +143,7 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 	s.setTime()
 	process := s.clock.Now()
 	q := s.limits().NewQuota(limit.QuotaPolicy{Max: 2})
-	q.clock = func() time.Time { return process }
+	q.rows.clock = func() time.Time { return process }
 	for _, offset := range []time.Duration{0, 59 * time.Minute, -59 * time.Minute} { // of this process to the server
 		process = s.clock.Now().Add(offset)
 		d, err := limit.Consume(t.Context(), q, limit.Key{"ann", offset.String()}, 1)

@@ -59,6 +59,34 @@ func TestWithTx_TakesIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 	}
 }
 
+// TestWithTx_BlocksIfAndOnlyIfTheTransactionCommits blocks and resets keys in transactions.
+func TestWithTx_BlocksIfAndOnlyIfTheTransactionCommits(t *testing.T) {
+	t.Parallel()
+	pool, schema := newSchema(t)
+	l := NewLimits(pool, schema)
+	for name, limiter := range map[string]limit.Limiter{
+		"bucket": l.NewLimiter(limit.PerHour(5).Named("tx")),
+		"quota":  l.NewQuota(limit.QuotaPolicy{Name: "tx", Max: 5, Period: limit.Month}),
+	} {
+		in := func(end func(pgx.Tx) error, change func(limit.Blocker) error) limit.Decision {
+			tx, err := pool.Begin(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, change(WithTx(tx, limiter).(limit.Blocker)))
+			require.NoError(t, end(tx))
+			d, err := limit.Inspect(t.Context(), limiter, ann)
+			require.NoError(t, err)
+			return d
+		}
+		commit := func(tx pgx.Tx) error { return tx.Commit(t.Context()) }
+		rollback := func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }
+		block := func(b limit.Blocker) error { return b.Block(t.Context(), ann, time.Hour) }
+		reset := func(b limit.Blocker) error { return b.Reset(t.Context(), ann) }
+		assert.True(t, in(rollback, block).Allowed, name)
+		assert.Equal(t, limit.Blocked, in(commit, block).Reason, name)
+		assert.True(t, in(commit, reset).Allowed, name)
+	}
+}
+
 func takeInPgx(t *testing.T, begin func(context.Context) (pgx.Tx, error), l limit.Limiter, key limit.Key, commit bool) limit.Decision {
 	tx, err := begin(t.Context())
 	require.NoError(t, err)

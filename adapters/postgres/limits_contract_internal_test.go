@@ -89,7 +89,7 @@ func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
 	testWindows(t, limittest.QuotaCases(), func(s *limitServer, l *Limits, p limit.QuotaPolicy) limit.Resetter {
 		q := l.NewQuota(p)
-		q.clock = s.clock.Now
+		q.rows.clock = s.clock.Now
 		return q
 	})
 }

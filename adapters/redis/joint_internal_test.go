@@ -107,8 +107,8 @@ func jointPairs(m *movedServer, rng *rand.Rand, simulation *memory.Simulation, p
 	cooldown := limit.CooldownPolicy{Name: prefix, Max: maximum(), Window: time.Second, Penalty: time.Duration(1+rng.Int64N(3000)) * time.Millisecond}
 
 	b, l, c, q, p := NewLimiter(m.client, bucket), NewSlidingLog(m.client, window), NewSlidingCounter(m.client, window), NewQuota(m.client, quota), NewCooldown(m.client, cooldown, hook(0))
-	b.now, l.now, c.now, q.now, p.now = m.now, m.now, m.now, m.now, m.now
-	q.clock = m.server.Now
+	b.buckets.now, l.records.now, c.records.now, q.records.now, p.records.now = m.now, m.now, m.now, m.now, m.now
+	q.records.clock = m.server.Now
 	return []limit.Limiter{b, l, c, q, p}, []limit.Limiter{
 		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
 	}, penalties

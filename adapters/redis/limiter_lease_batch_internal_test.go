@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -29,8 +30,8 @@ func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
 			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: generous, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Limiter, Key: b.key, Cost: 4})
 		},
 		"from a call of all kinds": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
-			quota := NewQuota(m.client, limit.QuotaPolicy{Name: b.name, Max: 10, Period: limit.Hour})
-			quota.clock = m.server.Now
+			quota := NewQuota(m.client, limit.QuotaPolicy{Name: "lease", Max: 10, Period: limit.Hour})
+			quota.records.clock = m.server.Now
 			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: quota, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Limiter, Key: b.key, Cost: 4})
 		},
 		"from a charge": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
@@ -43,7 +44,7 @@ func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
 			b.lease(6, 500*time.Millisecond)
 			b.lease(3, time.Hour)
 			if name != "from the lease" {
-				b.invalidate(&b.key)
+				m.local.Local.Add(int64(2 * batch.CacheTime)) // it remembers nothing
 			}
 			d, err := learn(b, m.harness(t).New(limit.PerHour(1_000_000).Named("generous")).(*Limiter))
 			require.NoError(t, err)
@@ -65,12 +66,12 @@ func TestLease_RepliesToManyCallsNameTheirEnds(t *testing.T) {
 	b := newLeaseBench(t, startMovedServer(t))
 	b.lease(6, time.Second)
 	b.lease(1, 2*time.Second)
-	p := b.policy.Load()
+	p := batch.NewPolicy(limit.PerMinute(6).Burst(10), nil)
 	var calls []*bucketCall
 	for _, key := range []string{"bob", "ann", "eve", "ann"} {
-		calls = append(calls, &bucketCall{Request: bucketRequest{policy: p, key: b.prefix + ":user:" + key, units: p.CostUnits(1)}})
+		calls = append(calls, &bucketCall{Request: bucketRequest{policy: p, key: b.buckets.prefix + ":user:" + key, units: p.CostUnits(1)}})
 	}
-	b.exec(t.Context(), calls)
+	b.buckets.exec(t.Context(), calls)
 	for i, want := range []time.Duration{0, time.Second, 0, time.Second} {
 		require.NoError(t, calls[i].Err)
 		require.Equal(t, want, calls[i].Response.State.LeaseEnds, "call %d", i)

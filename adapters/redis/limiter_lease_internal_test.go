@@ -49,7 +49,7 @@ func (b *leaseBench) lacks(want time.Duration, why string) {
 	require.Equal(b, want, d.ResetAfter, why)
 }
 
-func (b *leaseBench) bucket() string { return b.prefix + ":user:ann" }
+func (b *leaseBench) bucket() string { return b.buckets.prefix + ":user:ann" }
 
 func TestLease_Unhappy(t *testing.T) {
 	t.Parallel()

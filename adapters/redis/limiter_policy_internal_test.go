@@ -86,7 +86,7 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
 	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
-	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
+	value := func() string { return client.Get(t.Context(), l.buckets.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
 
 	_, err := limit.Consume(t.Context(), l, ann, 3)
@@ -94,7 +94,7 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	require.Equal(t, "1730000000300000/1.100000.10", value())
 	require.LessOrEqual(t, len(value()), 44, "Redis stores it in one allocation")
 
-	require.NoError(t, l.SetPolicy(limit.Policy{Name: l.name, Capacity: 10, Refill: 3, Per: 2 * time.Second}))
+	require.NoError(t, l.SetPolicy(limit.Policy{Name: l.Describe()[0].Name, Capacity: 10, Refill: 3, Per: 2 * time.Second}))
 	_, err = limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	require.Equal(t, "1730000002666667:1/3.2000000.10", value())

@@ -392,7 +392,7 @@ func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
 
 func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 	t.Parallel()
-	assert.PanicsWithValue(t, "redis: NewLimiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
+	assert.PanicsWithValue(t, "redis: a limiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
 	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
 	assert.PanicsWithValue(t, "redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster", func() {
 		redis.NewBroker(goredis.NewRing(&goredis.RingOptions{}))

@@ -19,7 +19,7 @@ func TestRecords_LooksWriteNothing(t *testing.T) {
 	window := limit.WindowPolicy{Name: prefix, Max: 3, Window: time.Minute}
 	log, counter := NewSlidingLog(m.client, window), NewSlidingCounter(m.client, window)
 	quota := NewQuota(m.client, limit.QuotaPolicy{Name: prefix, Max: 3})
-	quota.clock = m.server.Now
+	quota.records.clock = m.server.Now
 	ctx, key := t.Context(), limit.Key{"ann"}
 	for _, one := range []struct {
 		limit.Blocker

@@ -75,7 +75,7 @@ func TestLimiters_OnMovedServer(t *testing.T) {
 	})
 	runWindows(t, m, "quota", limittest.QuotaCases(), func(p limit.QuotaPolicy) (limit.Resetter, *records) {
 		l := NewQuota(m.client, p)
-		l.clock = m.server.Now
+		l.records.clock = m.server.Now
 		return l, l.records
 	})
 }
@@ -85,8 +85,8 @@ func (m *movedServer) harness(t *testing.T) limittest.Harness {
 	return limittest.Harness{
 		New: func(p limit.Policy) limit.Limiter {
 			l := NewLimiter(m.client, p)
-			l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
-			l.now = m.now
+			l.buckets.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
+			l.buckets.now = m.now
 			return l
 		},
 		Shared: true, Sleep: m.sleep, Rewind: m.rewind,

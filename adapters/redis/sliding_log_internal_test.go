@@ -55,7 +55,7 @@ func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
 	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Resetter, *records, string) {
 		l := NewQuota(client, p)
-		l.clock = c.Now
+		l.records.clock = c.Now
 		return l, l.records, quotaLua
 	})
 }

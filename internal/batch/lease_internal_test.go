@@ -112,7 +112,7 @@ func TestPolicy_Settles(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Lowest, tt.want.Divisor = tt.policy.Full()-limit.MaxDeficit, 1
-			tt.policy.Learn(1, State{}, 1, 0, 0)
+			tt.policy.denials.learn(1, State{}, tt.policy.CostUnits(1), 0, 0)
 			var got Take
 			d, err := tt.policy.Take(1, &limit.Take{Cost: tt.used, Mode: limit.Settling, Undo: &tt.receipt}, func() time.Duration { return 1 }, func(what Take) (Reply, error) {
 				got = what

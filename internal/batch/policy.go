@@ -34,13 +34,6 @@ func NewPolicy(policy limit.Policy, previous *Policy) *Policy {
 // outcome may be undone.
 func (p *Policy) WithoutMemory() *Policy { return &Policy{Units: p.Units, version: p.version} }
 
-// A Reply is the state of a bucket before a Take, and when the caller sent the Take and received the
-// state.
-type Reply struct {
-	State          State
-	Sent, Received time.Duration
-}
-
 // Take decides about a valid take from the bucket with a hash. It asks the store, by call, unless a
 // denial is remembered.
 func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) (limit.Decision, error) {
@@ -183,27 +176,13 @@ func (p *Policy) Remembered(hash uint64, take *limit.Take, now time.Duration) (l
 	return p.Decide(take, state), true
 }
 
-// Learn remembers the state of a bucket after a take of a cost, if that state denies an equal one.
-func (p *Policy) Learn(hash uint64, after State, cost int64, sent, received time.Duration) {
-	p.denials.learn(hash, after, p.CostUnits(cost), sent, received)
-}
-
 // Invalidate forgets a bucket that the caller has filled or blocked, and ignores replies that are on
 // their way.
 func (p *Policy) Invalidate(hash uint64, now time.Duration) { p.denials.states.Invalidate(hash, now) }
 
-// CheckChange returns an error unless a policy may replace that of a limiter whose policy has a
-// name.
-func CheckChange(name string, policy limit.Policy) error {
-	if err := CheckName(name, policy.Name); err != nil {
-		return err
-	}
-	return policy.Validate()
-}
-
-// CheckName returns an error unless a policy may replace another one by their names, which may be
+// checkName returns an error unless a policy may replace another one by their names, which may be
 // empty: the name, or the numbers without one, name what the store has.
-func CheckName(old, name string) error {
+func checkName(old, name string) error {
 	switch {
 	case old == "":
 		return errors.New("the policy has no name, so its numbers name its keys in the store; give it a name to change it")

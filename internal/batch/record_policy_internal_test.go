@@ -114,27 +114,30 @@ func TestRecordPolicy_QuotaChangesWithItsCalendar(t *testing.T) {
 	assert.NotEqual(t, first.version, NewQuotaPolicy(starts).Following(first).version, "two functions cannot be compared")
 }
 
-// TestRecordPart_LearnsWhatAllDecide has a limiter that would allow a take which another one denies.
-func TestRecordPart_LearnsWhatAllDecide(t *testing.T) {
+// TestJoint_LearnsWhatAllDecide has a limiter that would allow a take which another one denies.
+func TestJoint_LearnsWhatAllDecide(t *testing.T) {
 	p, s := ofTen(), &recordStore{reply: denied(300 * time.Millisecond)}
 	s.take(t, p, limit.Take{Cost: 6})
 	remembers := func() bool {
 		_, ok := p.Remembered(1, &limit.Take{Cost: 6}, 0)
 		return ok
 	}
-	part := p.Part(1, limit.Take{Cost: 1, Receipt: true})
-	assert.Equal(t, RecordTake{What: TakeAll, Cost: 1}, part.What)
-	d := part.Decide(RecordReply{Used: 8, Taken: 0})
-	part.Learn(&d, false, 0, 0)
+	partOf := func(take limit.Take) *part {
+		return &part{Part: Part{Request: &Request{Record: p.taking(&take)}}, policy: &policy{record: p}, hash: 1, take: take}
+	}
+	one := partOf(limit.Take{Cost: 1, Receipt: true})
+	assert.Equal(t, RecordTake{What: TakeAll, Cost: 1}, one.Request.Record)
+	reply := Reply{Record: RecordReply{Used: 8, Taken: 0}}
+	d := one.decide(&reply, false)
+	one.learn(&d, false, &reply)
 	assert.True(t, remembers(), "nothing was taken")
-	part.Learn(&d, true, 0, 0)
+	one.learn(&d, true, &reply)
 	assert.False(t, remembers(), "a larger cost is denied for longer now")
 
-	never := p.Part(1, limit.Take{Cost: 11})
-	assert.True(t, never.IsNever())
-	d = never.Decide(RecordReply{Used: 7})
+	never, reply := partOf(limit.Take{Cost: 11}), Reply{Record: RecordReply{Used: 7}}
+	d = never.decide(&reply, false)
 	assert.Equal(t, limit.Decision{Limit: 10, Remaining: 3, RetryAfter: limit.Never}, d)
-	never.Learn(&d, false, 0, 0)
+	never.learn(&d, false, &reply)
 	assert.False(t, remembers())
 }
 
