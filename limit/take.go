@@ -111,7 +111,7 @@ const (
 )
 
 // Validate returns an error that says what is wrong with the Take and what would be right.
-func (t *Take) Validate() error {
+func (t Take) Validate() error {
 	switch {
 	case t.Cost < 0:
 		return fmt.Errorf("cost is %d; it must not be negative", t.Cost)
@@ -143,7 +143,7 @@ func (t *Take) Undone() Receipt {
 	return *t.Undo
 }
 
-func (t *Take) validateUndo() error {
+func (t Take) validateUndo() error {
 	switch receipt := t.Undone(); {
 	case receipt.Tokens < 0:
 		return fmt.Errorf("the receipt is one of %d tokens; it must not be negative", receipt.Tokens)
@@ -156,7 +156,7 @@ func (t *Take) validateUndo() error {
 	}
 }
 
-func (t *Take) validateLease() error {
+func (t Take) validateLease() error {
 	switch {
 	case t.Lease < time.Millisecond || t.Lease > MaxLease || t.Lease%time.Millisecond != 0:
 		return fmt.Errorf("lease is %v; it must be a whole number of milliseconds, from 1 to those of %v", t.Lease, MaxLease)
@@ -169,7 +169,7 @@ func (t *Take) validateLease() error {
 
 // ValidateWindow is Validate for sliding windows. Keep, Lease and the mode Settling are
 // errors.
-func (t *Take) ValidateWindow() error {
+func (t Take) ValidateWindow() error {
 	if t.Keep > 0 {
 		return errKeep
 	}
@@ -177,7 +177,7 @@ func (t *Take) ValidateWindow() error {
 }
 
 // ValidateQuota is Validate for quotas. Keep is an error.
-func (t *Take) ValidateQuota() error {
+func (t Take) ValidateQuota() error {
 	if t.Keep > 0 {
 		return errKeep
 	}
@@ -188,7 +188,7 @@ var errKeep = errors.New("sliding windows and quotas cannot keep tokens; use a t
 
 // ValidateCooldown is Validate for cooldowns. Keep, MaxWait, Lease and the modes Charging and
 // Settling are errors.
-func (t *Take) ValidateCooldown() error {
+func (t Take) ValidateCooldown() error {
 	if t.Keep > 0 || t.MaxWait > 0 || t.Mode == Charging {
 		return errors.New("cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket")
 	}
@@ -196,7 +196,7 @@ func (t *Take) ValidateCooldown() error {
 }
 
 // ValidateWithoutLease is Validate for limiters whose Takes have no Lease.
-func (t *Take) ValidateWithoutLease() error {
+func (t Take) ValidateWithoutLease() error {
 	if t.Lease != 0 || t.Mode == Settling {
 		return errors.New("the limiter has no leases; use a token bucket or a quota")
 	}
@@ -204,7 +204,7 @@ func (t *Take) ValidateWithoutLease() error {
 }
 
 // ValidatePlain is Validate for limiters that can only do the Take of [Consume].
-func (t *Take) ValidatePlain() error {
+func (t Take) ValidatePlain() error {
 	if t.Cost >= 0 && !t.IsPlain() {
 		return errors.New("the limiter can only take a cost whole")
 	}

@@ -18,6 +18,7 @@ import (
 // without calls in the window and without penalty. If it cannot evict any, new keys share one
 // record. Two of n keys share a record with a probability below n²/2⁶⁵.
 type Cooldown struct {
+	counted
 	policy    limit.CooldownPolicy
 	rules     *logRules
 	onPenalty func(limit.Penalty)
@@ -41,21 +42,20 @@ func newCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty), clo
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	return &Cooldown{
+	c := &Cooldown{
 		policy:    policy,
 		rules:     newLogRules(numbers{max: policy.Max}, policy.Window, policy.Penalty),
 		onPenalty: onPenalty,
 		records:   newRecordTable[callLog](maxLogKeys, clock),
 	}
+	c.counted = counted{limit.Take.ValidateCooldown, policy.Description, c.records}
+	return c
 }
-
-// InProcess marks a limiter that decides in this process.
-func (c *Cooldown) InProcess() {}
 
 // Take counts as many calls of key as take has cost, or none of them. It ignores its context,
 // because it never waits.
 func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateCooldown(); err != nil {
+	if err := c.check(take); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	var count int64
@@ -64,19 +64,6 @@ func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limi
 		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + take.Cost, RetryAfter: d.RetryAfter})
 	}
 	return d, nil
-}
-
-// Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *Cooldown) Check(take limit.Take) error { return take.ValidateCooldown() }
-
-// Block denies key for d; after that, nothing counts.
-func (c *Cooldown) Block(_ context.Context, key limit.Key, d time.Duration) error {
-	return c.records.block(&key, d)
-}
-
-// Describe returns the cooldown's Max and Window.
-func (c *Cooldown) Describe() []limit.Description {
-	return []limit.Description{c.policy.Description()}
 }
 
 // Count returns how many admitted calls of key are in the window that ends at present.
@@ -88,18 +75,8 @@ func (c *Cooldown) Count(_ context.Context, key limit.Key) (count int64, err err
 	return count, nil
 }
 
-// Reset removes the record of key: its calls, its penalty and a block.
-func (c *Cooldown) Reset(_ context.Context, key limit.Key) error {
-	c.records.reset(&key)
-	return nil
-}
-
 // ResetAll removes the records of all keys.
 func (c *Cooldown) ResetAll(context.Context) error {
 	c.records.resetAll()
 	return nil
 }
-
-// Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
-// of 64 shards for a moment.
-func (c *Cooldown) Stats() limit.Stats { return c.records.stats() }

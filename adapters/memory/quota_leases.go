@@ -41,7 +41,7 @@ func (q *quotaRules) endLeases(r *quotaCount, now int64) {
 }
 
 // takeLeased is Take with a Lease and a cost that can be allowed.
-func (q *Quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) (d limit.Decision) {
+func (q *quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) (d limit.Decision) {
 	blocked := q.records.change(key, func(r *quotaCount, now int64) {
 		rules.advance(r, now)
 		d = rules.lease(r, now, take)
@@ -102,7 +102,7 @@ func (q *quotaRules) denyLease(r *quotaCount, now, cost int64) limit.Decision {
 }
 
 // settle replaces what the Take with a receipt took by what it has used.
-func (q *Quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt, used int64) {
+func (q *quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt, used int64) {
 	q.records.change(key, func(r *quotaCount, now int64) {
 		rules.advance(r, now)
 		i := slices.IndexFunc(r.leases, func(l quotaLease) bool { return l.receipt.Lease == receipt.Lease })

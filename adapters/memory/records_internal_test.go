@@ -30,7 +30,10 @@ func smallLimiters() map[string]keyedLimiter {
 	log, counter := NewSlidingLog(window), NewSlidingCounter(window)
 	cooldown := NewCooldown(limit.CooldownPolicy{Max: 10, Window: time.Hour, Penalty: time.Millisecond}, nil)
 	quota := NewQuota(limit.QuotaPolicy{Max: 10, Period: limit.Month})
-	log.records.shardKeys, counter.records.shardKeys, cooldown.records.shardKeys, quota.records.shardKeys = 1, 1, 1, 1
+	log.records.(*recordTable[callLog, *callLog]).shardKeys = 1
+	counter.records.(*recordTable[windowCount, *windowCount]).shardKeys = 1
+	quota.records.(*recordTable[quotaCount, *quotaCount]).shardKeys = 1
+	cooldown.records.shardKeys = 1
 	return map[string]keyedLimiter{"log": log, "counter": counter, "cooldown": cooldown, "quota": quota}
 }
 
@@ -146,9 +149,7 @@ func TestQuota_ClockSteps(t *testing.T) {
 			now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 			c.Run(t, limittest.WindowHarness[limit.QuotaPolicy]{
 				New: func(p limit.QuotaPolicy) limit.Resetter {
-					q := NewQuota(p)
-					q.records.clock = func() int64 { return now.UnixMicro() }
-					return q
+					return newQuota(p, func() int64 { return now.UnixMicro() })
 				},
 				Sleep:  func(d time.Duration) { now = now.Add(d) },
 				Now:    func() time.Time { return now },

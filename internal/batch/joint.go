@@ -94,7 +94,7 @@ func decideJointly(parts []*part, replies []Reply) []limit.Decision {
 
 // part returns a take of key as a part of a joint one.
 func (l *Limiter) part(key limit.Key, take limit.Take) (*part, error) {
-	if err := l.validate(&take); err != nil {
+	if err := l.validate(take); err != nil {
 		return nil, err
 	}
 	p := &part{Part{Store: l.store}, l, l.current(), key.Hash(l.seed), take}

@@ -51,7 +51,7 @@ func (p *policy) recordRequest(key limit.Key, take *limit.Take, what RecordTake,
 // NewBuckets returns a limiter with token buckets. Like the other constructors, it panics if the
 // policy is not valid. The adapter is the name of the package with which errors begin.
 func NewBuckets(adapter string, store Store, p limit.Policy) *Changeable[limit.Policy] {
-	return newChangeable(adapter, store, (*limit.Take).Validate, bucketPolicy, p)
+	return newChangeable(adapter, store, limit.Take.Validate, bucketPolicy, p)
 }
 
 func bucketPolicy(p limit.Policy) (*policy, error) {
@@ -63,7 +63,7 @@ func bucketPolicy(p limit.Policy) (*policy, error) {
 
 // NewLog returns a sliding-window log.
 func NewLog(adapter string, store Store, p limit.WindowPolicy) *Changeable[limit.WindowPolicy] {
-	return newChangeable(adapter, store, (*limit.Take).ValidateWindow, logPolicy, p)
+	return newChangeable(adapter, store, limit.Take.ValidateWindow, logPolicy, p)
 }
 
 func logPolicy(p limit.WindowPolicy) (*policy, error) {
@@ -72,7 +72,7 @@ func logPolicy(p limit.WindowPolicy) (*policy, error) {
 
 // NewCounter returns a sliding-window counter.
 func NewCounter(adapter string, store Store, p limit.WindowPolicy) *Changeable[limit.WindowPolicy] {
-	return newChangeable(adapter, store, (*limit.Take).ValidateWindow, counterPolicy, p)
+	return newChangeable(adapter, store, limit.Take.ValidateWindow, counterPolicy, p)
 }
 
 func counterPolicy(p limit.WindowPolicy) (*policy, error) {
@@ -89,7 +89,7 @@ func recordPolicy(d limit.Description, numbers ...int64) *policy {
 
 // NewQuota returns a quota.
 func NewQuota(adapter string, store Store, p limit.QuotaPolicy) *Changeable[limit.QuotaPolicy] {
-	return newChangeable(adapter, store, (*limit.Take).ValidateQuota, quotaPolicy, p)
+	return newChangeable(adapter, store, limit.Take.ValidateQuota, quotaPolicy, p)
 }
 
 func quotaPolicy(p limit.QuotaPolicy) (*policy, error) {
@@ -111,7 +111,7 @@ func NewCooldown(adapter string, store Store, p limit.CooldownPolicy, onPenalty 
 	}
 	first := recordPolicy(p.Description(), p.Max, p.Window.Microseconds(), p.Penalty.Microseconds())
 	first.cooldown = p
-	l := newLimiter(adapter, store, (*limit.Take).ValidateCooldown, first)
+	l := newLimiter(adapter, store, limit.Take.ValidateCooldown, first)
 	l.onPenalty = onPenalty
 	return &Cooldown{l}
 }

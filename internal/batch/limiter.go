@@ -16,7 +16,7 @@ import (
 type Limiter struct {
 	adapter string // name of its package, with which errors begin
 	store   Store
-	check   func(*limit.Take) error
+	check   func(limit.Take) error
 	seed    maphash.Seed
 	now     func() time.Duration // of the store
 	policy  *atomic.Pointer[policy]
@@ -47,13 +47,13 @@ var (
 	_ limit.PolicySetter[limit.Policy] = (*Changeable[limit.Policy])(nil)
 )
 
-func newLimiter(adapter string, store Store, check func(*limit.Take) error, first *policy) *Limiter {
+func newLimiter(adapter string, store Store, check func(limit.Take) error, first *policy) *Limiter {
 	l := &Limiter{adapter: adapter, store: store, check: check, seed: maphash.MakeSeed(), now: store.Now, policy: new(atomic.Pointer[policy])}
 	l.policy.Store(first)
 	return l
 }
 
-func newChangeable[P any](adapter string, store Store, check func(*limit.Take) error, compile func(P) (*policy, error), first P) *Changeable[P] {
+func newChangeable[P any](adapter string, store Store, check func(limit.Take) error, compile func(P) (*policy, error), first P) *Changeable[P] {
 	p, err := compile(first)
 	if err != nil {
 		panic(err.Error())
@@ -105,7 +105,7 @@ func (l *Limiter) current() *policy {
 	return p
 }
 
-func (l *Limiter) validate(take *limit.Take) error {
+func (l *Limiter) validate(take limit.Take) error {
 	if err := l.check(take); err != nil {
 		return fmt.Errorf("%s: %w", l.adapter, err)
 	}
@@ -115,7 +115,7 @@ func (l *Limiter) validate(take *limit.Take) error {
 // Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
 // second more.
 func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := l.validate(&take); err != nil {
+	if err := l.validate(take); err != nil {
 		return limit.Decision{}, err
 	}
 	p, hash := l.current(), key.Hash(l.seed)
@@ -142,7 +142,7 @@ func (l *Limiter) penalize(p *policy, key limit.Key, cost int64, reply *RecordRe
 }
 
 // Check returns an error if the limiter cannot do a Take.
-func (l *Limiter) Check(take limit.Take) error { return l.check(&take) }
+func (l *Limiter) Check(take limit.Take) error { return l.check(take) }
 
 // Describe returns the limit of the policy.
 func (l *Limiter) Describe() []limit.Description {

@@ -27,8 +27,8 @@ type setup struct {
 	path   string
 	log    lockedLog
 	chat   *memory.Limiter
-	search *memory.SlidingLog
-	export *memory.Quota
+	search *memory.CountLimiter[limit.WindowPolicy]
+	export *memory.CountLimiter[limit.QuotaPolicy]
 }
 
 // A lockedLog is written by the goroutine that follows the file.
