@@ -7,7 +7,7 @@ import (
 )
 
 // A Limiter is a [limit.Limiter] whose buckets are in PostgreSQL, so that many processes share
-// them. Its decisions equal those of a limiter in memory, on the clock of the server. See [Limits]
+// them. Its decisions equal those of a limiter in memory, on the clock of the server. See [LimitStore]
 // for what all limiters of this package have in common.
 //
 // A bucket that is known to hold too little denies without a round trip, for at most a second; the
@@ -34,6 +34,6 @@ type Limiter struct {
 type bucketLimiter = batch.Changeable[limit.Policy]
 
 // NewLimiter returns a limiter. It panics if the policy is not valid.
-func (l *Limits) NewLimiter(policy limit.Policy) *Limiter {
+func (l *LimitStore) NewLimiter(policy limit.Policy) *Limiter {
 	return &Limiter{batch.NewBuckets("postgres", l.rowsOf(limitBucket, "limit", keyname.OfPolicy(policy)), policy)}
 }

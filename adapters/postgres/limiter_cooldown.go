@@ -13,7 +13,7 @@ import (
 
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in PostgreSQL, so that
 // many processes share it. Its decisions equal those of a cooldown in memory, on the clock of the
-// server. A key in a penalty is denied without a round trip, for at most a second. See [Limits] for
+// server. A key in a penalty is denied without a round trip, for at most a second. See [LimitStore] for
 // what all limiters of this package have in common.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
@@ -37,7 +37,7 @@ type cooldown = batch.Cooldown
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon, once
 // for every penalty that a call of this process starts. NewCooldown panics if the policy is not
 // valid.
-func (l *Limits) NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
+func (l *LimitStore) NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
 	rows := l.rowsOf(limitLog, "cooldown", keyname.OfCooldown(policy))
 	return &Cooldown{batch.NewCooldown("postgres", rows, policy, onPenalty), rows}
 }

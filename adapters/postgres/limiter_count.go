@@ -7,7 +7,7 @@ import (
 )
 
 // A CountLimiter is a limiter that counts what keys have taken, by a policy of type P: a sliding window
-// ([Limits.NewSlidingLog], [Limits.NewSlidingCounter]) or a quota ([Limits.NewQuota]). It is a
+// ([LimitStore.NewSlidingLog], [LimitStore.NewSlidingCounter]) or a quota ([LimitStore.NewQuota]). It is a
 // [limit.Limiter], [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer],
 // [limit.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
 // policy cannot change, because its numbers name its records. A CountLimiter is safe for concurrent
@@ -22,7 +22,7 @@ type countLimiter[P any] = batch.Changeable[P]
 // NewSlidingLog returns a limiter that enforces a [limit.WindowPolicy] exactly, in PostgreSQL, so
 // that many processes share it. Its decisions equal those of a sliding-window log in memory, on the
 // clock of the server. A key that lacks tokens is denied without a round trip, for at most a
-// second. See [Limits] for what all limiters of this package have in common.
+// second. See [LimitStore] for what all limiters of this package have in common.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
 // during a rolling deployment or after SetPolicy. Each of them counts the tokens in its own window.
@@ -34,11 +34,11 @@ type countLimiter[P any] = batch.Changeable[P]
 // Max of them.
 //
 // A key's record has 8 bytes for each of its last Max tokens, or twice as many with reservations
-// and charges, and every call that takes tokens writes all of it: use [Limits.NewSlidingCounter] for a Max
+// and charges, and every call that takes tokens writes all of it: use [LimitStore.NewSlidingCounter] for a Max
 // of several hundred.
 //
 // NewSlidingLog panics if the policy is not valid for a log ([limit.WindowPolicy.ValidateLog]).
-func (l *Limits) NewSlidingLog(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
+func (l *LimitStore) NewSlidingLog(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
 	rows := l.rowsOf(limitLog, "log", keyname.OfWindow(policy))
 	return &CountLimiter[limit.WindowPolicy]{batch.NewLog("postgres", rows, policy), rows}
 }
@@ -46,7 +46,7 @@ func (l *Limits) NewSlidingLog(policy limit.WindowPolicy) *CountLimiter[limit.Wi
 // NewSlidingCounter returns a limiter that enforces a [limit.WindowPolicy] with two counts per
 // key, in PostgreSQL, so that many processes share it. Its decisions equal those of a
 // sliding-window counter in memory, which describes them, on the clock of the server. A key that
-// lacks tokens is denied without a round trip, for at most a second. See [Limits] for what all
+// lacks tokens is denied without a round trip, for at most a second. See [LimitStore] for what all
 // limiters of this package have in common.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
@@ -61,7 +61,7 @@ func (l *Limits) NewSlidingLog(policy limit.WindowPolicy) *CountLimiter[limit.Wi
 // at most Max of them.
 //
 // NewSlidingCounter panics if the policy is not valid.
-func (l *Limits) NewSlidingCounter(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
+func (l *LimitStore) NewSlidingCounter(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
 	rows := l.rowsOf(limitCounter, "counter", keyname.OfWindow(policy))
 	return &CountLimiter[limit.WindowPolicy]{batch.NewCounter("postgres", rows, policy), rows}
 }
@@ -69,7 +69,7 @@ func (l *Limits) NewSlidingCounter(policy limit.WindowPolicy) *CountLimiter[limi
 // NewQuota returns a limiter that enforces a [limit.QuotaPolicy] in PostgreSQL, so that many
 // processes share it. Its decisions equal those of a quota in memory, on the clock of the server
 // and the calendar of this process: it is an error if their clocks differ by more than a period. A
-// key that has used its quota is denied without a round trip, for at most a second. See [Limits]
+// key that has used its quota is denied without a round trip, for at most a second. See [LimitStore]
 // for what all limiters of this package have in common, and [WithTx] for a quota that is charged if
 // and only if a transaction commits.
 //
@@ -89,7 +89,7 @@ func (l *Limits) NewSlidingCounter(policy limit.WindowPolicy) *CountLimiter[limi
 // process that took it.
 //
 // NewQuota panics if the policy is not valid.
-func (l *Limits) NewQuota(policy limit.QuotaPolicy) *CountLimiter[limit.QuotaPolicy] {
+func (l *LimitStore) NewQuota(policy limit.QuotaPolicy) *CountLimiter[limit.QuotaPolicy] {
 	rows := l.rowsOf(limitQuota, "quota", keyname.OfQuota(policy))
 	return &CountLimiter[limit.QuotaPolicy]{batch.NewQuota("postgres", rows, policy), rows}
 }

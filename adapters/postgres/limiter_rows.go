@@ -12,7 +12,7 @@ import (
 
 // limitRows are the rows of a limiter: one for each key.
 type limitRows struct {
-	limits *Limits
+	limits *LimitStore
 	kind   int64 // limitBucket, limitCounter, limitLog or limitQuota
 	keys   limitKeys
 	clock  func() time.Time // of the calendar
@@ -20,7 +20,7 @@ type limitRows struct {
 
 // rowsOf returns the rows of a limiter of a kind. The name of the kind and that of the policy are parts
 // of the names of its keys.
-func (l *Limits) rowsOf(kind int64, kindName, policyName string) *limitRows {
+func (l *LimitStore) rowsOf(kind int64, kindName, policyName string) *limitRows {
 	return &limitRows{l, kind, l.keysOf(kindName, policyName), time.Now}
 }
 

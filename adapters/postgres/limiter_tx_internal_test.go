@@ -32,7 +32,7 @@ var ann = limit.Key{"user", "", "ann"}
 func TestWithTx_TakesIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
 	for name, limiter := range map[string]limit.Limiter{
@@ -63,7 +63,7 @@ func TestWithTx_TakesIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 func TestWithTx_BlocksIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	for name, limiter := range map[string]limit.Limiter{
 		"bucket": l.NewLimiter(limit.PerHour(5).Named("tx")),
 		"quota":  l.NewQuota(limit.QuotaPolicy{Name: "tx", Max: 5, Period: limit.Month}),
@@ -174,7 +174,7 @@ func (e *eachInTx) RemembersDenial(limit.Key, limit.Take) (limit.Decision, bool)
 func TestWithTx_OpenTransactionDelaysItsKeyOnly(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	quota := NewLimits(pool, schema).NewQuota(limit.QuotaPolicy{Name: "orders", Max: 1000, Period: limit.Month})
+	quota := NewLimitStore(pool, schema).NewQuota(limit.QuotaPolicy{Name: "orders", Max: 1000, Period: limit.Month})
 	_, err := limit.Consume(t.Context(), quota, limit.Key{"old"}, 1)
 	require.NoError(t, err)
 	tx, err := pool.Begin(t.Context())
@@ -217,7 +217,7 @@ func TestWithTx_OpenTransactionDelaysItsKeyOnly(t *testing.T) {
 func TestWithTx_JointCallTakesAllOrNone(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	few, many := l.NewLimiter(limit.PerHour(1).Burst(20).Named("few")), l.NewQuota(limit.QuotaPolicy{Name: "many", Max: 1000, Period: limit.Month})
 	allowed := make(chan bool, 40)
 	for n := range 40 {
@@ -252,7 +252,7 @@ func TestWithTx_JointCallTakesAllOrNone(t *testing.T) {
 func TestWithTx_HigherIsolationFailsInsteadOfTakingTwice(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	limiter := NewLimits(pool, schema).NewLimiter(limit.PerHour(1))
+	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(1))
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		for _, isNew := range []bool{true, false} {
 			key := limit.Key{string(level), "new"}
@@ -280,7 +280,7 @@ func TestWithTx_HigherIsolationFailsInsteadOfTakingTwice(t *testing.T) {
 func TestWithTx_UncommittedDenialIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	limiter := NewLimits(pool, schema).NewLimiter(limit.PerHour(2))
+	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(2))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	for _, want := range []bool{true, true, false} {
@@ -300,7 +300,7 @@ func TestWithTx_UncommittedDenialIsNotRemembered(t *testing.T) {
 func TestWithTx_ReceiptsAreThoseOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	limiter := NewLimits(pool, schema).NewLimiter(limit.PerHour(9).Named("receipts"))
+	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(9).Named("receipts"))
 	require.NoError(t, limiter.SetPolicy(limit.PerHour(10).Named("receipts")))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// Limits are the limiters and semaphores of one PostgreSQL schema, which many processes share.
+// A LimitStore has the limiters and semaphores of one PostgreSQL schema, which many processes share.
 // Their decisions equal those of package memory, on the clock of the server. [Migrate] must have
 // created the schema.
 //
@@ -42,9 +42,9 @@ import (
 //
 // An error is that of ctx, of the pool or of the server; it is then unknown whether tokens were
 // taken. No statement is repeated after it may have been executed. Records that have expired are
-// removed in small steps, which calls start. Limits are safe for concurrent use. They have nothing
-// to close but the pool.
-type Limits struct {
+// removed in small steps, which calls start. A LimitStore is safe for concurrent use. It has
+// nothing to close but the pool.
+type LimitStore struct {
 	pool   *pgxpool.Pool
 	schema string
 	sql    limitSQL
@@ -59,15 +59,15 @@ type Limits struct {
 	needsLevel atomic.Bool
 }
 
-// NewLimits returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil or the
+// NewLimitStore returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil or the
 // name is invalid. It sends nothing.
-func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
+func NewLimitStore(pool *pgxpool.Pool, schema string) *LimitStore {
 	if pool == nil {
-		panic("postgres: NewLimits needs a pool")
+		panic("postgres: NewLimitStore needs a pool")
 	}
 	mustBeSchema(schema)
 	epoch := time.Now()
-	l := &Limits{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
+	l := &LimitStore{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
 	// A caller executes a round trip with its own context only if that never ends: otherwise, pgx
 	// would close the connection at its end.
 	exec := func(patience int) func(context.Context, []*batch.Call[limitCall, limitReply]) {
@@ -136,7 +136,7 @@ type limitKeys struct {
 }
 
 // keysOf returns the keys of a limiter.
-func (l *Limits) keysOf(kind, name string) limitKeys {
+func (l *LimitStore) keysOf(kind, name string) limitKeys {
 	return limitKeys{l.schema, keyname.Join(kind, []string{name})}
 }
 
@@ -166,7 +166,7 @@ const lockPatience = 50
 
 // do executes a call. If another transaction has locked the key, it asks again until ctx is done,
 // in round trips of its own: calls for other keys do not wait.
-func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
+func (l *LimitStore) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
 	calls := l.calls
 	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
 		c := &batch.Call[limitCall, limitReply]{Request: request}
@@ -184,7 +184,7 @@ func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCa
 
 // reply is do for who needs only the reply. Without one, nothing is read of the call: a batch may still
 // answer it.
-func (l *Limits) reply(ctx context.Context, request limitCall) (limitReply, error) {
+func (l *LimitStore) reply(ctx context.Context, request limitCall) (limitReply, error) {
 	c, err := l.do(ctx, request)
 	if err != nil {
 		return limitReply{}, err
@@ -193,7 +193,7 @@ func (l *Limits) reply(ctx context.Context, request limitCall) (limitReply, erro
 }
 
 // doAll is do for calls that take all or nothing.
-func (l *Limits) doAll(ctx context.Context, requests []limitCall) ([]limitReply, error) {
+func (l *LimitStore) doAll(ctx context.Context, requests []limitCall) ([]limitReply, error) {
 	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
 		c := &batch.Call[[]limitCall, []limitReply]{Request: requests}
 		if err := l.joints.Do(ctx, c); err != nil {
@@ -217,7 +217,7 @@ func waitForLock(ctx context.Context, wait time.Duration) error {
 
 // execEach executes independent calls in one statement. It waits for a lock if all calls have one
 // key.
-func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply], patience int) {
+func (l *LimitStore) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply], patience int) {
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b *batch.Call[limitCall, limitReply]) int {
 		return compareCalls(&a.Request, &b.Request)
@@ -245,7 +245,7 @@ func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, li
 const maxJointKeys = 64
 
 // execAll executes groups of calls, several in one statement.
-func (l *Limits) execAll(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
+func (l *LimitStore) execAll(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
 	for len(groups) > 0 {
 		n, keys := 1, len(groups[0].Request)
 		for n < len(groups) && keys+len(groups[n].Request) <= maxJointKeys {
@@ -257,7 +257,7 @@ func (l *Limits) execAll(ctx context.Context, groups []*batch.Call[[]limitCall, 
 	}
 }
 
-func (l *Limits) execGroups(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
+func (l *LimitStore) execGroups(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
 	var requests []limitCall
 	sizes := make([]int32, len(groups))
 	for i, c := range groups {

@@ -55,7 +55,7 @@ func TestLimiter_KeepsRandomRules(t *testing.T) {
 func limitRounds() int { return testscale.Tiers(1, 3, 10) }
 
 // testWindows runs cases of a limiter with records, in the quick tier some of them.
-func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *Limits, P) limit.Resetter) {
+func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *LimitStore, P) limit.Resetter) {
 	s := newLimitServer(t)
 	for _, c := range testscale.Sample(cases, 6) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -75,19 +75,19 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 
 func TestSlidingLog_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.SlidingLogCases(), func(_ *limitServer, l *Limits, p limit.WindowPolicy) limit.Resetter { return l.NewSlidingLog(p) })
+	testWindows(t, limittest.SlidingLogCases(), func(_ *limitServer, l *LimitStore, p limit.WindowPolicy) limit.Resetter { return l.NewSlidingLog(p) })
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.SlidingCounterCases(), func(_ *limitServer, l *Limits, p limit.WindowPolicy) limit.Resetter {
+	testWindows(t, limittest.SlidingCounterCases(), func(_ *limitServer, l *LimitStore, p limit.WindowPolicy) limit.Resetter {
 		return l.NewSlidingCounter(p)
 	})
 }
 
 func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.QuotaCases(), func(s *limitServer, l *Limits, p limit.QuotaPolicy) limit.Resetter {
+	testWindows(t, limittest.QuotaCases(), func(s *limitServer, l *LimitStore, p limit.QuotaPolicy) limit.Resetter {
 		q := l.NewQuota(p)
 		q.rows.clock = s.clock.Now
 		return q

@@ -60,7 +60,7 @@ func TestLimits_SweepRemovesWhatHasExpired(t *testing.T) {
 func TestLimits_CallsStartTheSweep(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	_, err := limit.Consume(t.Context(), l.NewLimiter(limit.PerSecond(1000)), ann, 1)
 	require.NoError(t, err)
 	other := l.NewLimiter(limit.PerHour(1_000_000))
