@@ -13,7 +13,6 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
-	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 )
@@ -152,13 +151,12 @@ func (k *limitKeys) named(name string, args limitArgs) limitCall {
 	return limitCall{name, int64(binary.BigEndian.Uint64(sum[:8])), args} //nolint:gosec // any 64 bits
 }
 
-// How long a call waits before it asks again about a key that another transaction has locked:
-// mostly a decision of another process, which takes a millisecond, or a transaction of the
+// lockBackoff returns how long a call waits before it asks again about a key that another transaction
+// has locked: mostly a decision of another process, which takes a millisecond, or a transaction of the
 // application.
-const (
-	minLockedWait = time.Millisecond
-	maxLockedWait = 20 * time.Millisecond
-)
+func lockBackoff() sleep.Backoff {
+	return sleep.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}
+}
 
 // lockPatience is how long a statement waits for the lock of its only key, in milliseconds, in the
 // order of the statements that wait. It then gives its round trip to calls for other keys.
@@ -168,13 +166,13 @@ const lockPatience = 50
 // in round trips of its own: calls for other keys do not wait.
 func (l *LimitStore) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
 	calls := l.calls
-	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
+	for wait := lockBackoff(); ; {
 		c := &batch.Call[limitCall, limitReply]{Request: request}
 		if err := calls.Do(ctx, c); err != nil || !c.Response.isLocked() {
 			return c, err
 		}
 		if calls == l.locked {
-			if err := waitForLock(ctx, wait); err != nil {
+			if err := waitForLock(ctx, &wait); err != nil {
 				return c, err
 			}
 		}
@@ -194,7 +192,7 @@ func (l *LimitStore) reply(ctx context.Context, request limitCall) (limitReply, 
 
 // doAll is do for calls that take all or nothing.
 func (l *LimitStore) doAll(ctx context.Context, requests []limitCall) ([]limitReply, error) {
-	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
+	for wait := lockBackoff(); ; {
 		c := &batch.Call[[]limitCall, []limitReply]{Request: requests}
 		if err := l.joints.Do(ctx, c); err != nil {
 			return nil, err
@@ -202,14 +200,14 @@ func (l *LimitStore) doAll(ctx context.Context, requests []limitCall) ([]limitRe
 		if !c.Response[0].isLocked() {
 			return c.Response, nil
 		}
-		if err := waitForLock(ctx, wait); err != nil {
+		if err := waitForLock(ctx, &wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func waitForLock(ctx context.Context, wait time.Duration) error {
-	if err := sleep.For(ctx, wait/2+random.N(wait)); err != nil {
+func waitForLock(ctx context.Context, wait *sleep.Backoff) error {
+	if err := wait.Wait(ctx); err != nil {
 		return fmt.Errorf("postgres: limiter: another transaction has locked the key: %w", err)
 	}
 	return nil
