@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -52,7 +53,7 @@ func (i *Inspector) limit(name string) (*inspectedLimit, error) {
 
 // look decides about a message without taking anything.
 func (l *inspectedLimit) look(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	return l.Limiter.Take(ctx, key, limit.Take{Cost: cost, Mode: limit.Looking})
+	return l.Limiter.Take(ctx, key, limit.Take{Cost: cost, Mode: mode.Looking})
 }
 
 func (l *inspectedLimit) cost(in router.IngressContext) int64 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // AllOf returns a limiter that admits a call if every limiter does, and otherwise takes
@@ -31,7 +32,7 @@ func AllOf(limiters ...Limiter) Limiter {
 	seen := map[Limiter]bool{}
 	inProcess, blocks := true, true
 	for _, l := range limiters {
-		if err := Check(l, Take{Mode: Undoing}); err != nil {
+		if err := Check(l, Take{Mode: mode.Undoing}); err != nil {
 			panic(fmt.Sprintf("limit: AllOf needs limiters that can undo a Take: %v", err))
 		}
 		if seen[l] {
@@ -89,14 +90,14 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 	}
 	requests := a.requests(key, take.Cost)
 	switch take.Mode {
-	case Charging, Returning:
+	case mode.Charging, mode.Returning:
 		return Decision{}, a.each(func(l Limiter) error {
 			_, err := l.Take(ctx, key, take)
 			return err
 		})
-	case Undoing:
+	case mode.Undoing:
 		return Decision{}, UndoAll(ctx, take.Undone(), requests...)
-	case Settling:
+	case mode.Settling:
 		return Decision{}, settleAll(ctx, take.Undone(), take.Cost, requests)
 	}
 	if a.batcher == nil {
@@ -121,7 +122,7 @@ func (a *allOf) requests(key Key, cost int64) []Request {
 
 // RemembersDenial returns a denial that one of the limiters remembers.
 func (a *allOf) RemembersDenial(key Key, take Take) (Decision, bool) {
-	if take.Mode > Looking || a.Check(take) != nil {
+	if take.Mode > mode.Looking || a.Check(take) != nil {
 		return Decision{}, false
 	}
 	requests := a.requests(key, take.Cost)
@@ -134,7 +135,7 @@ func (a *allOf) RemembersDenial(key Key, take Take) (Decision, bool) {
 
 // Check returns an error if one of the limiters cannot do a Take.
 func (a *allOf) Check(take Take) error {
-	if take.Keep > 0 || take.Mode == Partial {
+	if take.Keep > 0 || take.Mode == mode.Partial {
 		return errors.New("limit: several limiters together cannot keep tokens or take a part; use one limiter")
 	}
 	for _, l := range a.limiters {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Request is a cost that a limiter charges to a key.
@@ -115,7 +117,7 @@ func batcherOf(limiters []Limiter) Batcher {
 func takeJointly(ctx context.Context, batcher Batcher, requests []Request, take Take) (Decision, error) {
 	var decisions []Decision
 	var err error
-	if batcher != nil && take.Mode == Whole {
+	if batcher != nil && take.Mode == mode.Whole {
 		decisions, err = batcher.TakeBatch(ctx, requests, take)
 	} else {
 		decisions, err = TakeEach(ctx, requests, take)
@@ -152,7 +154,7 @@ func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	if decisions != nil {
 		return decisions, nil
 	}
-	if take.Mode == Whole && len(requests) > 1 && !isLocal {
+	if take.Mode == mode.Whole && len(requests) > 1 && !isLocal {
 		leave, waited, err := enterGates(ctx, gatesOf(requests))
 		if err != nil {
 			return nil, err
@@ -186,9 +188,9 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	for i, r := range requests {
 		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Lease: take.Lease, Mode: take.Mode}
 		// What the last one took is undone by the caller only.
-		one.Receipt = take.Mode == Whole && (take.Receipt || take.Lease > 0 || i < len(requests)-1)
+		one.Receipt = take.Mode == mode.Whole && (take.Receipt || take.Lease > 0 || i < len(requests)-1)
 		if denied {
-			one.Mode, one.Receipt, one.Lease = Looking, false, 0
+			one.Mode, one.Receipt, one.Lease = mode.Looking, false, 0
 		}
 		d, err := r.Limiter.Take(ctx, r.Key, one)
 		if err != nil {
@@ -224,7 +226,7 @@ func localDenials(ctx context.Context, requests []Request, maxWait time.Duration
 		if _, ok := r.Limiter.(InProcess); !ok {
 			return Decision{}, false
 		}
-		d, err := r.Limiter.Take(ctx, r.Key, Take{Cost: r.Cost, MaxWait: maxWait, Mode: Looking})
+		d, err := r.Limiter.Take(ctx, r.Key, Take{Cost: r.Cost, MaxWait: maxWait, Mode: mode.Looking})
 		return d, err == nil && !d.Allowed && d.Reason != BurstExceeded // a look starts no penalty
 	})
 }

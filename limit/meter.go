@@ -22,7 +22,7 @@ import (
 //	  - If the process dies or forgets to settle, the estimate returns at the end of its lease. If the
 //	    work is settled later, all that it has used is charged then.
 //
-// See [Take.Lease] and [Settling] for the exact rules. A Meter is safe for concurrent use.
+// See [Take.Lease] and mode.Settling of package limit/mode for the exact rules. A Meter is safe for concurrent use.
 type Meter struct {
 	lease    time.Duration
 	limiters []Limiter

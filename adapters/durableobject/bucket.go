@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // bucketPart returns what the Worker does with a bucket.
@@ -14,7 +15,7 @@ func (r *records) bucketPart(request *batch.Request) part {
 		t = batch.Take{Units: 1, Lowest: p.Full(), Divisor: 1}
 	}
 	numbers := []int64{p.PerMicro(), p.PerToken(), p.Full() / p.PerToken(), t.Units}
-	if request.Mode == limit.Settling && t.Lease.ID != 0 {
+	if request.Mode == mode.Settling && t.Lease.ID != 0 {
 		return r.newPart(&request.Key, batch.Settle, append(numbers, settlementNumbers(t.Lease)...)...)
 	}
 	numbers = append(numbers, t.Lowest, t.Divisor, t.Since)

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
@@ -140,12 +141,12 @@ func TestQuotaLease_EqualsQuotaInMemory(t *testing.T) {
 		for step := range 60 {
 			take := randomQuotaTake(rng)
 			here := take
-			if settles := take.Mode == limit.Settling || take.Mode == limit.Undoing; settles {
+			if settles := take.Mode == mode.Settling || take.Mode == mode.Undoing; settles {
 				if len(receipts) == 0 {
 					continue
 				}
 				r := receipts[rng.IntN(len(receipts))]
-				if take.Mode == limit.Undoing && r[0].Lease != 0 || take.Mode == limit.Settling && r[0].Lease == 0 {
+				if take.Mode == mode.Undoing && r[0].Lease != 0 || take.Mode == mode.Settling && r[0].Lease == 0 {
 					continue // an error
 				}
 				take.Undo, here.Undo = &r[0], &r[1]
@@ -171,11 +172,11 @@ func randomQuotaTake(rng *mathrand.Rand) limit.Take {
 	case 0, 1, 2:
 		take.Lease, take.Receipt = time.Duration(1+rng.Int64N(3600))*time.Second, true
 	case 3, 4:
-		take.Mode = limit.Settling
+		take.Mode = mode.Settling
 	case 5:
-		take.Mode = limit.Undoing
+		take.Mode = mode.Undoing
 	case 6:
-		take.Mode, take.Cost = limit.Looking, 0
+		take.Mode, take.Cost = mode.Looking, 0
 	default:
 		take.Receipt, take.MaxWait = true, time.Duration(rng.Int64N(2))*20*time.Minute
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in this process. Its
@@ -60,7 +61,7 @@ func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limi
 	}
 	var count int64
 	d := takeRecord(c.records, c.rules, c.rules.numbers, &key, &take, func(r *callLog) { count = r.count })
-	if d.Reason == limit.BurstExceeded && take.Mode != limit.Looking && c.onPenalty != nil {
+	if d.Reason == limit.BurstExceeded && take.Mode != mode.Looking && c.onPenalty != nil {
 		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + take.Cost, RetryAfter: d.RetryAfter})
 	}
 	return d, nil

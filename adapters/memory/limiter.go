@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Limiter is a [limit.Limiter] in this process with token buckets. It can do every [limit.Take] and
@@ -119,22 +120,22 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 	}
 	r := request{tokens: take.Cost, keep: take.Keep, maxWait: take.MaxWait.Microseconds()}
 	switch take.Mode {
-	case limit.Looking:
+	case mode.Looking:
 		r.kind = look
-	case limit.Partial:
+	case mode.Partial:
 		r.kind = upTo
-	case limit.Charging:
+	case mode.Charging:
 		r.kind = charge
 		l.take(hash, &r)
 		return limit.Decision{}, nil
-	case limit.Returning:
+	case mode.Returning:
 		r.kind = refund
 		l.take(hash, &r)
 		return limit.Decision{}, nil
-	case limit.Undoing:
+	case mode.Undoing:
 		l.leases(hash).undo(l, hash, take.Undone())
 		return limit.Decision{}, nil
-	case limit.Settling:
+	case mode.Settling:
 		l.leases(hash).settle(l, hash, take.Undone(), take.Cost)
 		return limit.Decision{}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // NewQuota returns a limiter that enforces a [limit.QuotaPolicy] in this process, by the clock and
@@ -67,7 +68,7 @@ func (q *quota) take(key limit.Key, take limit.Take) limit.Decision {
 		rules = &quotaRules{numbers: rules.numbers, policy: rules.policy, key: key}
 	}
 	switch {
-	case take.Mode == limit.Settling:
+	case take.Mode == mode.Settling:
 		q.settle(rules, &key, take.Undone(), take.Cost)
 		return limit.Decision{}
 	case take.Lease > 0 && 0 < take.Cost && take.Cost <= rules.max:

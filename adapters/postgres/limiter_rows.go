@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // limitRows are the rows of a limiter: one for each key.
@@ -132,11 +133,11 @@ func bucketArgs(r *batch.Request) limitArgs {
 	switch {
 	case what.Lease.IsMark():
 		args[11] = limit.MaxMarks
-	case r.Mode == limit.Returning:
+	case r.Mode == mode.Returning:
 		args[1] = opRefund
-	case r.Mode == limit.Undoing:
+	case r.Mode == mode.Undoing:
 		args[1] = opUndo
-	case r.Mode == limit.Settling && what.Lease.ID != 0:
+	case r.Mode == mode.Settling && what.Lease.ID != 0:
 		args[1] = opSettle
 	}
 	if what.Lease.Returns {

@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 func TestLimits_WithoutSchemaOrPrivilegesErrorsSayWhatIsNeeded(t *testing.T) {
@@ -199,7 +200,7 @@ func TestLimits_DenialWritesNothing(t *testing.T) {
 		_, err := limit.Consume(t.Context(), kind(NewLimitStore(pool, schema)), ann, 2)
 		require.NoError(t, err)
 		before := row()
-		for _, take := range []limit.Take{{Cost: 1}, {Mode: limit.Looking, Cost: 1}, {}, {Cost: 3}} {
+		for _, take := range []limit.Take{{Cost: 1}, {Mode: mode.Looking, Cost: 1}, {}, {Cost: 3}} {
 			d, err := kind(NewLimitStore(pool, schema)).Take(t.Context(), ann, take)
 			require.NoError(t, err)
 			assert.Equal(t, take.Cost == 0, d.Allowed)

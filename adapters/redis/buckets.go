@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // buckets are the token buckets of a limiter.
@@ -69,9 +70,9 @@ func scriptUnits(p *batch.Policy, units int64) int64 { return min(units, p.Full(
 // Do executes a request.
 func (b *buckets) Do(ctx context.Context, r *batch.Request) (batch.Reply, error) {
 	switch {
-	case r.IsPlain || r.Mode == limit.Returning:
+	case r.IsPlain || r.Mode == mode.Returning:
 		return b.call(ctx, r.Policy, &r.Key, r.Bucket.Units)
-	case r.Bucket.Lease.ID != 0 && r.Mode == limit.Settling:
+	case r.Bucket.Lease.ID != 0 && r.Mode == mode.Settling:
 		return batch.Reply{}, b.settle(ctx, r)
 	default:
 		return b.callPart(ctx, r)

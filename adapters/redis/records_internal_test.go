@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // TestRecords_LooksWriteNothing looks at keys with reservations, during a block, and after their
@@ -31,7 +32,7 @@ func TestRecords_LooksWriteNothing(t *testing.T) {
 			stored := m.client.Get(ctx, one.records.prefix+":ann").Val()
 			require.Equal(t, isStored, stored != "")
 			for _, take := range []limit.Take{{}, {Cost: 1}, {Cost: 1, MaxWait: time.Hour}, {Cost: 4}} {
-				take.Mode = limit.Looking
+				take.Mode = mode.Looking
 				_, err := one.Take(ctx, key, take)
 				require.NoError(t, err)
 				require.Equal(t, stored, m.client.Get(ctx, one.records.prefix+":ann").Val(), "%s: %+v", one.records.name, take)

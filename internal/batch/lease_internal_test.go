@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // leased is the Take that reserves 3 tokens for a minute.
@@ -114,7 +115,7 @@ func TestPolicy_Settles(t *testing.T) {
 			tt.want.Lowest, tt.want.Divisor = tt.policy.Full()-limit.MaxDeficit, 1
 			tt.policy.denials.learn(1, State{}, tt.policy.CostUnits(1), 0, 0)
 			var got Take
-			d, err := tt.policy.Take(1, &limit.Take{Cost: tt.used, Mode: limit.Settling, Undo: &tt.receipt}, func() time.Duration { return 1 }, func(what Take) (Reply, error) {
+			d, err := tt.policy.Take(1, &limit.Take{Cost: tt.used, Mode: mode.Settling, Undo: &tt.receipt}, func() time.Duration { return 1 }, func(what Take) (Reply, error) {
 				got = what
 				return Reply{}, nil
 			})

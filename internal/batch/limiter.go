@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Limiter decides about takes from a [Store]. All that limiters of different kinds and on different
@@ -128,7 +129,7 @@ func (l *Limiter) Take(ctx context.Context, key limit.Key, take limit.Take) (lim
 		reply, err := l.store.Do(ctx, p.recordRequest(key, &take, what, l.store))
 		return reply.Record, err
 	})
-	if err == nil && reply.Outcome == OutcomePenaltyStarts && take.Mode != limit.Looking {
+	if err == nil && reply.Outcome == OutcomePenaltyStarts && take.Mode != mode.Looking {
 		l.penalize(p, key, take.Cost, &reply, d)
 	}
 	return d, err
@@ -197,7 +198,7 @@ func (l *Limiter) BucketPrefix() string { return l.store.Prefix() }
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
 	look := RecordTake{What: Look}
-	reply, err := c.store.Do(ctx, c.current().recordRequest(key, &limit.Take{Mode: limit.Looking}, look, c.store))
+	reply, err := c.store.Do(ctx, c.current().recordRequest(key, &limit.Take{Mode: mode.Looking}, look, c.store))
 	return reply.Record.Used, err
 }
 

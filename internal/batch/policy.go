@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Policy decides about token buckets in a store, and remembers denials, so that a client that
@@ -38,9 +39,9 @@ func (p *Policy) WithoutMemory() *Policy { return &Policy{Units: p.Units, versio
 // denial is remembered.
 func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) (limit.Decision, error) {
 	switch {
-	case take.Mode >= limit.Charging:
+	case take.Mode >= mode.Charging:
 		return limit.Decision{}, p.change(hash, take, now, call)
-	case take.Mode == limit.Partial && take.Cost == 0:
+	case take.Mode == mode.Partial && take.Cost == 0:
 		take = &limit.Take{}
 	}
 	if d, ok := p.Remembered(hash, take, now()); ok {
@@ -61,11 +62,11 @@ func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, c
 func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) error {
 	what := Take{Divisor: 1}
 	switch take.Mode {
-	case limit.Charging, limit.Settling:
+	case mode.Charging, mode.Settling:
 		what = p.settling(take)
-	case limit.Returning:
+	case mode.Returning:
 		what.Units = -p.RefundUnits(take.Cost)
-	case limit.Undoing:
+	case mode.Undoing:
 		receipt := take.Undone()
 		if receipt.Version != p.version {
 			return nil
@@ -76,7 +77,7 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 		return nil
 	}
 	reply, err := call(what)
-	if take.Mode != limit.Charging {
+	if take.Mode != mode.Charging {
 		p.Invalidate(hash, now())
 	} else if err == nil {
 		after := reply.State
@@ -90,9 +91,9 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 func (p *Policy) Taking(take *limit.Take) Take {
 	costUnits, token := p.CostUnits(take.Cost), p.PerToken()
 	switch {
-	case take.Mode == limit.Looking:
+	case take.Mode == mode.Looking:
 		return Take{Divisor: 1}
-	case take.Mode == limit.Partial:
+	case take.Mode == mode.Partial:
 		return Take{Units: min(costUnits, p.Full()), Divisor: token, Lease: newMark(take)}
 	case take.Keep > 0:
 		keepUnits := p.CostUnits(take.Keep)
@@ -118,7 +119,7 @@ func (p *Policy) Ahead(maxWait time.Duration) int64 { return maxWait.Microsecond
 func (p *Policy) need(take *limit.Take) int64 {
 	costUnits := p.CostUnits(take.Cost)
 	switch {
-	case take.Mode == limit.Partial:
+	case take.Mode == mode.Partial:
 		return p.PerToken()
 	case take.Keep == 0:
 		return costUnits
@@ -133,7 +134,7 @@ func (p *Policy) need(take *limit.Take) int64 {
 // Decide returns the Decision about a take that can be denied, from a bucket in a state.
 func (p *Policy) Decide(take *limit.Take, s State) limit.Decision {
 	cost := take.Cost
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		granted := int64(0)
 		if s.BlockedFor == 0 {
 			granted = min(cost, p.WholeTokens(s.Units))
@@ -158,7 +159,7 @@ func (p *Policy) Decide(take *limit.Take, s State) limit.Decision {
 
 // receive adds the receipt to a Decision, if the take wants one.
 func (p *Policy) receive(take *limit.Take, s State, tokens int64, d limit.Decision) limit.Decision {
-	if take.Receipt && d.Allowed && tokens > 0 && take.Mode != limit.Looking {
+	if take.Receipt && d.Allowed && tokens > 0 && take.Mode != mode.Looking {
 		d.Receipt = limit.Receipt{Tokens: tokens, Stamp: s.At, Version: p.version}
 	}
 	return d
@@ -166,7 +167,7 @@ func (p *Policy) receive(take *limit.Take, s State, tokens int64, d limit.Decisi
 
 // Remembered returns the denial of a take if it is known without the store.
 func (p *Policy) Remembered(hash uint64, take *limit.Take, now time.Duration) (limit.Decision, bool) {
-	if take.Mode >= limit.Charging {
+	if take.Mode >= mode.Charging {
 		return limit.Decision{}, false
 	}
 	state, ok := p.denials.denies(hash, now, p.need(take), p.Ahead(take.MaxWait), &p.Units)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A recordStore answers every call with a reply, and records what it was asked.
@@ -94,10 +95,10 @@ func TestRecordPolicy_ReceiptsOfAnEarlierPolicyReturnNothing(t *testing.T) {
 	assert.Equal(t, limit.Receipt{Tokens: 2, Stamp: 7}, receipt)
 	second := NewRecordPolicy(limit.Description{Name: "p", Limit: 11, Window: time.Minute}).Following(first)
 	s.takes = nil
-	s.take(t, second, limit.Take{Mode: limit.Undoing, Undo: &receipt})
+	s.take(t, second, limit.Take{Mode: mode.Undoing, Undo: &receipt})
 	assert.Empty(t, s.takes)
-	s.take(t, first, limit.Take{Mode: limit.Undoing, Undo: &receipt})
-	s.take(t, ofTen().Following(first), limit.Take{Mode: limit.Undoing, Undo: &receipt})
+	s.take(t, first, limit.Take{Mode: mode.Undoing, Undo: &receipt})
+	s.take(t, ofTen().Following(first), limit.Take{Mode: mode.Undoing, Undo: &receipt})
 	undo := RecordTake{What: Undo, Cost: 2, Stamp: 7}
 	assert.Equal(t, []RecordTake{undo, undo}, s.takes, "the same numbers are no change")
 }

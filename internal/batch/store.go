@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Store keeps the buckets or the records of one [Limiter]. It is safe for concurrent use.
@@ -47,7 +48,7 @@ var ErrSplit = errors.New("no single step decides about all keys")
 // A Request is what a store does for a take of a key.
 type Request struct {
 	Key  limit.Key
-	Mode limit.Mode // of the take
+	Mode mode.Mode // of the take
 	// IsPlain says that the take is one of [limit.Consume].
 	IsPlain bool
 	// Never says that the cost is above the limit: the request denies in any case.

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // NewAll returns the limit of rules, which have a limiter each. It panics if a limiter or an option
@@ -31,7 +32,7 @@ func (o *Options) mustSuitRules(l limit.Limiter, i int, earlier []limit.Limiter)
 	if l == nil {
 		o.panicf("rule %d needs a limiter", i)
 	}
-	if err := limit.Check(l, limit.Take{Mode: limit.Undoing}); err != nil {
+	if err := limit.Check(l, limit.Take{Mode: mode.Undoing}); err != nil {
 		o.panicf("the limiter of rule %d is a %T, which cannot undo a take: %v", i, l, err)
 	}
 	if !reflect.TypeOf(l).Comparable() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/limit/observe"
 )
 
@@ -47,7 +48,7 @@ func (o *Options) mustBeValid(limiter limit.Limiter) {
 	}{
 		{"MaxWait", o.MaxWait > 0, limit.Take{MaxWait: o.MaxWait}},
 		{"Keep", o.Keeps, limit.Take{Keep: 1}},
-		{"Refund", o.Refunds, limit.Take{Mode: limit.Undoing}},
+		{"Refund", o.Refunds, limit.Take{Mode: mode.Undoing}},
 	} {
 		for _, l := range []limit.Limiter{limiter, o.Fallback} {
 			if !need.set || l == nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Request describes the tokens that a message or an HTTP request takes. Take has its Cost, which
@@ -61,7 +62,7 @@ func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision
 // or nothing.
 func (q *Request) chargeTo(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
 	part := q.Take
-	part.Mode = limit.Partial
+	part.Mode = mode.Partial
 	if limit.Check(l, part) != nil {
 		return l.Take(ctx, q.Key, q.Take)
 	}

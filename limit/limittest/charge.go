@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // chargeable runs check if the limiter can charge. Its argument charge charges.
 func chargeable(h Harness, p limit.Policy, check func(b bench, charge func(cost int64) error) error) error {
 	l := h.New(p)
-	if !can(l, limit.Take{Mode: limit.Charging}) {
+	if !can(l, limit.Take{Mode: mode.Charging}) {
 		return nil
 	}
 	return check(bench{l}, func(cost int64) error { return limit.Charge(context.Background(), l, key("ann"), cost) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // leasing runs check if the limiter has leases. A token returns every ten seconds to a bucket of ten.
@@ -271,11 +272,11 @@ func invalidLeases(h Harness) error {
 			{Cost: 1, Lease: time.Minute},
 			{Cost: 1, Lease: time.Minute, Receipt: true, Keep: 1},
 			{Cost: 1, Lease: time.Minute, Receipt: true, MaxWait: time.Second},
-			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: limit.Looking},
-			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: limit.Partial},
-			{Cost: -1, Mode: limit.Settling},
-			{Cost: 1, Mode: limit.Settling, Undo: &limit.Receipt{Tokens: 1}},
-			{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: 1, Lease: 1}},
+			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: mode.Looking},
+			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: mode.Partial},
+			{Cost: -1, Mode: mode.Settling},
+			{Cost: 1, Mode: mode.Settling, Undo: &limit.Receipt{Tokens: 1}},
+			{Mode: mode.Undoing, Undo: &limit.Receipt{Tokens: 1, Lease: 1}},
 		} {
 			d, err := b.Take(context.Background(), key("ann"), take)
 			if err == nil || d != (limit.Decision{}) || can(b.Limiter, take) {

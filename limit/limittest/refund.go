@@ -8,12 +8,13 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // refundable runs check if the limiter can return tokens.
 func refundable(h Harness, p limit.Policy, check func(bench) error) error {
 	l := h.New(p)
-	if !can(l, limit.Take{Mode: limit.Returning}) {
+	if !can(l, limit.Take{Mode: mode.Returning}) {
 		return nil
 	}
 	return check(bench{l})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A reserveBench is a limiter under test that can reserve.
@@ -138,7 +139,7 @@ func reservationsAreExact(h Harness) error {
 
 func reservationIsRefunded(h Harness) error {
 	return reservable(h, limit.PerSecond(1).Burst(3).Named("reserve-refund"), func(q reserveBench) error {
-		if !can(q.Limiter, limit.Take{Mode: limit.Returning}) {
+		if !can(q.Limiter, limit.Take{Mode: mode.Returning}) {
 			return nil
 		}
 		for _, wait := range []time.Duration{0, 3 * time.Second} {

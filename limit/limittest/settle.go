@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // busy runs check with a bucket of 20,000 that holds 10,000, and to which 1,000 return every second.
@@ -102,7 +103,7 @@ func settleAfterLostRefill(h Harness, b leaseBench) error {
 }
 
 func undoDeductsLostRefillOnly(h Harness) error {
-	return busy(h, "undo-busy", limit.Take{Mode: limit.Undoing}, func(b leaseBench) error {
+	return busy(h, "undo-busy", limit.Take{Mode: mode.Undoing}, func(b leaseBench) error {
 		var receipts [2]limit.Receipt
 		for i := range receipts {
 			var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A randomCalls value chooses random policies, costs and times.
@@ -56,7 +57,7 @@ func (r *randomCalls) take(t testing.TB, l limit.Limiter, maximum int64) int64 {
 // spent. Sometimes it charges before.
 func (r *randomCalls) grant(t testing.TB, l limit.Limiter, maximum int64, longest time.Duration) (tokens int64, wait time.Duration) {
 	t.Helper()
-	if r.rng.IntN(12) == 0 && can(l, limit.Take{Mode: limit.Charging}) {
+	if r.rng.IntN(12) == 0 && can(l, limit.Take{Mode: mode.Charging}) {
 		require.NoError(t, limit.Charge(t.Context(), l, key("ann"), r.rng.Int64N(2*maximum+1)))
 	}
 	if r.rng.IntN(3) > 0 || !can(l, limit.Take{MaxWait: longest}) {

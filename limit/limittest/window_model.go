@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A windowModel is the definition of a limiter, without regard to speed. Times are microseconds of
@@ -118,7 +119,7 @@ func (run *modelRun[P]) take(t *testing.T, step int, maxWait time.Duration) limi
 	at := run.h.Now().UnixMicro()
 	take := limit.Take{Cost: run.r.cost(run.maximum), MaxWait: maxWait, Receipt: step%2 == 0}
 	look := take
-	look.Mode = limit.Looking
+	look.Mode = mode.Looking
 	seen, err := run.l.Take(context.Background(), key("ann"), look)
 	require.NoError(t, err)
 	got, err := run.l.Take(context.Background(), key("ann"), take)
@@ -154,7 +155,7 @@ func (run *modelRun[P]) change(t *testing.T) {
 			run.m.remove(at, one.receipt.Tokens, one.spent)
 		}
 	case 5:
-		if can(run.l, limit.Take{Mode: limit.Charging}) {
+		if can(run.l, limit.Take{Mode: mode.Charging}) {
 			tokens *= 1 + run.r.rng.Int64N(3)
 			require.NoError(t, limit.Charge(ctx, run.l, key("ann"), tokens))
 			run.m.add(at, tokens, true)

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // windowCharges charges more than the maximum, nothing, everything, and a blocked key.
 func windowCharges[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ctx := h.New(policy("charges", 5)), context.Background()
-	if !can(l, limit.Take{Mode: limit.Charging}) {
+	if !can(l, limit.Take{Mode: mode.Charging}) {
 		t.Skip("the limiter cannot be charged")
 	}
 	full := limit.Decision{Allowed: true, Limit: 5, Remaining: 5}
@@ -80,7 +81,7 @@ func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy
 		reserved(t, l, 2)
 		require.NoError(t, b.Block(ctx, key("ann"), time.Minute))
 		want := limit.Decision{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Minute, Reason: limit.Blocked}
-		for _, mode := range []limit.Mode{limit.Looking, limit.Whole} {
+		for _, mode := range []mode.Mode{mode.Looking, mode.Whole} {
 			d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 1, MaxWait: time.Hour, Mode: mode})
 			require.NoError(t, err)
 			assert.Equal(t, want, d, "a block denies calls that would wait longer")

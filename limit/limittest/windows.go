@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A WindowHarness creates sliding-window logs, sliding-window counters or quotas, whose policies are
@@ -127,9 +128,9 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			for _, taken := range []int64{0, 3, 2} {
 				consume(t, l, key("ann"), taken)
 				for _, cost := range []int64{0, 2, 5, 6} {
-					d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: limit.Looking})
+					d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking})
 					require.NoError(t, err)
-					again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: limit.Looking, Receipt: true})
+					again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking, Receipt: true})
 					require.NoError(t, err)
 					assert.Equal(t, d, again, "a look takes nothing")
 					got := consume(t, l, key("ann"), cost)
@@ -146,7 +147,7 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 				assert.Equal(t, want > 0, d.Allowed)
 				assert.Equal(t, want > 0, d.RetryAfter == 0)
 			}
-			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: limit.Charging}, {Cost: -1, Mode: limit.Charging}} {
+			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: mode.Charging}, {Cost: -1, Mode: mode.Charging}} {
 				d, err := l.Take(ctx, key("ann"), take)
 				assert.Error(t, err)
 				assert.Zero(t, d)
@@ -210,7 +211,7 @@ func requireBlocks(t *testing.T, l limit.Blocker, maximum int64, sleep func(time
 		for _, cost := range []int64{0, 1, maximum, 0} {
 			require.Equal(t, want, consume(t, l, key("ann"), cost), "cost %d", cost)
 		}
-		d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 2, Mode: limit.Partial})
+		d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 2, Mode: mode.Partial})
 		require.NoError(t, err)
 		require.Equal(t, want, d)
 		want.RetryAfter = limit.Never

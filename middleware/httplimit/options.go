@@ -34,7 +34,7 @@ type Options struct {
 
 	// ChargeOnly reports whether a request is charged but never rejected, even if the limiter cannot
 	// decide. It takes what its bucket holds of the cost; any shortfall is forgiven. A limiter that
-	// cannot take a part ([limit.Partial]), such as [limit.AllOf], is charged nothing for a request that
+	// cannot take a part ([mode.Partial]), such as [limit.AllOf], is charged nothing for a request that
 	// it denies. If nil, there are no such requests.
 	ChargeOnly func(*http.Request) bool
 

@@ -28,7 +28,7 @@ type Options struct {
 
 	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
 	// a topic or acknowledges, even if the limiter cannot decide. It takes what its bucket holds of the
-	// cost; any shortfall is forgiven. A limiter that cannot take a part ([limit.Partial]), such as
+	// cost; any shortfall is forgiven. A limiter that cannot take a part ([mode.Partial]), such as
 	// [limit.AllOf], is charged nothing for a message that it denies. If nil, there are no such messages.
 	ChargeOnly func(router.IngressContext) bool
 
@@ -60,7 +60,7 @@ type Options struct {
 	// or Limits.Concurrency of the router. If false, such a message is charged, as one that its handler
 	// rejects is. A message that the limiter has not charged, because it could not decide for example,
 	// returns nothing. Only the tokens of the message return, and none that have returned with time
-	// meanwhile, or with the next period of a quota; see [limit.Undoing]. With [Tiers], those of the other
+	// meanwhile, or with the next period of a quota; see [mode.Undoing]. With [Tiers], those of the other
 	// tiers do not return.
 	Refund bool
 

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -179,7 +180,7 @@ func TestRefund_PanicsIfALimiterCannotUndo(t *testing.T) {
 type brokenRefunder struct{ *memory.Limiter }
 
 func (l brokenRefunder) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if take.Mode == limit.Undoing {
+	if take.Mode == mode.Undoing {
 		return limit.Decision{}, errors.New("lost")
 	}
 	return l.Limiter.Take(ctx, key, take)
