@@ -99,8 +99,8 @@ func checkRequests(requests []Request) error {
 }
 
 // batcherOf returns a limiter that can decide for all, or nil.
-func batcherOf(limiters []Limiter) Batcher {
-	first, ok := limiters[0].(Batcher)
+func batcherOf(limiters []Limiter) batcher {
+	first, ok := limiters[0].(batcher)
 	if !ok {
 		return nil
 	}
@@ -113,14 +113,17 @@ func batcherOf(limiters []Limiter) Batcher {
 }
 
 // takeJointly takes the cost of every request or of none, as take says, whose Mode is Whole or
-// Looking. The batcher decides for all, unless it is nil.
-func takeJointly(ctx context.Context, batcher Batcher, requests []Request, take Take) (Decision, error) {
+// Looking. The batcher decides for all, unless it is nil, cannot, or a denial is remembered.
+func takeJointly(ctx context.Context, batcher batcher, requests []Request, take Take) (Decision, error) {
 	var decisions []Decision
 	var err error
 	if batcher != nil && take.Mode == mode.Whole {
-		decisions, err = batcher.TakeBatch(ctx, requests, take)
-	} else {
-		decisions, err = TakeEach(ctx, requests, take)
+		if decisions = rememberedDenials(requests, take.MaxWait); decisions == nil {
+			decisions, err = batcher.TakeBatch(ctx, requests, take)
+		}
+	}
+	if decisions == nil && err == nil {
+		decisions, err = takeInOrder(ctx, requests, take)
 	}
 	if err != nil {
 		return Decision{}, err
@@ -145,11 +148,10 @@ func chain(decisions []Decision) (first *Receipt) {
 	return first
 }
 
-// TakeEach calls the limiters of the requests one after the other, unless a denial is known already.
+// takeInOrder calls the limiters of the requests one after the other, unless a denial is known already.
 // After a denial it only looks, and undoes what was taken before. Calls with the same limiter and key
-// wait while others have taken half of what its bucket can hold and are not decided. It is for
-// adapters that implement [Batcher], for requests that they cannot decide in one step.
-func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
+// wait while others have taken half of what its bucket can hold and are not decided.
+func takeInOrder(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
 	decisions, isLocal := earlyDenials(ctx, requests, take)
 	if decisions != nil {
 		return decisions, nil
@@ -174,10 +176,10 @@ func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 // none is, and whether no request needs a store.
 func earlyDenials(ctx context.Context, requests []Request, take Take) (decisions []Decision, isLocal bool) {
 	isLocal = !slices.ContainsFunc(requests, func(r Request) bool {
-		_, ok := r.Limiter.(InProcess)
+		_, ok := r.Limiter.(inProcess)
 		return !ok
 	})
-	if decisions = RememberedDenials(requests, take.MaxWait); decisions == nil && !isLocal {
+	if decisions = rememberedDenials(requests, take.MaxWait); decisions == nil && !isLocal {
 		decisions = localDenials(ctx, requests, take.MaxWait)
 	}
 	return decisions, isLocal
@@ -205,13 +207,12 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	return decisions, nil
 }
 
-// RememberedDenials returns nil unless a limiter remembers that it denies its request. The
+// rememberedDenials returns nil unless a limiter remembers that it denies its request. The
 // decisions about the others are then allowed, with no number but Limit. It returns nil if a cost is above
-// the limit of another: that is never allowed, which is the most restrictive denial. It is for adapters
-// that implement [Batcher].
-func RememberedDenials(requests []Request, maxWait time.Duration) []Decision {
+// the limit of another: that is never allowed, which is the most restrictive denial.
+func rememberedDenials(requests []Request, maxWait time.Duration) []Decision {
 	return knownDenials(requests, func(r Request) (Decision, bool) {
-		rememberer, ok := r.Limiter.(Rememberer)
+		rememberer, ok := r.Limiter.(rememberer)
 		if !ok {
 			return Decision{}, false
 		}
@@ -219,11 +220,11 @@ func RememberedDenials(requests []Request, maxWait time.Duration) []Decision {
 	})
 }
 
-// localDenials is RememberedDenials for limiters in this process, which are asked before others are: a flood
+// localDenials is rememberedDenials for limiters in this process, which are asked before others are: a flood
 // that they deny reaches no store.
 func localDenials(ctx context.Context, requests []Request, maxWait time.Duration) []Decision {
 	return knownDenials(requests, func(r Request) (Decision, bool) {
-		if _, ok := r.Limiter.(InProcess); !ok {
+		if _, ok := r.Limiter.(inProcess); !ok {
 			return Decision{}, false
 		}
 		d, err := r.Limiter.Take(ctx, r.Key, Take{Cost: r.Cost, MaxWait: maxWait, Mode: mode.Looking})
@@ -247,7 +248,7 @@ func knownDenials(requests []Request, known func(Request) (Decision, bool)) (dec
 		decisions[i] = d
 	}
 	for i := range decisions {
-		describer, ok := requests[i].Limiter.(Describer)
+		describer, ok := requests[i].Limiter.(describer)
 		if !ok || !decisions[i].Allowed {
 			continue
 		}
@@ -286,7 +287,7 @@ func mostRestrictive(requests []Request, decisions []Decision) Decision {
 		}
 	}
 	d := decisions[most]
-	if l, ok := requests[most].Limiter.(Describer); ok && d.Policy == "" {
+	if l, ok := requests[most].Limiter.(describer); ok && d.Policy == "" {
 		if descriptions := l.Describe(); len(descriptions) > 0 {
 			d.Policy = descriptions[0].Name
 		}

@@ -22,7 +22,7 @@ type Take struct {
 	Keep int64
 
 	// MaxWait lets the call take tokens that the bucket will hold within that time, in the order of
-	// the calls. It must be at most [MaxReserve].
+	// the calls. It must be at most an hour.
 	//
 	//   - If the Decision is allowed with a RetryAfter, the caller may proceed after that
 	//     time. The tokens are taken immediately: later calls queue behind.
@@ -38,9 +38,9 @@ type Take struct {
 	// the caller: at its end they return, as by Undoing. It is for work whose cost is known only after
 	// it: the Take reserves an estimate, and the mode Settling replaces it. See [Meter].
 	//
-	//   - It must be whole milliseconds, from 1 to those of [MaxLease], with the mode Whole and
+	//   - It must be whole milliseconds, from 1 to those of 24 hours, with the mode Whole and
 	//     Receipt, and without Keep and MaxWait.
-	//   - A key has at most [MaxLeases] of them that are not settled. A further Take is denied until
+	//   - A key has at most 1,000 of them that are not settled. A further Take is denied until
 	//     the first one ends or is settled.
 	//   - Reset and Block end the leases of their key, and return nothing more. A lease from before
 	//     SetPolicy may return nothing at its end.
@@ -65,8 +65,8 @@ func (t Take) Validate() error {
 		return fmt.Errorf("cost is %d; it must not be negative", t.Cost)
 	case t.Keep < 0:
 		return fmt.Errorf("keep is %d; it must not be negative", t.Keep)
-	case t.MaxWait < 0 || t.MaxWait > MaxReserve:
-		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", t.MaxWait, MaxReserve)
+	case t.MaxWait < 0 || t.MaxWait > maxReserve:
+		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", t.MaxWait, maxReserve)
 	case t.Keep > 0 && t.MaxWait > 0:
 		return errors.New("Keep and MaxWait are set; set one of them")
 	case t.Mode > mode.Looking && (t.Keep > 0 || t.MaxWait > 0):
@@ -164,20 +164,11 @@ func (t *Take) IsPlain() bool {
 	return t.Cost >= 0 && t.Mode == mode.Whole && t.Keep == 0 && t.MaxWait == 0 && !t.Receipt && t.Lease == 0
 }
 
-// MaxReserve is the longest MaxWait of a [Take].
-const MaxReserve = time.Hour
+// MaxLease is the longest Lease of a [Take].
+const MaxLease = 24 * time.Hour
 
-// Bounds of a [Take] with a Lease.
-const (
-	MaxLease  = 24 * time.Hour // the longest one
-	MaxLeases = 1000           // of a key at once; as many settled ones are known to be settled
-)
-
-// ExactUndo is for how long undoing a [Take] without a Lease is exact. See [mode.Undoing].
-const ExactUndo = time.Minute
-
-// MaxMarks is for how many Takes of a key at once undoing is exact. It is for adapters.
-const MaxMarks = 16
+// maxReserve is the longest MaxWait of a [Take]. Package adapter exports it.
+const maxReserve = time.Hour
 
 // Consume takes cost tokens from key's bucket, or none of them.
 func Consume(ctx context.Context, l Limiter, key Key, cost int64) (Decision, error) {

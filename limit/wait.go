@@ -18,7 +18,7 @@ import (
 // the cost is never allowed. It returns ctx's error if ctx ends first, and the limiter's errors.
 // What was reserved is undone then.
 func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
-	reserves := Check(l, Take{MaxWait: MaxReserve, Receipt: true}) == nil && Check(l, Take{Mode: mode.Looking}) == nil
+	reserves := check(l, Take{MaxWait: maxReserve, Receipt: true}) == nil && check(l, Take{Mode: mode.Looking}) == nil
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -73,9 +73,9 @@ func checkDeadline(ctx context.Context, l Limiter, key Key, take Take, denial De
 // maxWait returns for how long a limiter can reserve before ctx ends.
 func maxWait(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		return max(min(MaxReserve, time.Until(deadline)), 0)
+		return max(min(maxReserve, time.Until(deadline)), 0)
 	}
-	return MaxReserve
+	return maxReserve
 }
 
 // endsWithin reports whether ctx has a deadline before d has passed.

@@ -19,8 +19,8 @@ import (
 // If the object's clock goes backwards, a key's calls and penalty move with it at the next call: a
 // penalty then lasts at most its length again. If the clock goes forward, the calls and penalties
 // that it passes end. A Cooldown is safe for concurrent use. It has
-// the methods of a [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer] and
-// [limit.Describer], and Count, which returns how many admitted calls of a key are in the window.
+// the methods of a [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer] and
+// [adapter.Describer], and Count, which returns how many admitted calls of a key are in the window.
 type Cooldown struct {
 	*cooldown
 	records *records

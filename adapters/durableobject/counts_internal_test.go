@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -16,13 +17,13 @@ func testRounds() int {
 }
 
 // testWindows runs cases on a server. The function newLimiter returns a limiter and its records.
-func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.WindowCase[P], newLimiter func(*Client, P, clock) (limit.Resetter, *records)) {
+func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.WindowCase[P], newLimiter func(*Client, P, clock) (adapter.Resetter, *records)) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			clock, prefix := newClock(), rand.Text()
 			client := newTestClient(s, clock)
 			c.Run(t, limittest.WindowHarness[P]{
-				New: func(p P) limit.Resetter {
+				New: func(p P) adapter.Resetter {
 					l, counts := newLimiter(client, p, clock)
 					counts.name += prefix
 					return l
@@ -39,7 +40,7 @@ func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.W
 
 func TestSlidingLog_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.SlidingLogCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *records) {
+	testWindows(t, startTestClock(t, 2), limittest.SlidingLogCases(), func(client *Client, p limit.WindowPolicy, _ clock) (adapter.Resetter, *records) {
 		l := NewSlidingLog(client, p)
 		return l, l.records
 	})
@@ -47,7 +48,7 @@ func TestSlidingLog_Contract(t *testing.T) {
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.SlidingCounterCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *records) {
+	testWindows(t, startTestClock(t, 2), limittest.SlidingCounterCases(), func(client *Client, p limit.WindowPolicy, _ clock) (adapter.Resetter, *records) {
 		c := NewSlidingCounter(client, p)
 		return c, c.records
 	})
@@ -55,7 +56,7 @@ func TestSlidingCounter_Contract(t *testing.T) {
 
 func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.QuotaCases(), func(client *Client, p limit.QuotaPolicy, c clock) (limit.Resetter, *records) {
+	testWindows(t, startTestClock(t, 2), limittest.QuotaCases(), func(client *Client, p limit.QuotaPolicy, c clock) (adapter.Resetter, *records) {
 		q := NewQuota(client, p)
 		q.records.clock = c.Now
 		return q, q.records

@@ -33,8 +33,8 @@ import (
 //
 // [limit.AllOf] of limiters with one client, of any kinds, takes one request.
 //
-// A Limiter is also a [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer],
-// [limit.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
+// A Limiter is also a [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer],
+// [adapter.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
 // policy cannot change, because its numbers name its buckets.
 type Limiter struct {
 	*bucketLimiter

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -109,9 +110,9 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			b.remains(7, "at the end of the longer one")
 		},
 		"a key has too many": func(b *quotaBench) {
-			many := b.process(b.records.client, 2*limit.MaxLeases)
+			many := b.process(b.records.client, 2*adapter.MaxLeases)
 			b.CountLimiter = many
-			for range limit.MaxLeases {
+			for range adapter.MaxLeases {
 				b.lease(1, time.Minute)
 			}
 			b.clock.Sleep(10 * time.Second)
@@ -123,7 +124,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			require.NoError(b, err)
 			assert.True(b, d.Allowed, "a call without a lease")
 			b.clock.Sleep(50 * time.Second)
-			b.remains(2*limit.MaxLeases-1, "all leases have ended")
+			b.remains(2*adapter.MaxLeases-1, "all leases have ended")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { test(newQuotaBench(t, s)) })

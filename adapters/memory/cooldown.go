@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -27,10 +28,10 @@ type Cooldown struct {
 }
 
 var (
-	_ limit.InProcess = (*Cooldown)(nil)
-	_ limit.Checker   = (*Cooldown)(nil)
-	_ limit.Blocker   = (*Cooldown)(nil)
-	_ limit.Describer = (*Cooldown)(nil)
+	_ adapter.InProcess = (*Cooldown)(nil)
+	_ adapter.Checker   = (*Cooldown)(nil)
+	_ limit.Blocker     = (*Cooldown)(nil)
+	_ adapter.Describer = (*Cooldown)(nil)
 )
 
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon,

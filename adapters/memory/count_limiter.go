@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A CountLimiter is a limiter in this process that counts what keys have taken, by a policy of type P:
 // a sliding window ([NewSlidingLog], [NewSlidingCounter]) or a quota ([NewQuota]). It is a
-// [limit.Limiter], [limit.Checker], [limit.Blocker], [limit.Describer] and [limit.PolicySetter], and safe
+// [limit.Limiter], [adapter.Checker], [limit.Blocker], [adapter.Describer] and [limit.PolicySetter], and safe
 // for concurrent use.
 type CountLimiter[P any] struct {
 	counted
@@ -19,10 +20,10 @@ type CountLimiter[P any] struct {
 }
 
 var (
-	_ limit.InProcess                        = (*CountLimiter[limit.WindowPolicy])(nil)
-	_ limit.Checker                          = (*CountLimiter[limit.WindowPolicy])(nil)
+	_ adapter.InProcess                      = (*CountLimiter[limit.WindowPolicy])(nil)
+	_ adapter.Checker                        = (*CountLimiter[limit.WindowPolicy])(nil)
 	_ limit.Blocker                          = (*CountLimiter[limit.WindowPolicy])(nil)
-	_ limit.Describer                        = (*CountLimiter[limit.WindowPolicy])(nil)
+	_ adapter.Describer                      = (*CountLimiter[limit.WindowPolicy])(nil)
 	_ limit.PolicySetter[limit.WindowPolicy] = (*CountLimiter[limit.WindowPolicy])(nil)
 )
 
@@ -49,7 +50,7 @@ type counted struct {
 type records interface {
 	reset(key *limit.Key)
 	block(key *limit.Key, d time.Duration) error
-	stats() limit.Stats
+	stats() adapter.Stats
 }
 
 // InProcess marks a limiter that decides in this process.
@@ -74,4 +75,4 @@ func (c *counted) Describe() []limit.Description { return []limit.Description{c.
 
 // Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
 // of 64 shards for a moment.
-func (c *counted) Stats() limit.Stats { return c.records.stats() }
+func (c *counted) Stats() adapter.Stats { return c.records.stats() }

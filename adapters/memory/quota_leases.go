@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A quotaLease is a Take with a Lease whose end, in microseconds since 1970, has not been applied.
@@ -53,7 +54,7 @@ func (q *quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) 
 }
 
 func (q *quotaRules) lease(r *quotaCount, now int64, take *limit.Take) limit.Decision {
-	if r.openLeases() >= limit.MaxLeases {
+	if r.openLeases() >= adapter.MaxLeases {
 		return q.denyLease(r, now, take.Cost)
 	}
 	d, stamp := q.consume(r, now, take.Cost, 0)
@@ -81,7 +82,7 @@ func (r *quotaCount) openLeases() (open int) {
 func (r *quotaCount) settleLease(l *quotaLease) {
 	r.settlements++
 	l.settled = r.settlements
-	if len(r.leases)-r.openLeases() <= limit.MaxLeases {
+	if len(r.leases)-r.openLeases() <= adapter.MaxLeases {
 		return
 	}
 	first := slices.MinFunc(r.leases, func(a, b quotaLease) int { return cmp.Compare(uint64(a.settled-1), uint64(b.settled-1)) })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -240,7 +241,7 @@ func (s *recordShard[R, P]) blockLeft(hash uint64, now int64) int64 {
 
 // block denies key for d. Its record is then that of an unused key.
 func (t *recordTable[R, P]) block(key *limit.Key, d time.Duration) error {
-	if err := limit.CheckBlock(d); err != nil {
+	if err := adapter.CheckBlock(d); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
 	t.reset(key)
@@ -283,8 +284,8 @@ func (t *recordTable[R, P]) resetAll() {
 	}
 }
 
-func (t *recordTable[R, P]) stats() limit.Stats {
-	var stats limit.Stats
+func (t *recordTable[R, P]) stats() adapter.Stats {
+	var stats adapter.Stats
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -20,7 +21,7 @@ import (
 type keyedLimiter interface {
 	limit.Limiter
 	Reset(context.Context, limit.Key) error
-	Stats() limit.Stats
+	Stats() adapter.Stats
 }
 
 // smallLimiters returns limiters with a maximum of 10 and room for one record in each of 64 shards. Their
@@ -148,7 +149,7 @@ func TestQuota_ClockSteps(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 			c.Run(t, limittest.WindowHarness[limit.QuotaPolicy]{
-				New: func(p limit.QuotaPolicy) limit.Resetter {
+				New: func(p limit.QuotaPolicy) adapter.Resetter {
 					return newQuota(p, func() int64 { return now.UnixMicro() })
 				},
 				Sleep:  func(d time.Duration) { now = now.Add(d) },

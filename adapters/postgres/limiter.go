@@ -24,8 +24,8 @@ import (
 // receipts, which every call for its key writes. The row is removed after the bucket is full and its last lease has ended. A Limiter is
 // safe for concurrent use.
 //
-// A Limiter is also a [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer],
-// [limit.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
+// A Limiter is also a [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer],
+// [adapter.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
 // policy cannot change, because its numbers name its buckets.
 type Limiter struct {
 	*bucketLimiter

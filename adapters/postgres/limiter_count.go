@@ -8,8 +8,8 @@ import (
 
 // A CountLimiter is a limiter that counts what keys have taken, by a policy of type P: a sliding window
 // ([LimitStore.NewSlidingLog], [LimitStore.NewSlidingCounter]) or a quota ([LimitStore.NewQuota]). It is a
-// [limit.Limiter], [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer],
-// [limit.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
+// [limit.Limiter], [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer],
+// [adapter.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
 // policy cannot change, because its numbers name its records. A CountLimiter is safe for concurrent
 // use.
 type CountLimiter[P any] struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares
@@ -86,7 +87,7 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	waiting := take
 	waiting.MaxWait = time.Duration(rng.Int64N(int64(10 * time.Second)))
 	thereAll, hereAll := limit.AllOf(there...), limit.AllOf(here...)
-	if limit.Check(thereAll, waiting) == nil {
+	if adapter.Check(thereAll, waiting) == nil {
 		take = waiting
 	}
 	got, err := thereAll.Take(t.Context(), key, take)

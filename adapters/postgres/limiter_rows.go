@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -128,11 +129,11 @@ func bucketArgs(r *batch.Request) limitArgs {
 	p, what := r.Policy, &r.Bucket
 	args := limitArgs{
 		limitBucket, opTake, p.PerMicro(), p.PerToken(), p.Full() / p.PerToken(), what.Units, what.Lowest, what.Divisor, what.Since,
-		what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases, what.Lease.Excess,
+		what.Lease.ID, what.Lease.Length.Microseconds(), adapter.MaxLeases, what.Lease.Excess,
 	}
 	switch {
 	case what.Lease.IsMark():
-		args[11] = limit.MaxMarks
+		args[11] = adapter.MaxMarks
 	case r.Mode == mode.Returning:
 		args[1] = opRefund
 	case r.Mode == mode.Undoing:
@@ -171,7 +172,7 @@ func (r *limitRows) recordArgs(request *batch.Request) limitArgs {
 	what := &request.Record
 	args := limitArgs{
 		r.kind, recordOperations[what.What], request.Numbers[0], what.Cost, what.Stamp,
-		what.Lease.ID, what.Lease.Length.Microseconds(), limit.MaxLeases, what.Lease.Excess,
+		what.Lease.ID, what.Lease.Length.Microseconds(), adapter.MaxLeases, what.Lease.Excess,
 	}
 	if what.Lease.Returns {
 		args[9] = 1

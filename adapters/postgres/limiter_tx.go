@@ -35,7 +35,7 @@ import (
 // deny a key for up to a second after a transaction has returned tokens to it.
 //
 // The limiter is valid until the transaction ends, and not safe for concurrent use. It is a
-// [limit.Batcher], a [limit.Checker], a [limit.Describer] and a [limit.Blocker], whose Reset and Block
+// [adapter.Batcher], a [adapter.Checker], a [adapter.Describer] and a [limit.Blocker], whose Reset and Block
 // are a part of the transaction too. WithTx panics if l is not a limiter of this package.
 func WithTx(tx pgx.Tx, l limit.Limiter) limit.Limiter {
 	return inTransaction(l, func(rows *limitRows) batch.Store {

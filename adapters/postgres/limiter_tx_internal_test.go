@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -159,7 +160,7 @@ func (e *eachInTx) TakeBatch(ctx context.Context, requests []limit.Request, take
 		for i := range requests {
 			requests[i].Limiter = WithTx(tx, requests[i].Limiter.(*eachInTx).Limiter)
 		}
-		ds, err = requests[0].Limiter.(limit.Batcher).TakeBatch(ctx, requests, take)
+		ds, err = requests[0].Limiter.(adapter.Batcher).TakeBatch(ctx, requests, take)
 		return err
 	})
 	return ds, err

@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-go/penstock/internal/postgrestest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 	"github.com/penstock-go/penstock/limit/mode"
 )
@@ -77,7 +78,7 @@ func TestNewLimits_InvalidArgumentsPanic(t *testing.T) {
 	l := NewLimitStore(pool, "")
 	assert.Panics(t, func() { l.NewLimiter(limit.Policy{}) })
 	assert.Panics(t, func() { l.NewQuota(limit.QuotaPolicy{}) })
-	assert.Panics(t, func() { l.NewSlidingLog(limit.WindowPolicy{Max: limit.MaxLog + 1, Window: time.Hour}) })
+	assert.Panics(t, func() { l.NewSlidingLog(limit.WindowPolicy{Max: adapter.MaxLog + 1, Window: time.Hour}) })
 	assert.Panics(t, func() { l.NewSlidingCounter(limit.WindowPolicy{}) })
 	assert.Panics(t, func() { l.NewCooldown(limit.CooldownPolicy{}, nil) })
 	_, err = limit.Consume(t.Context(), l.NewLimiter(limit.PerHour(1)), ann, 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -115,7 +116,7 @@ func (b *buckets) callPart(ctx context.Context, r *batch.Request) (batch.Reply, 
 func (b *buckets) settle(ctx context.Context, r *batch.Request) error {
 	args := append([]any{1, b.Name(&r.Key)}, b.argsOf(r.Policy)[:]...)
 	lease := &r.Bucket.Lease
-	args = append(args, r.Bucket.Units, lease.ID, lease.Excess, lease.Returns, limit.MaxLeases)
+	args = append(args, r.Bucket.Units, lease.ID, lease.Excess, lease.Returns, adapter.MaxLeases)
 	return b.settlements.Do(ctx, &scriptCall{Request: b.timed(args)})
 }
 

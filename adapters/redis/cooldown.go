@@ -29,8 +29,8 @@ import (
 // A key's record is a string under penstock:cooldown:<policy>:<part>:<part>... of 28 bytes and 7
 // for each of its last Max calls, up to a quarter more. It expires when it has neither calls in
 // the window nor a penalty. A Cooldown is safe for concurrent use. Beside its own methods, it has
-// those of a [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer] and
-// [limit.Describer], and Count, which returns how many admitted calls of a key are in the window.
+// those of a [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer] and
+// [adapter.Describer], and Count, which returns how many admitted calls of a key are in the window.
 type Cooldown struct {
 	*cooldown
 	records *records

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares what they
@@ -79,7 +80,7 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	waiting := take
 	waiting.MaxWait = time.Duration(rng.Int64N(int64(10 * time.Second)))
 	thereAll, hereAll := limit.AllOf(there...), limit.AllOf(here...)
-	if limit.Check(thereAll, waiting) == nil {
+	if adapter.Check(thereAll, waiting) == nil {
 		take = waiting
 	}
 	got, err := thereAll.Take(t.Context(), key, take)

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A keyspace has the buckets or the records of a limiter.
@@ -86,8 +87,8 @@ func leaseArgs(l batch.Lease) []any {
 	case l.Length == 0:
 		return nil
 	case l.IsMark():
-		return []any{0, l.Length.Microseconds(), limit.MaxMarks}
+		return []any{0, l.Length.Microseconds(), adapter.MaxMarks}
 	default:
-		return []any{l.ID, l.Length.Microseconds(), limit.MaxLeases}
+		return []any{l.ID, l.Length.Microseconds(), adapter.MaxLeases}
 	}
 }

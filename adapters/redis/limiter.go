@@ -36,8 +36,8 @@ import (
 // one capacity more per key, and the refill while some nodes use the old master and others the
 // new one.
 //
-// A Limiter is also a [limit.Checker], [limit.Blocker], [limit.Batcher], [limit.Rememberer],
-// [limit.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
+// A Limiter is also a [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer],
+// [adapter.Describer] and [limit.PolicySetter]. SetPolicy affects this process only, and an unnamed
 // policy cannot change, because its numbers name its buckets. On a Cluster, limiters do not decide
 // together, because their keys may be on different nodes.
 type Limiter struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestLease_RememberedDenialsEndWithIt learns that a bucket is empty from the reply of every script, and
@@ -90,7 +91,7 @@ func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
 	other := b.m.harness(t).New(limit.PerSecond(10).Named("other")).(*Limiter)
 	b.Limiter = full
 	first := b.lease(1, 10*time.Second)
-	for range limit.MaxLeases - 1 {
+	for range adapter.MaxLeases - 1 {
 		b.lease(1, time.Minute)
 	}
 	requests := []limit.Request{{Limiter: other, Key: b.key, Cost: 1}, {Limiter: full, Key: b.key, Cost: 1}}

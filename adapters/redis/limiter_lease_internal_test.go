@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A leaseBench is a bucket of 10, to which a token returns every 10 seconds.
@@ -93,7 +94,7 @@ func TestLease_Unhappy(t *testing.T) {
 			b.settle(b.lease(6, time.Hour), 0)
 			b.lacks(0, "all of it returns")
 			b.settle(b.lease(6, time.Hour), math.MaxInt64)
-			b.lacks(limit.MaxDeficit*time.Microsecond, "the largest deficit")
+			b.lacks(adapter.MaxDeficit*time.Microsecond, "the largest deficit")
 		},
 		"settled by a process with another policy": func(b *leaseBench) {
 			first, second := b.lease(3, time.Minute), b.lease(3, time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestScripts_ConvertAsUnitsDo compares the conversion of buckets in the scripts with that of
@@ -66,7 +67,7 @@ func randomConversions(rng *rand.Rand) (args, want []any) {
 
 // randomUnits returns a policy of any size, and often one whose tokens have so many units that
 // products of two policies exceed a double.
-func randomUnits(rng *rand.Rand) limit.Units {
+func randomUnits(rng *rand.Rand) adapter.Units {
 	for {
 		p := limit.Policy{
 			Capacity: 1 + rng.Int64N(1<<uint(1+rng.IntN(40))),
@@ -77,7 +78,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 			p.Capacity, p.Per = 1, p.Per%(1<<40)*time.Microsecond+1<<49*time.Microsecond
 		}
 		if p.Validate() == nil {
-			return p.Units()
+			return adapter.UnitsOf(p)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestQuota_ServerClockDecides lets the clocks of this process and of the server differ.
@@ -45,7 +46,7 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
-	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
+	l := NewSlidingLog(client, limit.WindowPolicy{Max: adapter.MaxLog, Window: time.Second})
 	l.records.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)
 	for range testscale.Tiers(1500, 1500, 6000) {
@@ -55,13 +56,13 @@ func TestSlidingLog_RecordIsBounded(t *testing.T) {
 		longest = max(longest, client.StrLen(t.Context(), l.records.prefix+":ann").Val())
 		c.Sleep(time.Millisecond)
 	}
-	assert.Greater(t, longest, int64(28+7*limit.MaxLog))
-	assert.LessOrEqual(t, longest, int64(28+7*limit.MaxLog*5/4+7))
+	assert.Greater(t, longest, int64(28+7*adapter.MaxLog))
+	assert.LessOrEqual(t, longest, int64(28+7*adapter.MaxLog*5/4+7))
 	for range 5 { // twice as many with reservations and charges, the oldest of which are forgotten
-		_, err := limit.Reserve(t.Context(), l, limit.Key{"ann"}, limit.MaxLog, time.Hour)
+		_, err := limit.Reserve(t.Context(), l, limit.Key{"ann"}, adapter.MaxLog, time.Hour)
 		require.NoError(t, err)
-		require.NoError(t, limit.Charge(t.Context(), l, limit.Key{"ann"}, 3*limit.MaxLog))
-		assert.EqualValues(t, 28+7*2*limit.MaxLog, client.StrLen(t.Context(), l.records.prefix+":ann").Val())
+		require.NoError(t, limit.Charge(t.Context(), l, limit.Key{"ann"}, 3*adapter.MaxLog))
+		assert.EqualValues(t, 28+7*2*adapter.MaxLog, client.StrLen(t.Context(), l.records.prefix+":ann").Val())
 	}
 	c.Sleep(time.Minute)
 	_, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
@@ -215,7 +216,7 @@ func TestQuotaLease_Full(t *testing.T) {
 	b := newQuotaBench(t)
 	b.CountLimiter = b.process(10_000)
 	first := b.lease(1, 10*time.Second)
-	for range limit.MaxLeases - 1 {
+	for range adapter.MaxLeases - 1 {
 		b.lease(1, time.Minute)
 	}
 	bucket := b.m.harness(t).New(limit.PerSecond(10).Named("bucket"))
@@ -249,7 +250,7 @@ func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := newQuotaBench(t)
 	b.CountLimiter = b.process(10_000)
-	for range limit.MaxLeases {
+	for range adapter.MaxLeases {
 		b.lease(1, time.Hour)
 	}
 	d, err := b.Take(t.Context(), b.key, limit.Take{Cost: 9500, Lease: time.Hour, Receipt: true})

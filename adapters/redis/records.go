@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // records are what cooldowns, sliding windows and quotas have of their keys: a key has one record,
@@ -85,7 +86,7 @@ func (r *records) scriptArgs(args []any, request *batch.Request) []any {
 	}
 	if what.What == batch.Settle {
 		args[len(args)-1] = what.Lease.Excess // in place of a stamp
-		return append(args, what.Lease.ID, what.Lease.Returns, limit.MaxLeases)
+		return append(args, what.Lease.ID, what.Lease.Returns, adapter.MaxLeases)
 	}
 	return append(args, leaseArgs(what.Lease)...)
 }

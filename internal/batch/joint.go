@@ -34,10 +34,8 @@ func (l *Limiter) BatchesWith(other limit.Limiter) bool {
 	return ok && l.store.SharesWith(o.base().store)
 }
 
-// TakeBatch takes the cost of every request, or of none, in one step of the store. If a denial is
-// remembered, it does not ask the store; the decisions about the other requests are then allowed,
-// with no number but Limit. If the store needs several steps, the limiters decide one after the
-// other.
+// TakeBatch takes the cost of every request, or of none, in one step of the store. It returns nil if
+// the store needs several steps.
 func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
 	parts, joint := make([]*part, len(requests)), make([]Part, len(requests))
 	for i, r := range requests {
@@ -49,15 +47,12 @@ func (l *Limiter) TakeBatch(ctx context.Context, requests []limit.Request, take 
 		}
 		parts[i], joint[i] = p, p.Part
 	}
-	if decisions := limit.RememberedDenials(requests, take.MaxWait); decisions != nil {
-		return decisions, nil
-	}
 	if name, ok := sameName(joint); ok { // each would decide without what the other takes
-		return nil, fmt.Errorf("%s: two requests charge %q; give the policies of the limiters different names", l.adapter, name)
+		return nil, fmt.Errorf("%s: two requests charge %q; give the policies of the limiters different names", l.name, name)
 	}
 	replies, err := l.store.DoAll(ctx, joint)
 	if errors.Is(err, ErrSplit) {
-		return limit.TakeEach(ctx, requests, take)
+		return nil, nil //nolint:nilnil // as adapter.Batcher says
 	}
 	if err != nil {
 		return nil, err

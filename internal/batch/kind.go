@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A policy is one of any kind: of token buckets, or of records.
@@ -49,21 +50,21 @@ func (p *policy) recordRequest(key limit.Key, take *limit.Take, what RecordTake,
 }
 
 // NewBuckets returns a limiter with token buckets. Like the other constructors, it panics if the
-// policy is not valid. The adapter is the name of the package with which errors begin.
-func NewBuckets(adapter string, store Store, p limit.Policy) *Changeable[limit.Policy] {
-	return newChangeable(adapter, store, limit.Take.Validate, bucketPolicy, p)
+// policy is not valid. The name is that of the adapter's package, with which errors begin.
+func NewBuckets(name string, store Store, p limit.Policy) *Changeable[limit.Policy] {
+	return newChangeable(name, store, limit.Take.Validate, bucketPolicy, p)
 }
 
 func bucketPolicy(p limit.Policy) (*policy, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	return &policy{description: p.Units().Description(p.Name), source: p, bucket: NewPolicy(p, nil)}, nil
+	return &policy{description: adapter.UnitsOf(p).Description(p.Name), source: p, bucket: NewPolicy(p, nil)}, nil
 }
 
 // NewLog returns a sliding-window log.
-func NewLog(adapter string, store Store, p limit.WindowPolicy) *Changeable[limit.WindowPolicy] {
-	return newChangeable(adapter, store, limit.Take.ValidateWindow, logPolicy, p)
+func NewLog(name string, store Store, p limit.WindowPolicy) *Changeable[limit.WindowPolicy] {
+	return newChangeable(name, store, limit.Take.ValidateWindow, logPolicy, p)
 }
 
 func logPolicy(p limit.WindowPolicy) (*policy, error) {
@@ -71,8 +72,8 @@ func logPolicy(p limit.WindowPolicy) (*policy, error) {
 }
 
 // NewCounter returns a sliding-window counter.
-func NewCounter(adapter string, store Store, p limit.WindowPolicy) *Changeable[limit.WindowPolicy] {
-	return newChangeable(adapter, store, limit.Take.ValidateWindow, counterPolicy, p)
+func NewCounter(name string, store Store, p limit.WindowPolicy) *Changeable[limit.WindowPolicy] {
+	return newChangeable(name, store, limit.Take.ValidateWindow, counterPolicy, p)
 }
 
 func counterPolicy(p limit.WindowPolicy) (*policy, error) {
@@ -88,8 +89,8 @@ func recordPolicy(d limit.Description, numbers ...int64) *policy {
 }
 
 // NewQuota returns a quota.
-func NewQuota(adapter string, store Store, p limit.QuotaPolicy) *Changeable[limit.QuotaPolicy] {
-	return newChangeable(adapter, store, limit.Take.ValidateQuota, quotaPolicy, p)
+func NewQuota(name string, store Store, p limit.QuotaPolicy) *Changeable[limit.QuotaPolicy] {
+	return newChangeable(name, store, limit.Take.ValidateQuota, quotaPolicy, p)
 }
 
 func quotaPolicy(p limit.QuotaPolicy) (*policy, error) {
@@ -105,13 +106,13 @@ func quotaPolicy(p limit.QuotaPolicy) (*policy, error) {
 
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil, once for every penalty that a
 // call of this process starts.
-func NewCooldown(adapter string, store Store, p limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
+func NewCooldown(name string, store Store, p limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
 	if err := p.Validate(); err != nil {
 		panic(err.Error())
 	}
 	first := recordPolicy(p.Description(), p.Max, p.Window.Microseconds(), p.Penalty.Microseconds())
 	first.cooldown = p
-	l := newLimiter(adapter, store, limit.Take.ValidateCooldown, first)
+	l := newLimiter(name, store, limit.Take.ValidateCooldown, first)
 	l.onPenalty = onPenalty
 	return &Cooldown{l}
 }

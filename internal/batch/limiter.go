@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Limiter decides about takes from a [Store]. All that limiters of different kinds and on different
 // stores have in common is here; adapters embed it. It is safe for concurrent use.
 type Limiter struct {
-	adapter string // name of its package, with which errors begin
+	name    string // of the package of the adapter, with which errors begin
 	store   Store
 	check   func(limit.Take) error
 	seed    maphash.Seed
@@ -40,26 +41,26 @@ type Cooldown struct {
 }
 
 var (
-	_ limit.Checker                    = (*Limiter)(nil)
+	_ adapter.Checker                  = (*Limiter)(nil)
 	_ limit.Blocker                    = (*Limiter)(nil)
-	_ limit.Rememberer                 = (*Limiter)(nil)
-	_ limit.Batcher                    = (*Limiter)(nil)
-	_ limit.Describer                  = (*Limiter)(nil)
+	_ adapter.Rememberer               = (*Limiter)(nil)
+	_ adapter.Batcher                  = (*Limiter)(nil)
+	_ adapter.Describer                = (*Limiter)(nil)
 	_ limit.PolicySetter[limit.Policy] = (*Changeable[limit.Policy])(nil)
 )
 
-func newLimiter(adapter string, store Store, check func(limit.Take) error, first *policy) *Limiter {
-	l := &Limiter{adapter: adapter, store: store, check: check, seed: maphash.MakeSeed(), now: store.Now, policy: new(atomic.Pointer[policy])}
+func newLimiter(name string, store Store, check func(limit.Take) error, first *policy) *Limiter {
+	l := &Limiter{name: name, store: store, check: check, seed: maphash.MakeSeed(), now: store.Now, policy: new(atomic.Pointer[policy])}
 	l.policy.Store(first)
 	return l
 }
 
-func newChangeable[P any](adapter string, store Store, check func(limit.Take) error, compile func(P) (*policy, error), first P) *Changeable[P] {
+func newChangeable[P any](name string, store Store, check func(limit.Take) error, compile func(P) (*policy, error), first P) *Changeable[P] {
 	p, err := compile(first)
 	if err != nil {
 		panic(err.Error())
 	}
-	return &Changeable[P]{Limiter: newLimiter(adapter, store, check, p), compile: compile}
+	return &Changeable[P]{Limiter: newLimiter(name, store, check, p), compile: compile}
 }
 
 // SetPolicy replaces the numbers of the limiter's policy in this process. The policy must have the
@@ -74,7 +75,7 @@ func (l *Changeable[P]) SetPolicy(p P) error {
 		err = checkName(old.description.Name, next.description.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", l.adapter, err)
+		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	l.policy.Store(next.following(old))
 	return nil
@@ -94,7 +95,7 @@ func InTransaction(l limit.Limiter, in func(Store) Store) (tx *Limiter, ok bool)
 	if store == nil {
 		return nil, false
 	}
-	return &Limiter{adapter: own.adapter, store: store, check: own.check, seed: own.seed, now: store.Now, policy: own.policy, forgets: true}, true
+	return &Limiter{name: own.name, store: store, check: own.check, seed: own.seed, now: store.Now, policy: own.policy, forgets: true}, true
 }
 
 // current returns the policy of a call, from its beginning to its end: a change needs no lock.
@@ -108,7 +109,7 @@ func (l *Limiter) current() *policy {
 
 func (l *Limiter) validate(take limit.Take) error {
 	if err := l.check(take); err != nil {
-		return fmt.Errorf("%s: %w", l.adapter, err)
+		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	return nil
 }
@@ -169,8 +170,8 @@ func (l *Limiter) Reset(ctx context.Context, key limit.Key) error { return l.blo
 // Block denies key for d; after that, its bucket is full, or nothing counts. Other processes may
 // admit it for as long as their round trips take.
 func (l *Limiter) Block(ctx context.Context, key limit.Key, d time.Duration) error {
-	if err := limit.CheckBlock(d); err != nil {
-		return fmt.Errorf("%s: %w", l.adapter, err)
+	if err := adapter.CheckBlock(d); err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	return l.block(ctx, key, d)
 }

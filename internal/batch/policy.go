@@ -6,13 +6,14 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Policy decides about token buckets in a store, and remembers denials, so that a client that
 // floods causes no round trips. It is safe for concurrent use.
 type Policy struct {
-	limit.Units
+	adapter.Units
 
 	denials denialCache // counts in units, so each policy needs its own
 	version int64       // how often the limiter's policy has changed
@@ -21,7 +22,7 @@ type Policy struct {
 // NewPolicy returns a policy, which must be valid. It follows previous, which is nil for that of a new
 // limiter.
 func NewPolicy(policy limit.Policy, previous *Policy) *Policy {
-	p := &Policy{Units: policy.Units()}
+	p := &Policy{Units: adapter.UnitsOf(policy)}
 	if previous == nil {
 		return p
 	}

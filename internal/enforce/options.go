@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/limit/observe"
 )
@@ -34,8 +35,8 @@ const DefaultTimeout = 50 * time.Millisecond
 func (o *Options) mustBeValid(limiter limit.Limiter) {
 	CheckFailures(o.Package, o.Timeout, o.FailurePolicy)
 	switch {
-	case o.MaxWait < 0 || o.MaxWait > limit.MaxReserve:
-		o.panicf("MaxWait is %v; it must be from 0 to %v", o.MaxWait, limit.MaxReserve)
+	case o.MaxWait < 0 || o.MaxWait > adapter.MaxReserve:
+		o.panicf("MaxWait is %v; it must be from 0 to %v", o.MaxWait, adapter.MaxReserve)
 	case o.Keeps && o.MaxWait > 0:
 		o.panicf("Keep and MaxWait are set; set one of them")
 	case o.Jitter < 0:
@@ -54,7 +55,7 @@ func (o *Options) mustBeValid(limiter limit.Limiter) {
 			if !need.set || l == nil {
 				continue
 			}
-			if err := limit.Check(l, need.take); err != nil {
+			if err := adapter.Check(l, need.take); err != nil {
 				o.panicf("%s is set, which a %T cannot do: %v", need.option, l, err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -63,7 +64,7 @@ func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision
 func (q *Request) chargeTo(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
 	part := q.Take
 	part.Mode = mode.Partial
-	if limit.Check(l, part) != nil {
+	if adapter.Check(l, part) != nil {
 		return l.Take(ctx, q.Key, q.Take)
 	}
 	d, err := l.Take(ctx, q.Key, part)
@@ -91,7 +92,7 @@ func (q *Request) costOf(d *limit.Decision) int64 {
 
 // decidesBy reports whether d can be a decision of l.
 func decidesBy(l limit.Limiter, d *limit.Decision) bool {
-	describer, ok := l.(limit.Describer)
+	describer, ok := l.(adapter.Describer)
 	if !ok {
 		return d.Policy == ""
 	}

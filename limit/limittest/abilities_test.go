@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 	"github.com/penstock-go/penstock/limit/mode"
 )
@@ -141,7 +142,7 @@ func (r *reference) SetPolicy(p limit.Policy) error {
 		}
 		return fmt.Errorf("an invalid change: %w", err)
 	}
-	if p.Units() != r.policy.Units() {
+	if adapter.UnitsOf(p) != adapter.UnitsOf(r.policy) {
 		r.changes++
 	}
 	r.policy = p

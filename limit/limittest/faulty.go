@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -19,7 +20,7 @@ import (
 // concurrent use.
 //
 // It calls the limiter behind it for each Take that arrives, and for nothing else, so it is no
-// [limit.InProcess], no [limit.Batcher] and no [limit.Rememberer].
+// [adapter.InProcess], no [adapter.Batcher] and no [adapter.Rememberer].
 type FaultyLimiter struct {
 	limiter limit.Limiter
 
@@ -194,10 +195,12 @@ func (l *FaultyLimiter) decide(ctx context.Context, key limit.Key, take limit.Ta
 }
 
 // Check returns the error of the limiter behind.
-func (l *FaultyLimiter) Check(take limit.Take) error { return limit.Check(l.limiter, take) }
+func (l *FaultyLimiter) Check(take limit.Take) error { return adapter.Check(l.limiter, take) }
 
-// Describe describes the limiter behind, which must be a [limit.Describer].
-func (l *FaultyLimiter) Describe() []limit.Description { return l.limiter.(limit.Describer).Describe() }
+// Describe describes the limiter behind, which must be a [adapter.Describer].
+func (l *FaultyLimiter) Describe() []limit.Description {
+	return l.limiter.(adapter.Describer).Describe()
+}
 
 // Happened returns how often each fault has happened.
 func (l *FaultyLimiter) Happened() FaultCounts {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -138,7 +139,7 @@ func TestFaulty_GrantedCountsEveryMode(t *testing.T) {
 		before := l.Now()
 		l.Step(-time.Minute)
 		assert.Equal(t, -time.Minute, l.Now().Sub(before))
-		assert.Error(t, limit.Check(l, limit.Take{Cost: -1}))
+		assert.Error(t, adapter.Check(l, limit.Take{Cost: -1}))
 		assert.Equal(t, "", l.Describe()[0].Name)
 	})
 }

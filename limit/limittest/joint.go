@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -136,7 +137,7 @@ func jointCallsConcurrently(h Harness) error {
 // batchDecisions checks that a denied batch returns what each limiter would decide alone.
 func batchDecisions(h Harness) error {
 	users, rooms, _ := refundablePair(h, limit.PerMinute(3).Named("batch-user"), limit.PerMinute(6).Burst(4).Named("batch-room"))
-	l, ok := users.Limiter.(limit.Batcher)
+	l, ok := users.Limiter.(adapter.Batcher)
 	if !ok || !l.BatchesWith(rooms.Limiter) {
 		return nil
 	}

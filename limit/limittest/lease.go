@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -214,8 +215,8 @@ func leasesAreBounded(h Harness) error {
 		return nil
 	}
 	b := leaseBench{undoBench{bench{l}}}
-	for i := range limit.MaxLeases {
-		if _, err := b.lease(1, time.Duration(limit.MaxLeases-i)*time.Second); err != nil {
+	for i := range adapter.MaxLeases {
+		if _, err := b.lease(1, time.Duration(adapter.MaxLeases-i)*time.Second); err != nil {
 			return fmt.Errorf("lease %d: %w", i+1, err)
 		}
 	}
@@ -280,7 +281,7 @@ func invalidLeases(h Harness) error {
 		} {
 			d, err := b.Take(context.Background(), key("ann"), take)
 			if err == nil || d != (limit.Decision{}) || can(b.Limiter, take) {
-				return fmt.Errorf("%+v is %+v with error %q; want the zero Decision and an error, and one of limit.Check", take, d, fmt.Sprint(err))
+				return fmt.Errorf("%+v is %+v with error %q; want the zero Decision and an error, and one of adapter.Check", take, d, fmt.Sprint(err))
 			}
 		}
 		return b.holds(10, 0)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -88,7 +89,7 @@ func refundOfNothing(h Harness) error {
 func resetFills(h Harness) error {
 	ctx := context.Background()
 	return refundable(h, limit.PerHour(3).Named("reset"), func(b bench) error {
-		a, ok := b.Limiter.(limit.Resetter)
+		a, ok := b.Limiter.(adapter.Resetter)
 		if !ok {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -16,7 +17,7 @@ type reserveBench struct {
 }
 
 // can reports whether a limiter can do a Take.
-func can(l limit.Limiter, take limit.Take) bool { return limit.Check(l, take) == nil }
+func can(l limit.Limiter, take limit.Take) bool { return adapter.Check(l, take) == nil }
 
 // reservable runs check if the limiter can reserve.
 func reservable(h Harness, p limit.Policy, check func(reserveBench) error) error {

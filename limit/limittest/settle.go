@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -134,7 +135,7 @@ func settledLeasesLeaveRoom(h Harness) error {
 	}
 	b := leaseBench{undoBench{bench{l}}}
 	var second limit.Receipt
-	for i := range int64(limit.MaxLeases + 1) {
+	for i := range int64(adapter.MaxLeases + 1) {
 		r, err := b.lease(10, limit.MaxLease)
 		if err != nil {
 			return fmt.Errorf("lease %d: %w", i+1, err)
@@ -148,7 +149,7 @@ func settledLeasesLeaveRoom(h Harness) error {
 		}
 	}
 	if _, err := b.lease(10, limit.MaxLease); err != nil {
-		return fmt.Errorf("after %d settled leases: %w", limit.MaxLeases+1, err)
+		return fmt.Errorf("after %d settled leases: %w", adapter.MaxLeases+1, err)
 	}
 	before, err := limit.Inspect(context.Background(), b, key("ann"))
 	if err != nil {

@@ -264,7 +264,7 @@ func invalidTakes(h Harness) error {
 			return fmt.Errorf("%+v is %+v with error %q; want the zero Decision and an error", take, d, fmt.Sprint(err))
 		}
 		if can(l, take) {
-			return fmt.Errorf("limit.Check permits %+v", take)
+			return fmt.Errorf("adapter.Check permits %+v", take)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -70,7 +71,7 @@ func modelTake(m windowModel, at, cost, maximum, horizon int64, maxWait time.Dur
 // A modelRun compares a limiter with a model.
 type modelRun[P any] struct {
 	h                WindowHarness[P]
-	l                limit.Resetter
+	l                adapter.Resetter
 	m                windowModel
 	newModel         func() windowModel
 	r                *randomCalls
@@ -86,7 +87,7 @@ type takenTokens struct {
 
 // requireEqualsModel makes random calls and compares every Decision with that of the model. Without
 // reservations, all tokens return within horizon microseconds.
-func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resetter, newModel func() windowModel, r *randomCalls, maximum, horizon int64) {
+func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l adapter.Resetter, newModel func() windowModel, r *randomCalls, maximum, horizon int64) {
 	t.Helper()
 	run := &modelRun[P]{h: h, l: l, m: newModel(), newModel: newModel, r: r, maximum: maximum, horizon: horizon}
 	maxWait := time.Duration(0)
@@ -103,12 +104,12 @@ func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resette
 // maxWait returns how long calls may wait: not at all, for some part of the horizon, or as long as
 // possible.
 func (run *modelRun[P]) maxWait() time.Duration {
-	longest := min(run.horizon, limit.MaxReserve.Microseconds())
+	longest := min(run.horizon, adapter.MaxReserve.Microseconds())
 	switch {
 	case !can(run.l, limit.Take{MaxWait: 1}) || run.r.rng.IntN(3) == 0:
 		return 0
 	case run.r.rng.IntN(4) == 0:
-		return limit.MaxReserve
+		return adapter.MaxReserve
 	default:
 		return time.Duration(run.r.rng.Int64N(longest))*time.Microsecond + time.Duration(run.r.rng.Int64N(1000))
 	}
@@ -124,7 +125,7 @@ func (run *modelRun[P]) take(t *testing.T, step int, maxWait time.Duration) limi
 	require.NoError(t, err)
 	got, err := run.l.Take(context.Background(), key("ann"), take)
 	require.NoError(t, err)
-	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon+limit.MaxReserve.Microseconds(), maxWait)
+	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon+adapter.MaxReserve.Microseconds(), maxWait)
 	if got.Receipt != (limit.Receipt{}) {
 		require.Equal(t, take.Cost, got.Receipt.Tokens)
 		run.taken = append(run.taken, takenTokens{spent, got.Receipt})

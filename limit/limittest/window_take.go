@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -126,7 +127,7 @@ func windowChangeIsRejected[P any](t *testing.T, h WindowHarness[P], policy func
 	assert.EqualValues(t, 3, consume(t, l, key("ann"), 0).Remaining)
 	require.NoError(t, l.SetPolicy(policy("rejected", 9)))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
-	assert.EqualValues(t, 9, l.(limit.Describer).Describe()[0].Limit)
+	assert.EqualValues(t, 9, l.(adapter.Describer).Describe()[0].Limit)
 	consume(t, l, key("ann"), 9) // denied, which a limiter remembers
 	require.NoError(t, l.SetPolicy(policy("rejected", 20)))
 	assert.EqualValues(t, 9, consume(t, l, key("ann"), 9).Remaining)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -18,7 +19,7 @@ import (
 // of type P and whose clock a case can move.
 type WindowHarness[P any] struct {
 	// New returns a limiter. Limiters of different names must not influence each other.
-	New func(P) limit.Resetter
+	New func(P) adapter.Resetter
 
 	// Shared says that limiters of one name share their records, as processes with one store do.
 	// Cases may then call New several times with one name and different numbers.
@@ -151,7 +152,7 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 				d, err := l.Take(ctx, key("ann"), take)
 				assert.Error(t, err)
 				assert.Zero(t, d)
-				assert.Error(t, limit.Check(l, take))
+				assert.Error(t, adapter.Check(l, take))
 			}
 		}},
 		{"charges", func(t *testing.T, h harness) { windowCharges(t, h, policy) }},
@@ -195,8 +196,8 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			assert.False(t, d.Allowed)
 			assert.Contains(t, d.Policy, "few")
 			assert.EqualValues(t, 8, consume(t, many, key("ann"), 0).Remaining, "a denial by one takes nothing of the other")
-			require.Len(t, both.(limit.Describer).Describe(), 2)
-			assert.EqualValues(t, 10, both.(limit.Describer).Describe()[0].Limit)
+			require.Len(t, both.(adapter.Describer).Describe(), 2)
+			assert.EqualValues(t, 10, both.(adapter.Describer).Describe()[0].Limit)
 		}},
 	}
 }

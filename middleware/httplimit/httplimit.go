@@ -38,6 +38,7 @@ import (
 	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // New returns a middleware that calls the handler if the request's bucket holds the cost, and
@@ -60,8 +61,8 @@ type httpLimit struct {
 	Options
 
 	enforced   *enforce.Limit
-	rules      []Rule            // of NewAll
-	describers []limit.Describer // the limiters that are
+	rules      []Rule              // of NewAll
+	describers []adapter.Describer // the limiters that are
 }
 
 func (h *httpLimit) wrap(next http.Handler) http.Handler {

@@ -91,7 +91,7 @@ type Options struct {
 	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
-	// that implement [limit.InProcess]. After five failures in a row, calls are paused and fail
+	// that implement [adapter.InProcess]. After five failures in a row, calls are paused and fail
 	// immediately, except one every 250 to 375 ms.
 	Timeout time.Duration
 }

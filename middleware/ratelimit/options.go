@@ -95,7 +95,7 @@ type Options struct {
 	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
-	// that implement [limit.InProcess].
+	// that implement [adapter.InProcess].
 	Timeout time.Duration
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/router"
 )
@@ -46,7 +47,7 @@ func newTiers(tier func(router.IngressContext) string, limiters map[string]limit
 		if limiter == nil {
 			panic(fmt.Sprintf("ratelimit: tier %q needs a limiter", name))
 		}
-		if err := limit.Check(limiter, limit.Take{Mode: mode.Charging}); err != nil {
+		if err := adapter.Check(limiter, limit.Take{Mode: mode.Charging}); err != nil {
 			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T, which cannot be charged: %v", name, limiter, err))
 		}
 		if seen[limiter] {
