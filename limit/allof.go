@@ -96,7 +96,7 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 			return err
 		})
 	case mode.Undoing:
-		return Decision{}, UndoAll(ctx, take.Undone(), requests...)
+		return Decision{}, take.Undone().UndoAll(ctx, requests...)
 	case mode.Settling:
 		return Decision{}, settleAll(ctx, take.Undone(), take.Cost, requests)
 	}

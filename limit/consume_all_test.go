@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 func TestConsumeAll_RejectsInvalidRequests(t *testing.T) {
@@ -103,4 +104,18 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 	assert.Error(t, adapter.Check(limit.AllOf(quota, cooldown), limit.Take{MaxWait: 1}), "a cooldown cannot reserve")
 	assert.NoError(t, adapter.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}))
 	assert.Panics(t, func() { limit.AllOf(plain{quota}) }, "it cannot undo")
+}
+
+func TestTake_AllRejectsWhatNeedsOneLimiter(t *testing.T) {
+	requests := []limit.Request{{Limiter: memory.NewLimiter(limit.PerHour(5)), Key: limit.Key{"ann"}, Cost: 1}}
+	for _, take := range []limit.Take{{Cost: 1}, {Keep: 1}, {Mode: mode.Charging}, {Mode: mode.Partial}, {MaxWait: -1}, {Lease: time.Second}} {
+		_, err := take.All(t.Context(), requests...)
+		assert.Error(t, err, "%+v", take)
+	}
+	d, err := limit.Take{Mode: mode.Looking}.All(t.Context(), requests...)
+	assert.NoError(t, err)
+	assert.True(t, d.Allowed)
+	d, err = limit.ConsumeAll(t.Context(), requests...)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 4, d.Remaining, "a look takes nothing")
 }

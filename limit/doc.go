@@ -23,7 +23,7 @@
 //   - [ConsumeUpTo] grants a part of a cost.
 //   - [Reserve] takes tokens that a bucket will hold later; see [Wait].
 //   - [Charge] charges for a call that another limiter has admitted.
-//   - [Undo] returns what a call took, and [Refund] returns any tokens.
+//   - [Receipt.Undo] returns what a call took, and [Refund] returns any tokens.
 //   - [ConsumeAll] decides about several limiters and keys; see [AllOf].
 //
 // A limiter that cannot do one of them says so by an error. Package limit/mode has the forms by name.

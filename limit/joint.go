@@ -38,20 +38,28 @@ func ConsumeAll(ctx context.Context, requests ...Request) (Decision, error) {
 	return takeRequests(ctx, requests, Take{})
 }
 
-// TakeAll is [ConsumeAll] with a receipt in the Decision, for [UndoAll].
-func TakeAll(ctx context.Context, requests ...Request) (Decision, error) {
-	return takeRequests(ctx, requests, Take{Receipt: true})
+// All is [ConsumeAll] with the MaxWait, the Receipt and the Lease of the Take, whose Mode is Whole or
+// Looking. It has no Cost and no Keep of its own. The receipt in the Decision is for
+// [Receipt.UndoAll].
+func (t Take) All(ctx context.Context, requests ...Request) (Decision, error) {
+	if t.Cost != 0 || t.Keep != 0 || t.Mode > mode.Looking {
+		return Decision{}, fmt.Errorf("limit: Take.All has costs in its requests, and needs the mode Whole or Looking and no Keep")
+	}
+	if err := t.Validate(); err != nil {
+		return Decision{}, fmt.Errorf("limit: %w", err)
+	}
+	return takeRequests(ctx, requests, t)
 }
 
-// UndoAll returns what [TakeAll] took for the same requests, as [Undo] does for each of them. It
+// UndoAll returns what [Take.All] took for the same requests, as Undo does for each of them. It
 // returns the first error.
-func UndoAll(ctx context.Context, receipt Receipt, requests ...Request) error {
-	return receipt.each(requests, func(r Request, own Receipt) error { return Undo(ctx, r.Limiter, r.Key, own) })
+func (r Receipt) UndoAll(ctx context.Context, requests ...Request) error {
+	return r.each(requests, func(request Request, own Receipt) error { return own.Undo(ctx, request.Limiter, request.Key) })
 }
 
-// settleAll is UndoAll for [Settle].
+// settleAll is UndoAll for Settle.
 func settleAll(ctx context.Context, receipt Receipt, used int64, requests []Request) error {
-	return receipt.each(requests, func(r Request, own Receipt) error { return Settle(ctx, r.Limiter, r.Key, own, used) })
+	return receipt.each(requests, func(r Request, own Receipt) error { return own.Settle(ctx, r.Limiter, r.Key, used) })
 }
 
 // each calls f with each request and its own receipt, and returns the first error.
@@ -272,7 +280,7 @@ func undoEach(ctx context.Context, requests []Request, decisions []Decision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	for i, d := range decisions {
-		_ = Undo(ctx, requests[i].Limiter, requests[i].Key, d.Receipt)
+		_ = d.Receipt.Undo(ctx, requests[i].Limiter, requests[i].Key)
 	}
 }
 

@@ -113,7 +113,7 @@ type Decision struct {
 	Receipt    Receipt       // of what was taken; only of a Take with Receipt
 }
 
-// A Receipt says what a [Take] has taken, so that [Undo] returns that and no other tokens. The zero
+// A Receipt says what a [Take] has taken, so that [Receipt.Undo] returns that and no other tokens. The zero
 // Receipt is one of nothing. Only the limiter that issued a Receipt understands its fields, which are
 // exported for adapters.
 type Receipt struct {
@@ -122,7 +122,7 @@ type Receipt struct {
 	Version int64 // of the limiter's policy
 	Lease   int64 // identifies the Take among those of its key that have a Lease; 0 without one
 
-	// Parts is the receipt of the first limiter, if [AllOf] or [TakeAll] took from several, and Next that of
+	// Parts is the receipt of the first limiter, if [AllOf] or [Take.All] took from several, and Next that of
 	// the limiter after this one.
 	Parts, Next *Receipt
 }

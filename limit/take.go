@@ -216,20 +216,20 @@ func Refund(ctx context.Context, l Limiter, key Key, tokens int64) error {
 
 // Undo returns what a [Take] of key took, as if it had not been made. See [mode.Undoing]. A Take
 // with a Lease that is settled or has ended returns nothing.
-func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
+func (r Receipt) Undo(ctx context.Context, l Limiter, key Key) error {
 	switch {
-	case receipt == (Receipt{}):
+	case r == (Receipt{}):
 		return nil
-	case receipt.Lease != 0:
-		return Settle(ctx, l, key, receipt, 0)
+	case r.Lease != 0:
+		return r.Settle(ctx, l, key, 0)
 	}
-	_, err := l.Take(ctx, key, Take{Mode: mode.Undoing, Undo: &receipt})
+	_, err := l.Take(ctx, key, Take{Mode: mode.Undoing, Undo: &r})
 	return err
 }
 
 // Settle replaces what a [Take] of key with a Lease took by what its work has really used. See
 // [mode.Settling].
-func Settle(ctx context.Context, l Limiter, key Key, receipt Receipt, used int64) error {
-	_, err := l.Take(ctx, key, Take{Cost: used, Mode: mode.Settling, Undo: &receipt})
+func (r Receipt) Settle(ctx context.Context, l Limiter, key Key, used int64) error {
+	_, err := l.Take(ctx, key, Take{Cost: used, Mode: mode.Settling, Undo: &r})
 	return err
 }

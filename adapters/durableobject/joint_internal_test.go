@@ -115,9 +115,9 @@ func (j *jointModel) step(t *testing.T, rng *mathrand.Rand, at string) {
 		there = append(there, limit.Request{Limiter: j.remote[i], Key: key, Cost: cost})
 		here = append(here, limit.Request{Limiter: j.local[i], Key: key, Cost: cost})
 	}
-	got, err := limit.TakeAll(t.Context(), there...)
+	got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
 	require.NoError(t, err)
-	want, err := limit.TakeAll(t.Context(), here...)
+	want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
 	require.NoError(t, err)
 	gotReceipt, wantReceipt := got.Receipt, want.Receipt
 	got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
@@ -126,10 +126,10 @@ func (j *jointModel) step(t *testing.T, rng *mathrand.Rand, at string) {
 	require.Equal(t, j.penalties[1], j.penalties[0], "%s: the hook of the cooldown", at)
 	j.last = got
 	j.undo = func() error {
-		if err := limit.UndoAll(t.Context(), gotReceipt, there...); err != nil {
+		if err := gotReceipt.UndoAll(t.Context(), there...); err != nil {
 			return err
 		}
-		return limit.UndoAll(t.Context(), wantReceipt, here...)
+		return wantReceipt.UndoAll(t.Context(), here...)
 	}
 }
 

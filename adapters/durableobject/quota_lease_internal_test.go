@@ -50,7 +50,7 @@ func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
 
 func (b *quotaBench) settle(q *CountLimiter[limit.QuotaPolicy], r limit.Receipt, used int64) {
 	b.Helper()
-	require.NoError(b, limit.Settle(b.Context(), q, b.key, r, used))
+	require.NoError(b, r.Settle(b.Context(), q, b.key, used))
 }
 
 func (b *quotaBench) remains(want int64, why string) {

@@ -13,7 +13,7 @@ import (
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in this process. Its
 // decisions have Max as Limit, and a Reason that says whether the call starts a penalty or
 // meets one. A cost counts as that many calls; a cost above Max is denied with
-// [limit.Never] and starts no penalty. [limit.Undo] removes the calls of a receipt from the window,
+// [limit.Never] and starts no penalty. [limit.Receipt.Undo] removes the calls of a receipt from the window,
 // and ends no penalty.
 //
 // It keeps up to 65,536 keys, each with 8 bytes for each of its last Max calls, and evicts keys

@@ -23,7 +23,7 @@ import (
 //     over to the next one.
 //   - The end of a lease and a settlement ([limit.Take.Lease]) return tokens in the period in which they
 //     were taken, and no longer in the next one. What a settlement takes counts in its own period.
-//   - [limit.Refund] returns the newest tokens: first those that are reserved. [limit.Undo] returns
+//   - [limit.Refund] returns the newest tokens: first those that are reserved. [limit.Receipt.Undo] returns
 //     those of the period of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, and as many again at each
 //     start of a period.

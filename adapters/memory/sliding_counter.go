@@ -27,7 +27,7 @@ import (
 //     until then, or reserve too.
 //   - A charge counts in the current window, up to twice Max; what exceeds that is forgotten.
 //   - [limit.Refund] returns the newest tokens: first those of the next window, and last those of
-//     the previous one. [limit.Undo] returns those of the window of its receipt.
+//     the previous one. [limit.Receipt.Undo] returns those of the window of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, plus Max/Window times
 //     the length of the interval, rounded up to milliseconds. A token bucket has the same bound.
 //

@@ -25,7 +25,7 @@ const maxLogKeys = 65_536
 //     tokens would count.
 //   - A charge counts as tokens of the present. Of more than twice Max tokens, the oldest are
 //     forgotten, so that decisions are still exact.
-//   - [limit.Refund] returns the newest tokens that count, [limit.Undo] those of its receipt.
+//   - [limit.Refund] returns the newest tokens that count, [limit.Receipt.Undo] those of its receipt.
 //
 // After a change of the policy, tokens from before count in the window of the new policy. The
 // tokens of a key that are granted in any interval are then at most the largest Max, plus the

@@ -30,14 +30,14 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 		}
 		for step := range 60 {
 			there, here := jointRequests(rng, remote, local)
-			got, err := limit.TakeAll(t.Context(), there...)
+			got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
 			require.NoError(t, err)
-			want, err := limit.TakeAll(t.Context(), here...)
+			want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
 			require.NoError(t, err)
 			requireSameDecision(t, want, got, "round %d, step %d: %+v", round, step, there)
 			if rng.IntN(4) == 0 {
-				require.NoError(t, limit.UndoAll(t.Context(), got.Receipt, there...))
-				require.NoError(t, limit.UndoAll(t.Context(), want.Receipt, here...))
+				require.NoError(t, got.Receipt.UndoAll(t.Context(), there...))
+				require.NoError(t, want.Receipt.UndoAll(t.Context(), here...))
 			}
 			s.clock.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
 			requireSameForOneKey(t, rng, remote, local)
@@ -96,8 +96,8 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	require.NoError(t, err)
 	requireSameDecision(t, want, got, "%+v of %T", take, there)
 	if rng.IntN(4) == 0 {
-		require.NoError(t, limit.Undo(t.Context(), thereAll, key, got.Receipt))
-		require.NoError(t, limit.Undo(t.Context(), hereAll, key, want.Receipt))
+		require.NoError(t, got.Receipt.Undo(t.Context(), thereAll, key))
+		require.NoError(t, want.Receipt.Undo(t.Context(), hereAll, key))
 	}
 }
 

@@ -309,14 +309,14 @@ func TestWithTx_ReceiptsAreThoseOfTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(t.Context()))
 	assert.EqualValues(t, 6, remaining(t, limiter, ann))
-	require.NoError(t, limit.Undo(t.Context(), limiter, ann, d.Receipt))
+	require.NoError(t, d.Receipt.Undo(t.Context(), limiter, ann))
 	assert.EqualValues(t, 10, remaining(t, limiter, ann))
 
 	d, err = limiter.Take(t.Context(), ann, limit.Take{Cost: 4, Receipt: true, Lease: time.Minute})
 	require.NoError(t, err)
 	tx, err = pool.Begin(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, limit.Settle(t.Context(), WithTx(tx, limiter), ann, d.Receipt, 1))
+	require.NoError(t, d.Receipt.Settle(t.Context(), WithTx(tx, limiter), ann, 1))
 	require.NoError(t, tx.Commit(t.Context()))
 	assert.EqualValues(t, 9, remaining(t, limiter, ann))
 }

@@ -40,17 +40,17 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 				there = append(there, limit.Request{Limiter: remote[i], Key: key, Cost: cost})
 				here = append(here, limit.Request{Limiter: local[i], Key: key, Cost: cost})
 			}
-			got, err := limit.TakeAll(t.Context(), there...)
+			got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
 			require.NoError(t, err)
-			want, err := limit.TakeAll(t.Context(), here...)
+			want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
 			require.NoError(t, err)
 			gotReceipt, wantReceipt := got.Receipt, want.Receipt
 			got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
 			require.Equal(t, want, got, "round %d, step %d: %+v", round, step, there)
 			require.Equal(t, wantReceipt == limit.Receipt{}, gotReceipt == limit.Receipt{})
 			if rng.IntN(4) == 0 {
-				require.NoError(t, limit.UndoAll(t.Context(), gotReceipt, there...))
-				require.NoError(t, limit.UndoAll(t.Context(), wantReceipt, here...))
+				require.NoError(t, gotReceipt.UndoAll(t.Context(), there...))
+				require.NoError(t, wantReceipt.UndoAll(t.Context(), here...))
 			}
 			m.local.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
 			requireSameForOneKey(t, rng, remote, local)
@@ -91,8 +91,8 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
 	require.Equal(t, want, got, "%+v of %T", take, there)
 	if rng.IntN(4) == 0 {
-		require.NoError(t, limit.Undo(t.Context(), thereAll, key, gotReceipt))
-		require.NoError(t, limit.Undo(t.Context(), hereAll, key, wantReceipt))
+		require.NoError(t, gotReceipt.Undo(t.Context(), thereAll, key))
+		require.NoError(t, wantReceipt.Undo(t.Context(), hereAll, key))
 	}
 }
 

@@ -116,7 +116,7 @@ func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
 	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
 	require.NotEqual(t, decisions[0].Receipt.Lease, decisions[1].Receipt.Lease)
 	for i, r := range requests {
-		require.NoError(t, limit.Settle(t.Context(), r.Limiter, r.Key, decisions[i].Receipt, 0))
+		require.NoError(t, decisions[i].Receipt.Settle(t.Context(), r.Limiter, r.Key, 0))
 	}
 	d, err = limit.Inspect(t.Context(), other, b.key)
 	require.NoError(t, err)

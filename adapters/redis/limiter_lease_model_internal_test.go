@@ -140,7 +140,7 @@ func (w *leaseWorld) settle() {
 	}
 	id := max(len(w.leases)-1-w.rng.IntN(5), 0)
 	used := w.rng.Int64N(2*w.leases[id].Tokens + 1)
-	require.NoError(w, limit.Settle(w.Context(), w.limiter, w.key, w.leases[id], used), w.name)
+	require.NoError(w, w.leases[id].Settle(w.Context(), w.limiter, w.key, used), w.name)
 	w.model.Settle(w.at, id, used)
 }
 

@@ -47,7 +47,7 @@ func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
 
 func (b *quotaBench) settle(r limit.Receipt, used int64) {
 	b.Helper()
-	require.NoError(b, limit.Settle(b.Context(), b.CountLimiter, b.key, r, used))
+	require.NoError(b, r.Settle(b.Context(), b.CountLimiter, b.key, used))
 }
 
 func (b *quotaBench) remains(want int64, why string) {
@@ -72,7 +72,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			r := b.lease(6, time.Minute)
 			var callers sync.WaitGroup
 			for range 20 {
-				callers.Go(func() { assert.NoError(b, limit.Settle(b.Context(), b.process(10), b.key, r, 8)) })
+				callers.Go(func() { assert.NoError(b, r.Settle(b.Context(), b.process(10), b.key, 8)) })
 			}
 			callers.Wait()
 			b.remains(2, "the difference is charged once")
@@ -88,7 +88,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 		"the maximum of another process differs": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
 			b.lease(2, time.Minute)
-			require.NoError(b, limit.Settle(b.Context(), b.process(20), b.key, r, 5))
+			require.NoError(b, r.Settle(b.Context(), b.process(20), b.key, 5))
 			b.remains(3, "the count is the same")
 			b.m.sleep(time.Minute)
 			d, err := limit.Inspect(b.Context(), b.process(20), b.key)

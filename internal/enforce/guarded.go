@@ -64,8 +64,8 @@ func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 func (g *guarded) undo(ctx context.Context, q *Request, receipt limit.Receipt) error {
 	return g.call(ctx, func(ctx context.Context) error {
 		if q.Joint != nil {
-			return limit.UndoAll(ctx, receipt, q.Joint...)
+			return receipt.UndoAll(ctx, q.Joint...)
 		}
-		return limit.Undo(ctx, g.limiter, q.Key, receipt)
+		return receipt.Undo(ctx, g.limiter, q.Key)
 	})
 }

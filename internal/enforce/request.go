@@ -52,7 +52,7 @@ func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision
 	case q.Joint == nil:
 		return l.Take(ctx, q.Key, q.Take)
 	case q.Take.Receipt:
-		return limit.TakeAll(ctx, q.Joint...)
+		return limit.Take{Receipt: true}.All(ctx, q.Joint...)
 	default:
 		return limit.ConsumeAll(ctx, q.Joint...)
 	}

@@ -33,7 +33,7 @@ func (b leaseBench) lease(cost int64, length time.Duration) (limit.Receipt, erro
 
 // settle settles a lease and compares what ann's bucket holds then.
 func (b leaseBench) settle(r limit.Receipt, used, remaining int64, resetAfter time.Duration) error {
-	if err := limit.Settle(context.Background(), b, key("ann"), r, used); err != nil {
+	if err := r.Settle(context.Background(), b, key("ann"), used); err != nil {
 		return fmt.Errorf("settling %+v: %w", r, err)
 	}
 	return b.holds(remaining, resetAfter)
@@ -312,7 +312,7 @@ func jointLeases(h Harness) error {
 		return fmt.Errorf("after a denial: %w", err)
 	}
 	for range 2 {
-		if err := limit.Settle(ctx, both, key("ann"), first.Receipt, 5); err != nil {
+		if err := first.Receipt.Settle(ctx, both, key("ann"), 5); err != nil {
 			return fmt.Errorf("a settlement: %w", err)
 		}
 		if err := holds(5, 15); err != nil {
@@ -352,7 +352,7 @@ func (r *randomLeases) step(t *testing.T, at time.Duration, cost int64, length t
 		}
 		id := len(r.taken) - 1 - r.rng.IntN(min(len(r.taken), 4))
 		used := min(cost, 1<<30)
-		require.NoError(t, limit.Settle(ctx, r.limiter, r.key, r.taken[id], used))
+		require.NoError(t, r.taken[id].Settle(ctx, r.limiter, r.key, used))
 		r.model.Settle(at, id, used)
 		got, err := limit.Inspect(ctx, r.limiter, r.key)
 		require.NoError(t, err)

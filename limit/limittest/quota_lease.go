@@ -54,7 +54,7 @@ func (b quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
 
 func (b quotaBench) settle(r limit.Receipt, used int64) {
 	b.t.Helper()
-	require.NoError(b.t, limit.Settle(context.Background(), b, key("ann"), r, used))
+	require.NoError(b.t, r.Settle(context.Background(), b, key("ann"), used))
 }
 
 func (b quotaBench) holds(remaining int64, resetAfter time.Duration, what string) {
@@ -106,7 +106,7 @@ func quotaSettlement(t *testing.T, h quotaHarness) {
 	b.settle(five, 4)
 	b.holds(6, 30*time.Minute, "a reset ends the lease")
 	six = b.lease(6, 10*time.Minute)
-	require.NoError(t, limit.Undo(context.Background(), b, key("ann"), six))
+	require.NoError(t, six.Undo(context.Background(), b, key("ann")))
 	b.holds(6, 30*time.Minute, "a lease is undone")
 	blocker, ok := b.Resetter.(limit.Blocker)
 	require.True(t, ok)

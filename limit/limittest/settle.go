@@ -57,7 +57,7 @@ func settleOfWorkers(h Harness, b leaseBench) error {
 		}
 		h.Sleep(500 * time.Millisecond)
 		for _, r := range open[:2] {
-			if err := limit.Settle(context.Background(), b, key("ann"), r, 250); err != nil {
+			if err := r.Settle(context.Background(), b, key("ann"), 250); err != nil {
 				return fmt.Errorf("a settlement: %w", err)
 			}
 		}
@@ -66,7 +66,7 @@ func settleOfWorkers(h Harness, b leaseBench) error {
 	}
 	// Each second takes and returns 1,000 but for the first one, and the last: of 2 open estimates.
 	for _, r := range open {
-		if err := limit.Settle(context.Background(), b, key("ann"), r, 0); err != nil {
+		if err := r.Settle(context.Background(), b, key("ann"), 0); err != nil {
 			return fmt.Errorf("a settlement: %w", err)
 		}
 	}
@@ -144,7 +144,7 @@ func settledLeasesLeaveRoom(h Harness) error {
 			second = r
 		}
 		h.Sleep(time.Millisecond)
-		if err := limit.Settle(context.Background(), b, key("ann"), r, 5); err != nil {
+		if err := r.Settle(context.Background(), b, key("ann"), 5); err != nil {
 			return fmt.Errorf("settlement %d: %w", i+1, err)
 		}
 	}

@@ -35,7 +35,7 @@ func (b undoBench) take(take limit.Take) (limit.Receipt, error) {
 
 // undo undoes a Take and compares what ann's bucket holds then.
 func (b undoBench) undo(r limit.Receipt, remaining int64, resetAfter time.Duration) error {
-	if err := limit.Undo(context.Background(), b, key("ann"), r); err != nil {
+	if err := r.Undo(context.Background(), b, key("ann")); err != nil {
 		return fmt.Errorf("undoing %+v: %w", r, err)
 	}
 	return b.holds(remaining, resetAfter)

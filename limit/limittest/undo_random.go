@@ -55,7 +55,7 @@ func (r *randomUndos) step(t *testing.T, at time.Duration, cost int64) {
 		i := r.rng.IntN(len(r.receipts))
 		one := r.receipts[i]
 		r.receipts = append(r.receipts[:i], r.receipts[i+1:]...)
-		require.NoError(t, limit.Undo(ctx, r.limiter, r.key, one.receipt))
+		require.NoError(t, one.receipt.Undo(ctx, r.limiter, r.key))
 		r.model.Undo(at, one.taken, one.receipt.Tokens)
 		got, err := limit.Inspect(ctx, r.limiter, r.key)
 		require.NoError(t, err)

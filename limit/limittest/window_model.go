@@ -152,7 +152,7 @@ func (run *modelRun[P]) change(t *testing.T) {
 	case 2, 3, 4:
 		if len(run.taken) > 0 {
 			one := run.taken[max(0, len(run.taken)-1-run.r.rng.IntN(4))]
-			require.NoError(t, limit.Undo(ctx, run.l, key("ann"), one.receipt))
+			require.NoError(t, one.receipt.Undo(ctx, run.l, key("ann")))
 			run.m.remove(at, one.receipt.Tokens, one.spent)
 		}
 	case 5:

@@ -71,12 +71,12 @@ func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy
 	granted, _, err := limit.ConsumeUpTo(ctx, l, key("ann"), 3)
 	require.NoError(t, err)
 	assert.Zero(t, granted, "later calls queue behind")
-	require.NoError(t, limit.Undo(ctx, l, key("ann"), one.Receipt))
+	require.NoError(t, one.Receipt.Undo(ctx, l, key("ann")))
 	again := reserved(t, l, 1)
 	assert.LessOrEqual(t, again.RetryAfter, two.RetryAfter, "undoing helps later calls")
 	h.Sleep(again.RetryAfter)
 	before := consume(t, l, key("ann"), 0).Remaining
-	require.NoError(t, limit.Undo(ctx, l, key("ann"), again.Receipt))
+	require.NoError(t, again.Receipt.Undo(ctx, l, key("ann")))
 	assert.Equal(t, before+1, consume(t, l, key("ann"), 0).Remaining, "a token returns after it could be spent")
 	if b, ok := l.(limit.Blocker); ok {
 		reserved(t, l, 2)
@@ -151,14 +151,14 @@ func windowUndoAfterChange[P any](t *testing.T, h WindowHarness[P], policy func(
 	}
 	unchanged := take()
 	require.NoError(t, l.SetPolicy(policy("undo-change", 5)))
-	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), unchanged))
+	require.NoError(t, unchanged.Undo(context.Background(), l, key("ann")))
 	assert.EqualValues(t, 5, consume(t, l, key("ann"), 0).Remaining, "no change")
 	before := take()
 	require.NoError(t, l.SetPolicy(policy("undo-change", 9)))
-	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), before))
+	require.NoError(t, before.Undo(context.Background(), l, key("ann")))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
 	after := take()
-	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), after))
+	require.NoError(t, after.Undo(context.Background(), l, key("ann")))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
 }
 

@@ -37,7 +37,7 @@ const (
 	// That is exact for a minute after the tokens could be spent, and for the receipts of 16 Takes
 	// of a key at once. Of others, less may return: the refill since the Take is deducted, lost or
 	// not. Undoing a Take twice returns its tokens twice. The receipt of a Take with a Lease is an
-	// error: settle it with a Cost of 0, as limit.Undo does. The Decision has no number.
+	// error: settle it with a Cost of 0, as Receipt.Undo does. The Decision has no number.
 	Undoing
 
 	// Settling replaces what the Take with a Lease and the receipt Undo took by Cost, which is what
