@@ -155,12 +155,3 @@ func (r Reason) String() string {
 		return "unknown"
 	}
 }
-
-// A FailurePolicy says what happens to a request if its limiter cannot decide.
-type FailurePolicy uint8
-
-// The failure policies. FailClosed is the default.
-const (
-	FailClosed FailurePolicy = iota // the request is rejected as unavailable
-	FailOpen                        // the request is admitted without a limit
-)

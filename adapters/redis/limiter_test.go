@@ -315,15 +315,15 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 	}
 }
 
-// TestLimiter_FailurePolicy makes the server of a limit unavailable.
-func TestLimiter_FailurePolicy(t *testing.T) {
+// TestLimiter_FailOpen makes the server of a limit unavailable.
+func TestLimiter_FailOpen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	shared := redis.NewLimiter(server.Client(t), limit.PerHour(1000))
 	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
 	limits := map[string]router.IngressFunc{
 		"fail closed": ratelimit.New(shared, nil),
-		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailurePolicy: limit.FailOpen}),
+		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailOpen: true}),
 		"fallback":    ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(2))}),
 	}
 	require.Eventually(t, func() bool { return limits["fail closed"](t.Context(), ann) == nil }, time.Minute, time.Millisecond)

@@ -110,7 +110,7 @@ func (l *Limit) conclude(ctx context.Context, q *Request, d limit.Decision, err 
 	switch {
 	case ctx.Err() != nil:
 		return limit.Decision{}, ctx.Err()
-	case err != nil && (l.opts.FailurePolicy == limit.FailOpen || q.ChargeOnly):
+	case err != nil && (l.opts.FailOpen || q.ChargeOnly):
 		return limit.Decision{Allowed: true}, nil
 	case err != nil && l.opts.DryRun:
 		return limit.Decision{}, nil

@@ -52,7 +52,7 @@ func TestLimit_FailurePolicies(t *testing.T) {
 		outcome observe.Outcome
 	}{
 		"fail closed":         {enforce.Options{}, false, errors.Unavailable, observe.Failed},
-		"fail open":           {enforce.Options{FailurePolicy: limit.FailOpen}, true, "", observe.FailedOpen},
+		"fail open":           {enforce.Options{FailOpen: true}, true, "", observe.FailedOpen},
 		"dry run":             {enforce.Options{DryRun: true}, false, "", observe.Failed},
 		"fallback":            {enforce.Options{Fallback: memory.NewLimiter(limit.PerSecond(1))}, true, "", observe.Admitted},
 		"fallback that fails": {enforce.Options{Fallback: &remote{err: errStore}}, false, errors.Unavailable, observe.Failed},
@@ -178,7 +178,6 @@ func TestNew_InvalidOptionsPanic(t *testing.T) {
 		"p: Jitter is -1ns; it must not be negative":                              func() { enforce.New(bucket, enforce.Options{Package: "p", Jitter: -1}) },
 		"p: Keep and MaxWait are set; set one of them":                            func() { enforce.New(bucket, enforce.Options{Package: "p", Keeps: true, MaxWait: 1}) },
 		"p: Timeout is -1ns; it must not be negative":                             func() { enforce.New(bucket, enforce.Options{Package: "p", Timeout: -1}) },
-		"p: FailurePolicy is 7; it must be limit.FailClosed or limit.FailOpen":    func() { enforce.New(bucket, enforce.Options{Package: "p", FailurePolicy: 7}) },
 		"p: MaxWait is -1ns; it must be from 0 to " + adapter.MaxReserve.String(): func() { enforce.New(bucket, enforce.Options{Package: "p", MaxWait: -1}) },
 	} {
 		assert.PanicsWithValue(t, want, f)

@@ -17,7 +17,7 @@ func NewAll(limiters []limit.Limiter, opts Options) *Limit {
 	case opts.Keeps:
 		opts.panicf("NewAll does not support Keep; use New")
 	case opts.Fallback != nil:
-		opts.panicf("NewAll does not support Fallback; set FailurePolicy")
+		opts.panicf("NewAll does not support Fallback; set FailOpen")
 	case len(limiters) == 0:
 		opts.panicf("NewAll needs a rule")
 	}

@@ -13,7 +13,7 @@
 //
 // A request over the limit is answered with 429 and Retry-After in whole seconds, rounded up. If no
 // wait can help, there is no Retry-After. A client that Access denies is answered with 403. A
-// request that is rejected because of FailurePolicy, or whose cost is negative, is answered with
+// request that is rejected because FailOpen is false, or whose cost is negative, is answered with
 // 503.
 //
 // If the limiter has decided, the response has the fields of

@@ -73,15 +73,15 @@ type Options struct {
 	// may be nil, and must be nil without DryRun.
 	OnDryRun func(*http.Request, limit.Decision)
 
-	// FailurePolicy says what happens to a request if the limiter cannot decide: it is
-	// rejected with 503 (limit.FailClosed, the default) or admitted (limit.FailOpen).
-	FailurePolicy limit.FailurePolicy
+	// FailOpen admits a request if the limiter cannot decide. If false, the request is rejected with
+	// 503.
+	FailOpen bool
 
-	// Fallback decides if the limiter cannot. FailurePolicy applies if the Fallback cannot
-	// decide either. If nil, FailurePolicy applies immediately.
+	// Fallback decides if the limiter cannot. FailOpen applies if the Fallback cannot
+	// decide either. If nil, FailOpen applies immediately.
 	Fallback limit.Limiter
 
-	// OnError is called with every error of the limiter, before Fallback and FailurePolicy
+	// OnError is called with every error of the limiter, before Fallback and FailOpen
 	// apply, and with those of Cost and Keep. It may be nil.
 	OnError func(error)
 
@@ -123,6 +123,6 @@ func newOptions(opts *Options) *httpLimit {
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
 		Package: "httplimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
 	}
 }

@@ -77,15 +77,15 @@ type Options struct {
 	// and must be nil without DryRun.
 	OnDryRun func(router.IngressContext, *router.LimitExceeded)
 
-	// FailurePolicy says what happens to a message if the limiter cannot decide: it is
-	// rejected with UNAVAILABLE (limit.FailClosed, the default) or admitted (limit.FailOpen).
-	FailurePolicy limit.FailurePolicy
+	// FailOpen admits a message if the limiter cannot decide. If false, the message is rejected with
+	// UNAVAILABLE.
+	FailOpen bool
 
-	// Fallback decides if the limiter cannot. FailurePolicy applies if the Fallback cannot
-	// decide either. If nil, FailurePolicy applies immediately.
+	// Fallback decides if the limiter cannot. FailOpen applies if the Fallback cannot
+	// decide either. If nil, FailOpen applies immediately.
 	Fallback limit.Limiter
 
-	// OnError is called with every error of the limiter, before Fallback and FailurePolicy
+	// OnError is called with every error of the limiter, before Fallback and FailOpen
 	// apply. It may be nil.
 	OnError func(error)
 
@@ -113,6 +113,6 @@ func (o *Options) mustBeValid() {
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
 		Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
 	}
 }

@@ -145,7 +145,7 @@ func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
 		set                func(*ratelimit.Options, limit.Limiter)
 		primary, secondary int64 // tokens left, where 50 have been taken before
 	}{
-		"fail open": {func(o *ratelimit.Options, _ limit.Limiter) { o.FailurePolicy = limit.FailOpen }, 50, 100},
+		"fail open": {func(o *ratelimit.Options, _ limit.Limiter) { o.FailOpen = true }, 50, 100},
 		"fallback":  {func(o *ratelimit.Options, fallback limit.Limiter) { o.Fallback = fallback }, 50, 99},
 		"charge only": {func(o *ratelimit.Options, fallback limit.Limiter) {
 			o.Fallback, o.ChargeOnly = fallback, func(router.IngressContext) bool { return true }
