@@ -11,6 +11,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -52,7 +54,7 @@ func (i *Inspector) limit(name string) (*inspectedLimit, error) {
 
 // look decides about a message without taking anything.
 func (l *inspectedLimit) look(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error) {
-	return l.Limiter.Take(ctx, key, limit.Take{Cost: cost, Mode: limit.Looking})
+	return l.Limiter.Take(ctx, key, limit.Take{Cost: cost, Mode: mode.Looking})
 }
 
 func (l *inspectedLimit) cost(in router.IngressContext) int64 {
@@ -64,7 +66,7 @@ func (l *inspectedLimit) cost(in router.IngressContext) int64 {
 
 // policies returns the policies of the limit as text.
 func (l *inspectedLimit) policies() (texts []string) {
-	d, ok := l.Limiter.(limit.Describer)
+	d, ok := l.Limiter.(adapter.Describer)
 	if !ok {
 		return []string{}
 	}
@@ -109,7 +111,7 @@ type limitRow struct {
 
 func (i *Inspector) localLimits(context.Context, struct{}) (rows []limitRow, err error) {
 	for _, l := range i.limits {
-		_, resets := l.Limiter.(limit.Resetter)
+		_, resets := l.Limiter.(adapter.Resetter)
 		_, blocks := l.Limiter.(limit.Blocker)
 		_, changes := l.bucket()
 		row := limitRow{
@@ -293,7 +295,7 @@ func (i *Inspector) localReset(ctx context.Context, t bucketTarget) (bool, error
 	if err != nil {
 		return false, err
 	}
-	r, ok := l.Limiter.(limit.Resetter)
+	r, ok := l.Limiter.(adapter.Resetter)
 	if !ok {
 		return false, errors.Errorf(errors.Unimplemented, "the limiter of %q cannot be reset", l.Name)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -27,7 +28,7 @@ const (
 // A bucketSetter is a token bucket whose policy can change.
 type bucketSetter interface {
 	limit.PolicySetter[limit.Policy]
-	limit.Describer
+	adapter.Describer
 }
 
 // bucket returns the limiter if it is a token bucket whose policy can change.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // AllOf returns a limiter that admits a call if every limiter does, and otherwise takes
@@ -16,7 +17,7 @@ import (
 // admission is the one with the fewest tokens left. [ConsumeAll] does the same with a key for each
 // limiter, and describes which limiters decide in one atomic step, and when no store is asked.
 //
-// The limiter is a [Resetter] and a [Describer], and a [Blocker] if all limiters are: it blocks a
+// The limiter can be reset and describes its limits, and is a [Blocker] if all limiters are: it blocks a
 // key by each of them. A [Take] with Keep and the mode Partial are errors. MaxWait and the mode
 // Charging are, if one of the limiters cannot do them. Each limiter counts what is reserved from
 // the time on at which it alone would allow the call.
@@ -29,26 +30,26 @@ func AllOf(limiters ...Limiter) Limiter {
 	}
 	a := &allOf{seed: maphash.MakeSeed(), limiters: slices.Clone(limiters), batcher: batcherOf(limiters)}
 	seen := map[Limiter]bool{}
-	inProcess, blocks := true, true
+	local, blocks := true, true
 	for _, l := range limiters {
-		if err := Check(l, Take{Mode: Undoing}); err != nil {
+		if err := check(l, Take{Mode: mode.Undoing}); err != nil {
 			panic(fmt.Sprintf("limit: AllOf needs limiters that can undo a Take: %v", err))
 		}
 		if seen[l] {
 			panic("limit: AllOf was given one limiter twice; every call would be charged twice")
 		}
 		seen[l] = true
-		_, isInProcess := l.(InProcess)
+		_, isLocal := l.(inProcess)
 		_, isBlocker := l.(Blocker)
-		inProcess, blocks = inProcess && isInProcess, blocks && isBlocker
+		local, blocks = local && isLocal, blocks && isBlocker
 	}
 	for i := range a.locks {
 		a.locks[i] = make(chan struct{}, 1)
 	}
 	switch {
-	case inProcess && blocks:
+	case local && blocks:
 		return inProcessBlockingAllOf{blockingAllOf{a}}
-	case inProcess:
+	case local:
 		return inProcessAllOf{a}
 	case blocks:
 		return blockingAllOf{a}
@@ -60,7 +61,7 @@ func AllOf(limiters ...Limiter) Limiter {
 // An allOf calls limiters with the same key.
 type allOf struct {
 	limiters []Limiter
-	batcher  Batcher // decides for all limiters; nil if none can
+	batcher  batcher // decides for all limiters; nil if none can
 
 	// Without a batcher, calls for one key exclude each other, so that no call sees tokens
 	// missing that another call takes and undoes.
@@ -89,14 +90,14 @@ func (a *allOf) Take(ctx context.Context, key Key, take Take) (Decision, error) 
 	}
 	requests := a.requests(key, take.Cost)
 	switch take.Mode {
-	case Charging, Returning:
+	case mode.Charging, mode.Returning:
 		return Decision{}, a.each(func(l Limiter) error {
 			_, err := l.Take(ctx, key, take)
 			return err
 		})
-	case Undoing:
-		return Decision{}, UndoAll(ctx, take.Undone(), requests...)
-	case Settling:
+	case mode.Undoing:
+		return Decision{}, take.Undone().UndoAll(ctx, requests...)
+	case mode.Settling:
 		return Decision{}, settleAll(ctx, take.Undone(), take.Cost, requests)
 	}
 	if a.batcher == nil {
@@ -121,11 +122,11 @@ func (a *allOf) requests(key Key, cost int64) []Request {
 
 // RemembersDenial returns a denial that one of the limiters remembers.
 func (a *allOf) RemembersDenial(key Key, take Take) (Decision, bool) {
-	if take.Mode > Looking || a.Check(take) != nil {
+	if take.Mode > mode.Looking || a.Check(take) != nil {
 		return Decision{}, false
 	}
 	requests := a.requests(key, take.Cost)
-	decisions := RememberedDenials(requests, take.MaxWait)
+	decisions := rememberedDenials(requests, take.MaxWait)
 	if decisions == nil {
 		return Decision{}, false
 	}
@@ -134,11 +135,11 @@ func (a *allOf) RemembersDenial(key Key, take Take) (Decision, bool) {
 
 // Check returns an error if one of the limiters cannot do a Take.
 func (a *allOf) Check(take Take) error {
-	if take.Keep > 0 || take.Mode == Partial {
+	if take.Keep > 0 || take.Mode == mode.Partial {
 		return errors.New("limit: several limiters together cannot keep tokens or take a part; use one limiter")
 	}
 	for _, l := range a.limiters {
-		if err := Check(l, take); err != nil {
+		if err := check(l, take); err != nil {
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (a *allOf) Check(take Take) error {
 // Reset fills key's bucket of every limiter and ends blocks.
 func (a *allOf) Reset(ctx context.Context, key Key) error {
 	return a.each(func(l Limiter) error {
-		if r, ok := l.(Resetter); ok {
+		if r, ok := l.(resetter); ok {
 			return r.Reset(ctx, key)
 		}
 		return fmt.Errorf("limit: a %T cannot be reset", l)
@@ -162,7 +163,7 @@ func (a blockingAllOf) Block(ctx context.Context, key Key, d time.Duration) erro
 
 func (a *allOf) Describe() (all []Description) {
 	for _, l := range a.limiters {
-		if d, ok := l.(Describer); ok {
+		if d, ok := l.(describer); ok {
 			all = append(all, d.Describe()...)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 func TestConsumeAll_RejectsInvalidRequests(t *testing.T) {
@@ -71,7 +73,7 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 		assert.Equal(t, []limit.Description{
 			{Name: "second", Limit: 2, Window: time.Second, Refill: 1, Per: time.Second / 2},
 			{Name: "minute", Limit: 3, Window: 30 * time.Second, Refill: 1, Per: 10 * time.Second},
-		}, both.(limit.Describer).Describe())
+		}, both.(adapter.Describer).Describe())
 
 		for _, want := range []limit.Decision{
 			{Allowed: true, Limit: 2, ResetAfter: time.Second, Policy: "second"},
@@ -99,7 +101,21 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 	})
 	quota := memory.NewQuota(limit.QuotaPolicy{Max: 1})
 	cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
-	assert.Error(t, limit.Check(limit.AllOf(quota, cooldown), limit.Take{MaxWait: 1}), "a cooldown cannot reserve")
-	assert.NoError(t, limit.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}))
+	assert.Error(t, adapter.Check(limit.AllOf(quota, cooldown), limit.Take{MaxWait: 1}), "a cooldown cannot reserve")
+	assert.NoError(t, adapter.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}))
 	assert.Panics(t, func() { limit.AllOf(plain{quota}) }, "it cannot undo")
+}
+
+func TestTake_AllRejectsWhatNeedsOneLimiter(t *testing.T) {
+	requests := []limit.Request{{Limiter: memory.NewLimiter(limit.PerHour(5)), Key: limit.Key{"ann"}, Cost: 1}}
+	for _, take := range []limit.Take{{Cost: 1}, {Keep: 1}, {Mode: mode.Charging}, {Mode: mode.Partial}, {MaxWait: -1}, {Lease: time.Second}} {
+		_, err := take.All(t.Context(), requests...)
+		assert.Error(t, err, "%+v", take)
+	}
+	d, err := limit.Take{Mode: mode.Looking}.All(t.Context(), requests...)
+	assert.NoError(t, err)
+	assert.True(t, d.Allowed)
+	d, err = limit.ConsumeAll(t.Context(), requests...)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 4, d.Remaining, "a look takes nothing")
 }

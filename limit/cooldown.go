@@ -6,7 +6,7 @@ import "time"
 // their calls are denied for Penalty. A token bucket slows a client down; a cooldown stops it.
 type CooldownPolicy struct {
 	Name    string        // separates policies that share a store
-	Max     int64         // in any window, from 1 to [MaxLog]
+	Max     int64         // in any window, from 1 to 1,000
 	Window  time.Duration // whole microseconds, at least 1; a call exactly one window ago does not count
 	Penalty time.Duration // whole microseconds, at least 1; a penalty also lasts until the window admits the call
 }
@@ -18,8 +18,8 @@ const maxWindow = 10 * 365 * 24 * time.Hour
 // Constructors of limiters panic with it.
 func (p CooldownPolicy) Validate() error {
 	switch {
-	case p.Max < 1 || p.Max > MaxLog:
-		return p.errorf("Max is %d; it must be from 1 to %d (for more, use a Policy)", p.Max, MaxLog)
+	case p.Max < 1 || p.Max > maxLog:
+		return p.errorf("Max is %d; it must be from 1 to %d (for more, use a Policy)", p.Max, maxLog)
 	case p.Window <= 0 || p.Window%time.Microsecond != 0:
 		return p.errorf("Window is %v; it must be a whole number of microseconds, at least 1", p.Window)
 	case p.Penalty <= 0 || p.Penalty%time.Microsecond != 0:

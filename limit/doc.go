@@ -23,26 +23,21 @@
 //   - [ConsumeUpTo] grants a part of a cost.
 //   - [Reserve] takes tokens that a bucket will hold later; see [Wait].
 //   - [Charge] charges for a call that another limiter has admitted.
-//   - [Undo] returns what a call took, and [Refund] returns any tokens.
+//   - [Receipt.Undo] returns what a call took, and [Refund] returns any tokens.
 //   - [ConsumeAll] decides about several limiters and keys; see [AllOf].
 //
-// A limiter that cannot do one of them says so when it is asked by [Check].
+// A limiter that cannot do one of them says so by an error. Package limit/mode has the forms by name.
 //
 // # Optional interfaces
 //
-// Limiters may implement more than Limiter; callers detect it with a type assertion:
-//
-//   - [Resetter] fills a bucket.
-//   - [Blocker] bans a key for some time.
-//   - [PolicySetter] changes its policy while it is in use.
-//   - [Describer] describes its limits to clients.
-//   - [Batcher] decides together with others in one step.
-//   - [Rememberer] denies a flood without asking its store.
-//   - [InProcess] marks limiters that decide without a network.
+// Limiters may implement more than Limiter; callers detect it with a type assertion. A [Blocker] bans a
+// key for some time, and fills its bucket. A [PolicySetter] changes its policy while it is in use.
+// Package limit/adapter has further ones, for those who implement limiters.
 //
 // # Exactness
 //
 // Buckets are counted in whole numbers. The decisions of a limiter equal those of a token
-// bucket of rational numbers, in every adapter; see [Units]. Package limittest tests
+// bucket of rational numbers, in every adapter; see Units of package
+// limit/adapter. Package limittest tests
 // adapters against that.
 package limit

@@ -76,12 +76,12 @@ func ExampleAllOf() {
 }
 
 // The work was not done, so what it took is returned.
-func ExampleUndo() {
+func ExampleReceipt_Undo() {
 	limiter := memory.NewLimiter(limit.PerHour(1))
 	ctx, key := context.Background(), limit.Key{"user", "ann"}
 	d, err := limiter.Take(ctx, key, limit.Take{Cost: 1, Receipt: true})
 	fmt.Println(d.Allowed, err)
-	if err := limit.Undo(ctx, limiter, key, d.Receipt); err != nil {
+	if err := d.Receipt.Undo(ctx, limiter, key); err != nil {
 		log.Fatal(err)
 	}
 	d, err = limit.Consume(ctx, limiter, key, 1)

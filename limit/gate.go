@@ -45,7 +45,7 @@ func gatesOf(requests []Request) []gateKey {
 	for i, r := range requests {
 		own := gateKey{maphash.Comparable(gates.seed, r.Limiter) ^ r.Key.Hash(gates.seed), maxOnTheWay}
 		all.hash = all.hash*31 + own.hash
-		if describer, ok := r.Limiter.(Describer); ok && r.Cost > 0 {
+		if describer, ok := r.Limiter.(describer); ok && r.Cost > 0 {
 			for _, d := range describer.Describe() {
 				own.places = max(min(own.places, int(min(d.Limit/(2*r.Cost), maxOnTheWay))), 1)
 			}

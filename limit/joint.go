@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Request is a cost that a limiter charges to a key.
@@ -36,20 +38,28 @@ func ConsumeAll(ctx context.Context, requests ...Request) (Decision, error) {
 	return takeRequests(ctx, requests, Take{})
 }
 
-// TakeAll is [ConsumeAll] with a receipt in the Decision, for [UndoAll].
-func TakeAll(ctx context.Context, requests ...Request) (Decision, error) {
-	return takeRequests(ctx, requests, Take{Receipt: true})
+// All is [ConsumeAll] with the MaxWait, the Receipt and the Lease of the Take, whose Mode is Whole or
+// Looking. It has no Cost and no Keep of its own. The receipt in the Decision is for
+// [Receipt.UndoAll].
+func (t Take) All(ctx context.Context, requests ...Request) (Decision, error) {
+	if t.Cost != 0 || t.Keep != 0 || t.Mode > mode.Looking {
+		return Decision{}, fmt.Errorf("limit: Take.All has costs in its requests, and needs the mode Whole or Looking and no Keep")
+	}
+	if err := t.Validate(); err != nil {
+		return Decision{}, fmt.Errorf("limit: %w", err)
+	}
+	return takeRequests(ctx, requests, t)
 }
 
-// UndoAll returns what [TakeAll] took for the same requests, as [Undo] does for each of them. It
+// UndoAll returns what [Take.All] took for the same requests, as Undo does for each of them. It
 // returns the first error.
-func UndoAll(ctx context.Context, receipt Receipt, requests ...Request) error {
-	return receipt.each(requests, func(r Request, own Receipt) error { return Undo(ctx, r.Limiter, r.Key, own) })
+func (r Receipt) UndoAll(ctx context.Context, requests ...Request) error {
+	return r.each(requests, func(request Request, own Receipt) error { return own.Undo(ctx, request.Limiter, request.Key) })
 }
 
-// settleAll is UndoAll for [Settle].
+// settleAll is UndoAll for Settle.
 func settleAll(ctx context.Context, receipt Receipt, used int64, requests []Request) error {
-	return receipt.each(requests, func(r Request, own Receipt) error { return Settle(ctx, r.Limiter, r.Key, own, used) })
+	return receipt.each(requests, func(r Request, own Receipt) error { return own.Settle(ctx, r.Limiter, r.Key, used) })
 }
 
 // each calls f with each request and its own receipt, and returns the first error.
@@ -97,8 +107,8 @@ func checkRequests(requests []Request) error {
 }
 
 // batcherOf returns a limiter that can decide for all, or nil.
-func batcherOf(limiters []Limiter) Batcher {
-	first, ok := limiters[0].(Batcher)
+func batcherOf(limiters []Limiter) batcher {
+	first, ok := limiters[0].(batcher)
 	if !ok {
 		return nil
 	}
@@ -111,14 +121,17 @@ func batcherOf(limiters []Limiter) Batcher {
 }
 
 // takeJointly takes the cost of every request or of none, as take says, whose Mode is Whole or
-// Looking. The batcher decides for all, unless it is nil.
-func takeJointly(ctx context.Context, batcher Batcher, requests []Request, take Take) (Decision, error) {
+// Looking. The batcher decides for all, unless it is nil, cannot, or a denial is remembered.
+func takeJointly(ctx context.Context, batcher batcher, requests []Request, take Take) (Decision, error) {
 	var decisions []Decision
 	var err error
-	if batcher != nil && take.Mode == Whole {
-		decisions, err = batcher.TakeBatch(ctx, requests, take)
-	} else {
-		decisions, err = TakeEach(ctx, requests, take)
+	if batcher != nil && take.Mode == mode.Whole {
+		if decisions = rememberedDenials(requests, take.MaxWait); decisions == nil {
+			decisions, err = batcher.TakeBatch(ctx, requests, take)
+		}
+	}
+	if decisions == nil && err == nil {
+		decisions, err = takeInOrder(ctx, requests, take)
 	}
 	if err != nil {
 		return Decision{}, err
@@ -143,16 +156,15 @@ func chain(decisions []Decision) (first *Receipt) {
 	return first
 }
 
-// TakeEach calls the limiters of the requests one after the other, unless a denial is known already.
+// takeInOrder calls the limiters of the requests one after the other, unless a denial is known already.
 // After a denial it only looks, and undoes what was taken before. Calls with the same limiter and key
-// wait while others have taken half of what its bucket can hold and are not decided. It is for
-// adapters that implement [Batcher], for requests that they cannot decide in one step.
-func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
+// wait while others have taken half of what its bucket can hold and are not decided.
+func takeInOrder(ctx context.Context, requests []Request, take Take) ([]Decision, error) {
 	decisions, isLocal := earlyDenials(ctx, requests, take)
 	if decisions != nil {
 		return decisions, nil
 	}
-	if take.Mode == Whole && len(requests) > 1 && !isLocal {
+	if take.Mode == mode.Whole && len(requests) > 1 && !isLocal {
 		leave, waited, err := enterGates(ctx, gatesOf(requests))
 		if err != nil {
 			return nil, err
@@ -172,10 +184,10 @@ func TakeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 // none is, and whether no request needs a store.
 func earlyDenials(ctx context.Context, requests []Request, take Take) (decisions []Decision, isLocal bool) {
 	isLocal = !slices.ContainsFunc(requests, func(r Request) bool {
-		_, ok := r.Limiter.(InProcess)
+		_, ok := r.Limiter.(inProcess)
 		return !ok
 	})
-	if decisions = RememberedDenials(requests, take.MaxWait); decisions == nil && !isLocal {
+	if decisions = rememberedDenials(requests, take.MaxWait); decisions == nil && !isLocal {
 		decisions = localDenials(ctx, requests, take.MaxWait)
 	}
 	return decisions, isLocal
@@ -186,9 +198,9 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	for i, r := range requests {
 		one := Take{Cost: r.Cost, MaxWait: take.MaxWait, Lease: take.Lease, Mode: take.Mode}
 		// What the last one took is undone by the caller only.
-		one.Receipt = take.Mode == Whole && (take.Receipt || take.Lease > 0 || i < len(requests)-1)
+		one.Receipt = take.Mode == mode.Whole && (take.Receipt || take.Lease > 0 || i < len(requests)-1)
 		if denied {
-			one.Mode, one.Receipt, one.Lease = Looking, false, 0
+			one.Mode, one.Receipt, one.Lease = mode.Looking, false, 0
 		}
 		d, err := r.Limiter.Take(ctx, r.Key, one)
 		if err != nil {
@@ -203,13 +215,12 @@ func takeEach(ctx context.Context, requests []Request, take Take) ([]Decision, e
 	return decisions, nil
 }
 
-// RememberedDenials returns nil unless a limiter remembers that it denies its request. The
+// rememberedDenials returns nil unless a limiter remembers that it denies its request. The
 // decisions about the others are then allowed, with no number but Limit. It returns nil if a cost is above
-// the limit of another: that is never allowed, which is the most restrictive denial. It is for adapters
-// that implement [Batcher].
-func RememberedDenials(requests []Request, maxWait time.Duration) []Decision {
+// the limit of another: that is never allowed, which is the most restrictive denial.
+func rememberedDenials(requests []Request, maxWait time.Duration) []Decision {
 	return knownDenials(requests, func(r Request) (Decision, bool) {
-		rememberer, ok := r.Limiter.(Rememberer)
+		rememberer, ok := r.Limiter.(rememberer)
 		if !ok {
 			return Decision{}, false
 		}
@@ -217,14 +228,14 @@ func RememberedDenials(requests []Request, maxWait time.Duration) []Decision {
 	})
 }
 
-// localDenials is RememberedDenials for limiters in this process, which are asked before others are: a flood
+// localDenials is rememberedDenials for limiters in this process, which are asked before others are: a flood
 // that they deny reaches no store.
 func localDenials(ctx context.Context, requests []Request, maxWait time.Duration) []Decision {
 	return knownDenials(requests, func(r Request) (Decision, bool) {
-		if _, ok := r.Limiter.(InProcess); !ok {
+		if _, ok := r.Limiter.(inProcess); !ok {
 			return Decision{}, false
 		}
-		d, err := r.Limiter.Take(ctx, r.Key, Take{Cost: r.Cost, MaxWait: maxWait, Mode: Looking})
+		d, err := r.Limiter.Take(ctx, r.Key, Take{Cost: r.Cost, MaxWait: maxWait, Mode: mode.Looking})
 		return d, err == nil && !d.Allowed && d.Reason != BurstExceeded // a look starts no penalty
 	})
 }
@@ -245,7 +256,7 @@ func knownDenials(requests []Request, known func(Request) (Decision, bool)) (dec
 		decisions[i] = d
 	}
 	for i := range decisions {
-		describer, ok := requests[i].Limiter.(Describer)
+		describer, ok := requests[i].Limiter.(describer)
 		if !ok || !decisions[i].Allowed {
 			continue
 		}
@@ -269,7 +280,7 @@ func undoEach(ctx context.Context, requests []Request, decisions []Decision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	for i, d := range decisions {
-		_ = Undo(ctx, requests[i].Limiter, requests[i].Key, d.Receipt)
+		_ = d.Receipt.Undo(ctx, requests[i].Limiter, requests[i].Key)
 	}
 }
 
@@ -284,7 +295,7 @@ func mostRestrictive(requests []Request, decisions []Decision) Decision {
 		}
 	}
 	d := decisions[most]
-	if l, ok := requests[most].Limiter.(Describer); ok && d.Policy == "" {
+	if l, ok := requests[most].Limiter.(describer); ok && d.Policy == "" {
 		if descriptions := l.Describe(); len(descriptions) > 0 {
 			d.Policy = descriptions[0].Name
 		}

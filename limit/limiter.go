@@ -40,45 +40,13 @@ type Limiter interface {
 	Take(ctx context.Context, key Key, take Take) (Decision, error)
 }
 
-// A Checker is a limiter that cannot do every [Take]. See [Check].
-type Checker interface {
-	Limiter
-
-	// Check returns an error if Take returns one for every key because of what take wants.
-	Check(take Take) error
-}
-
-// Check returns an error if a limiter cannot do a [Take], such as a cooldown with MaxWait. Callers
-// check what they want when they are built.
-func Check(l Limiter, take Take) error {
-	if c, ok := l.(Checker); ok {
-		return c.Check(take)
-	}
-	return take.Validate()
-}
-
-// A Rememberer is a limiter on a remote store that remembers denials for a short time, so that
-// a flood of denied calls does not reach the store.
-type Rememberer interface {
-	Limiter
-
-	// RemembersDenial returns the denial of a Take if it is known without asking the store.
-	RemembersDenial(key Key, take Take) (Decision, bool)
-}
-
-// A Resetter is a limiter that can forget what a key has taken. The limiters of packages memory,
-// redis, postgres and durableobject are resetters.
-type Resetter interface {
-	Limiter
-
-	// Reset fills key's bucket.
-	Reset(ctx context.Context, key Key) error
-}
-
 // A Blocker is a limiter that can ban a key for some time. The limiters of packages
 // memory, redis, postgres and durableobject are blockers.
 type Blocker interface {
-	Resetter
+	Limiter
+
+	// Reset fills key's bucket, and ends a block.
+	Reset(ctx context.Context, key Key) error
 
 	// Block denies key for d.
 	//
@@ -132,49 +100,6 @@ type Description struct {
 	Per    time.Duration
 }
 
-// A Describer is a limiter that describes its limits, such as for the HTTP header
-// RateLimit-Policy. All limiters of packages limit, memory, redis, postgres and durableobject
-// are describers.
-type Describer interface {
-	Limiter
-
-	// Describe returns one Description, or several for [AllOf].
-	Describe() []Description
-}
-
-// A Batcher is a limiter that can decide several requests in one atomic step. It is for
-// adapters; [AllOf] and [ConsumeAll] call it.
-type Batcher interface {
-	Limiter
-
-	// BatchesWith reports whether TakeBatch of this limiter accepts requests to other.
-	BatchesWith(other Limiter) bool
-
-	// TakeBatch takes the cost of every request, as Take does with MaxWait, Receipt and Lease of take, or of none.
-	// It returns for each request the Decision that its limiter would make alone; if it denies,
-	// an allowed Decision may have no number but Limit. No two requests have the same limiter
-	// and key. The take has no cost of its own; its mode is Whole. For requests that the limiter
-	// cannot decide in one step, it calls [TakeEach].
-	TakeBatch(ctx context.Context, requests []Request, take Take) ([]Decision, error)
-}
-
-// InProcess marks a limiter that decides in this process, immediately and without failing.
-// Callers need neither a deadline nor a breaker for it.
-type InProcess interface {
-	Limiter
-
-	// InProcess does nothing.
-	InProcess()
-}
-
-// Stats counts the keys of a limiter that keeps them in this process. The limiters of
-// package memory return it from a method Stats.
-type Stats struct {
-	Keys       int64 // stored at present
-	Evicted    int64 // removed since the start, because their buckets were full again
-	Overflowed int64 // calls since the start for new keys beyond the maximum, which shared a bucket
-}
-
 // A Decision is the outcome of one call. The zero Decision denies.
 type Decision struct {
 	Allowed    bool
@@ -188,7 +113,7 @@ type Decision struct {
 	Receipt    Receipt       // of what was taken; only of a Take with Receipt
 }
 
-// A Receipt says what a [Take] has taken, so that [Undo] returns that and no other tokens. The zero
+// A Receipt says what a [Take] has taken, so that [Receipt.Undo] returns that and no other tokens. The zero
 // Receipt is one of nothing. Only the limiter that issued a Receipt understands its fields, which are
 // exported for adapters.
 type Receipt struct {
@@ -197,7 +122,7 @@ type Receipt struct {
 	Version int64 // of the limiter's policy
 	Lease   int64 // identifies the Take among those of its key that have a Lease; 0 without one
 
-	// Parts is the receipt of the first limiter, if [AllOf] or [TakeAll] took from several, and Next that of
+	// Parts is the receipt of the first limiter, if [AllOf] or [Take.All] took from several, and Next that of
 	// the limiter after this one.
 	Parts, Next *Receipt
 }
@@ -230,12 +155,3 @@ func (r Reason) String() string {
 		return "unknown"
 	}
 }
-
-// A FailurePolicy says what happens to a request if its limiter cannot decide.
-type FailurePolicy uint8
-
-// The failure policies. FailClosed is the default.
-const (
-	FailClosed FailurePolicy = iota // the request is rejected as unavailable
-	FailOpen                        // the request is admitted without a limit
-)

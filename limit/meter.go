@@ -22,18 +22,18 @@ import (
 //	  - If the process dies or forgets to settle, the estimate returns at the end of its lease. If the
 //	    work is settled later, all that it has used is charged then.
 //
-// See [Take.Lease] and [Settling] for the exact rules. A Meter is safe for concurrent use.
+// See [Take.Lease] and mode.Settling of package limit/mode for the exact rules. A Meter is safe for concurrent use.
 type Meter struct {
 	lease    time.Duration
 	limiters []Limiter
-	batcher  Batcher // decides for all limiters; nil if none can
+	batcher  batcher // decides for all limiters; nil if none can
 }
 
 // settleTimeout bounds how long a settlement takes whose caller has no deadline, or is canceled.
 const settleTimeout = 5 * time.Second
 
 // NewMeter returns a meter. The lease bounds how long an estimate that is not settled stays taken: it
-// should be longer than most of the work, and is whole milliseconds, at most [MaxLease]. Token buckets
+// should be longer than most of the work, and is whole milliseconds, at most 24 hours. Token buckets
 // and quotas can be limiters of a meter, on different stores too. NewMeter panics if the lease is
 // invalid, if there is no limiter, or if a limiter has no leases.
 func NewMeter(lease time.Duration, limiters ...Limiter) *Meter {
@@ -41,7 +41,7 @@ func NewMeter(lease time.Duration, limiters ...Limiter) *Meter {
 		panic("limit: NewMeter needs a limiter")
 	}
 	for _, l := range limiters {
-		if err := Check(l, Take{Lease: lease, Receipt: true}); err != nil {
+		if err := check(l, Take{Lease: lease, Receipt: true}); err != nil {
 			panic(fmt.Sprintf("limit: NewMeter needs limiters that have leases, and got a %T: %v", l, err))
 		}
 	}
@@ -87,7 +87,7 @@ func (m *Meter) Settle(ctx context.Context, receipt Receipt, used int64, keys ..
 // Describe returns the limits of all limiters.
 func (m *Meter) Describe() (all []Description) {
 	for _, l := range m.limiters {
-		if d, ok := l.(Describer); ok {
+		if d, ok := l.(describer); ok {
 			all = append(all, d.Describe()...)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 func holds(t *testing.T, l limit.Limiter, key limit.Key) int64 {
@@ -123,7 +124,7 @@ type flaky struct {
 }
 
 func (f *flaky) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if take.Mode == limit.Settling && f.failures.Add(-1) >= 0 {
+	if take.Mode == mode.Settling && f.failures.Add(-1) >= 0 {
 		return limit.Decision{}, errors.New("the store is unavailable")
 	}
 	if err := ctx.Err(); err != nil {

@@ -7,6 +7,15 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
+// Bounds of exact arithmetic.
+const (
+	// maxFull bounds the units of a full bucket plus one microsecond's refill, so that
+	// stores that count in float64, such as Redis scripts, are exact too.
+	maxFull = 1 << 51
+	// maxPerMicro keeps a time of 30 years, in units, below 2^63.
+	maxPerMicro = 9000
+)
+
 // A Policy describes a token bucket: it holds up to Capacity tokens, and Refill tokens return
 // every Per, one by one. The zero Policy is not valid.
 type Policy struct {
@@ -51,19 +60,35 @@ func (p Policy) Validate() error {
 	case p.Per < 0 || p.Per%time.Microsecond != 0:
 		return p.errorf("Per is %v; it must be a whole number of microseconds, or 0 for one second", p.Per)
 	}
-	u, micros := p.units(), p.per().Microseconds()
+	micros := p.per().Microseconds()
+	perMicro, perToken := p.LowestTerms()
 	switch {
 	case p.Refill/micros > maxPerMicro:
 		return p.errorf("%d tokens every %v are too many; it must be at most %d every microsecond", p.Refill, p.per(), maxPerMicro)
-	case u.perToken > maxFull-u.perMicro:
+	case perToken > maxFull-perMicro:
 		return p.errorf("Per is %v; with %d tokens it must be shorter", p.per(), p.Refill)
-	case u.perMicro > maxPerMicro:
+	case perMicro > maxPerMicro:
 		return p.errorf("%d tokens every %v cannot be counted exactly; choose a rounder rate%s", p.Refill, p.per(), p.rounder())
-	case p.Capacity > (maxFull-u.perMicro)/u.perToken:
+	case p.Capacity > (maxFull-perMicro)/perToken:
 		return p.errorf("Capacity is %d; with %d tokens every %v it must be at most %d",
-			p.Capacity, p.Refill, p.per(), (maxFull-u.perMicro)/u.perToken)
+			p.Capacity, p.Refill, p.per(), (maxFull-perMicro)/perToken)
 	}
 	return nil
+}
+
+// LowestTerms returns the refill in lowest terms: so many tokens return in so many microseconds. The
+// policy must be valid.
+func (p Policy) LowestTerms() (tokens, micros int64) {
+	micros = p.per().Microseconds()
+	g := gcd(p.Refill, micros)
+	return p.Refill / g, micros / g
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 func (p Policy) errorf(format string, args ...any) error {
@@ -94,7 +119,7 @@ func (p Policy) rounder() string {
 			unit *= 10
 		}
 		rounded := Policy{Refill: p.Refill / unit * unit, Per: p.Per}
-		if rounded.units().perMicro <= maxPerMicro {
+		if perMicro, _ := rounded.LowestTerms(); perMicro <= maxPerMicro {
 			return fmt.Sprintf(", such as %d", rounded.Refill)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 func TestPolicy_ConstructorsSetFields(t *testing.T) {
@@ -30,7 +31,7 @@ func TestPolicy_ValidateSuggestsCorrection(t *testing.T) {
 		"limit: Capacity is 9223372036854775807; with 7 tokens every 1h0m0s it must be at most 625499":       limit.PerHour(7).Burst(1<<63 - 1),
 	} {
 		assert.EqualError(t, p.Validate(), want)
-		assert.PanicsWithValue(t, want, func() { p.Units() })
+		assert.PanicsWithValue(t, want, func() { adapter.UnitsOf(p) })
 	}
 }
 

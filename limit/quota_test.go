@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 func location(t *testing.T, name string) *time.Location {
@@ -186,7 +187,7 @@ func TestQuotaPolicy_Validate(t *testing.T) {
 }
 
 func TestWindowPolicy_Validate(t *testing.T) {
-	right := limit.WindowPolicy{Name: "x", Max: limit.MaxLog, Window: time.Second}
+	right := limit.WindowPolicy{Name: "x", Max: adapter.MaxLog, Window: time.Second}
 	require.NoError(t, right.ValidateLog())
 	for want, edit := range map[string]func(*limit.WindowPolicy){
 		`limit: window "x": Max is 0; it must be at least 1`:                                            func(p *limit.WindowPolicy) { p.Max = 0 },

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Take says what a call wants from a bucket. The zero Take is a cost of 0, which describes the
@@ -21,7 +22,7 @@ type Take struct {
 	Keep int64
 
 	// MaxWait lets the call take tokens that the bucket will hold within that time, in the order of
-	// the calls. It must be at most [MaxReserve].
+	// the calls. It must be at most an hour.
 	//
 	//   - If the Decision is allowed with a RetryAfter, the caller may proceed after that
 	//     time. The tokens are taken immediately: later calls queue behind.
@@ -37,9 +38,9 @@ type Take struct {
 	// the caller: at its end they return, as by Undoing. It is for work whose cost is known only after
 	// it: the Take reserves an estimate, and the mode Settling replaces it. See [Meter].
 	//
-	//   - It must be whole milliseconds, from 1 to those of [MaxLease], with the mode Whole and
+	//   - It must be whole milliseconds, from 1 to those of 24 hours, with the mode Whole and
 	//     Receipt, and without Keep and MaxWait.
-	//   - A key has at most [MaxLeases] of them that are not settled. A further Take is denied until
+	//   - A key has at most 1,000 of them that are not settled. A further Take is denied until
 	//     the first one ends or is settled.
 	//   - Reset and Block end the leases of their key, and return nothing more. A lease from before
 	//     SetPolicy may return nothing at its end.
@@ -47,7 +48,7 @@ type Take struct {
 	Lease time.Duration
 
 	// Mode is what happens to Cost. If 0, it is taken whole or not at all.
-	Mode Mode
+	Mode mode.Mode
 
 	// Receipt makes the Decision contain a receipt of what was taken.
 	Receipt bool
@@ -57,77 +58,24 @@ type Take struct {
 	Undo *Receipt
 }
 
-// A Mode is a way to take tokens.
-type Mode uint8
-
-// The modes. Only Whole and Looking permit Keep and MaxWait.
-const (
-	// Whole takes Cost, or nothing.
-	Whole Mode = iota
-
-	// Looking decides as Whole, and takes nothing.
-	Looking
-
-	// Partial takes as many tokens as the bucket holds, but at most Cost. The Decision has their
-	// number as Granted. It is allowed if at least one token was taken, and otherwise has the
-	// time until one can be taken as RetryAfter.
-	Partial
-
-	// Charging takes Cost even if the bucket holds less. The deficit may be of any size, and later
-	// calls are denied until it has returned; adapters count deficits up to [MaxDeficit], and
-	// forget the rest. A sliding window counts at most twice its Max, and a quota forgets the
-	// deficit when its period ends. Nothing is taken from a blocked key. The Decision has no
-	// number.
-	Charging
-
-	// Returning puts Cost tokens into the bucket, which never holds more than its capacity. The
-	// Decision has no number.
-	Returning
-
-	// Undoing returns what the Take with the receipt Undo took: a bucket is then as if the Take had not
-	// been made. Refill that was lost because the bucket was full does not return, and is deducted
-	// once for all Takes that overlap. So calls and their undoing together are never granted more
-	// than the policy allows, unless the key was reset or blocked in between.
-	//
-	// That is exact for [ExactUndo] after the tokens could be spent, and for the receipts of 16 Takes
-	// of a key at once. Of others, less may return: the refill since the Take is deducted, lost or
-	// not. Undoing a Take twice returns its tokens twice. The receipt of a Take with a Lease is an
-	// error: settle it with a Cost of 0, as [Undo] does. The Decision has no number.
-	Undoing
-
-	// Settling replaces what the Take with a Lease and the receipt Undo took by Cost, which is what
-	// its work has really used. The Decision has no number.
-	//
-	//   - If Cost is less, the difference returns, as by Undoing: as if the Take had been one of Cost. For
-	//     leases, that is always exact.
-	//   - If Cost is more, the difference is taken, as by Charging, even if the bucket holds less.
-	//   - After the end of the lease, whose tokens have returned, Cost is taken as by Charging.
-	//   - The lease ends. Until the time at which it would have ended, settling it again does nothing,
-	//     so that a caller can repeat it after an error. That is known of the last [MaxLeases] that
-	//     were settled.
-	//   - For the zero Receipt, of a Take that took nothing, Cost is taken as by Charging. The receipt of a
-	//     Take that took something without a Lease is an error.
-	Settling
-)
-
 // Validate returns an error that says what is wrong with the Take and what would be right.
-func (t *Take) Validate() error {
+func (t Take) Validate() error {
 	switch {
 	case t.Cost < 0:
 		return fmt.Errorf("cost is %d; it must not be negative", t.Cost)
 	case t.Keep < 0:
 		return fmt.Errorf("keep is %d; it must not be negative", t.Keep)
-	case t.MaxWait < 0 || t.MaxWait > MaxReserve:
-		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", t.MaxWait, MaxReserve)
+	case t.MaxWait < 0 || t.MaxWait > maxReserve:
+		return fmt.Errorf("maxWait is %v; it must be from 0 to %v", t.MaxWait, maxReserve)
 	case t.Keep > 0 && t.MaxWait > 0:
 		return errors.New("Keep and MaxWait are set; set one of them")
-	case t.Mode > Looking && (t.Keep > 0 || t.MaxWait > 0):
+	case t.Mode > mode.Looking && (t.Keep > 0 || t.MaxWait > 0):
 		return errors.New("Keep or MaxWait is set; they need the mode Whole or Looking")
-	case t.Mode > Settling:
+	case t.Mode > mode.Settling:
 		return fmt.Errorf("mode is %d; it must be one of the modes from Whole to Settling", t.Mode)
 	case t.Lease != 0:
 		return t.validateLease()
-	case t.Mode >= Undoing:
+	case t.Mode >= mode.Undoing:
 		return t.validateUndo()
 	default:
 		return nil
@@ -143,24 +91,24 @@ func (t *Take) Undone() Receipt {
 	return *t.Undo
 }
 
-func (t *Take) validateUndo() error {
+func (t Take) validateUndo() error {
 	switch receipt := t.Undone(); {
 	case receipt.Tokens < 0:
 		return fmt.Errorf("the receipt is one of %d tokens; it must not be negative", receipt.Tokens)
-	case t.Mode == Settling && receipt.Lease == 0 && receipt.Tokens > 0:
+	case t.Mode == mode.Settling && receipt.Lease == 0 && receipt.Tokens > 0:
 		return errors.New("the receipt is not one of a Take with a Lease; undo it instead")
-	case t.Mode == Undoing && receipt.Lease != 0:
+	case t.Mode == mode.Undoing && receipt.Lease != 0:
 		return errors.New("the receipt is one of a Take with a Lease; settle it with a cost of 0 instead")
 	default:
 		return nil
 	}
 }
 
-func (t *Take) validateLease() error {
+func (t Take) validateLease() error {
 	switch {
 	case t.Lease < time.Millisecond || t.Lease > MaxLease || t.Lease%time.Millisecond != 0:
 		return fmt.Errorf("lease is %v; it must be a whole number of milliseconds, from 1 to those of %v", t.Lease, MaxLease)
-	case t.Mode != Whole || !t.Receipt || t.Keep > 0 || t.MaxWait > 0:
+	case t.Mode != mode.Whole || !t.Receipt || t.Keep > 0 || t.MaxWait > 0:
 		return errors.New("Lease is set; it needs the mode Whole and Receipt, and neither Keep nor MaxWait")
 	default:
 		return nil
@@ -169,7 +117,7 @@ func (t *Take) validateLease() error {
 
 // ValidateWindow is Validate for sliding windows. Keep, Lease and the mode Settling are
 // errors.
-func (t *Take) ValidateWindow() error {
+func (t Take) ValidateWindow() error {
 	if t.Keep > 0 {
 		return errKeep
 	}
@@ -177,7 +125,7 @@ func (t *Take) ValidateWindow() error {
 }
 
 // ValidateQuota is Validate for quotas. Keep is an error.
-func (t *Take) ValidateQuota() error {
+func (t Take) ValidateQuota() error {
 	if t.Keep > 0 {
 		return errKeep
 	}
@@ -188,23 +136,23 @@ var errKeep = errors.New("sliding windows and quotas cannot keep tokens; use a t
 
 // ValidateCooldown is Validate for cooldowns. Keep, MaxWait, Lease and the modes Charging and
 // Settling are errors.
-func (t *Take) ValidateCooldown() error {
-	if t.Keep > 0 || t.MaxWait > 0 || t.Mode == Charging {
+func (t Take) ValidateCooldown() error {
+	if t.Keep > 0 || t.MaxWait > 0 || t.Mode == mode.Charging {
 		return errors.New("cooldowns cannot keep tokens, wait or charge a deficit; use a token bucket")
 	}
 	return t.ValidateWithoutLease()
 }
 
 // ValidateWithoutLease is Validate for limiters whose Takes have no Lease.
-func (t *Take) ValidateWithoutLease() error {
-	if t.Lease != 0 || t.Mode == Settling {
+func (t Take) ValidateWithoutLease() error {
+	if t.Lease != 0 || t.Mode == mode.Settling {
 		return errors.New("the limiter has no leases; use a token bucket or a quota")
 	}
 	return t.Validate()
 }
 
 // ValidatePlain is Validate for limiters that can only do the Take of [Consume].
-func (t *Take) ValidatePlain() error {
+func (t Take) ValidatePlain() error {
 	if t.Cost >= 0 && !t.IsPlain() {
 		return errors.New("the limiter can only take a cost whole")
 	}
@@ -213,23 +161,14 @@ func (t *Take) ValidatePlain() error {
 
 // IsPlain reports whether a Take is that of [Consume]: a cost of 0 or more, whole or not at all.
 func (t *Take) IsPlain() bool {
-	return t.Cost >= 0 && t.Mode == Whole && t.Keep == 0 && t.MaxWait == 0 && !t.Receipt && t.Lease == 0
+	return t.Cost >= 0 && t.Mode == mode.Whole && t.Keep == 0 && t.MaxWait == 0 && !t.Receipt && t.Lease == 0
 }
 
-// MaxReserve is the longest MaxWait of a [Take].
-const MaxReserve = time.Hour
+// MaxLease is the longest Lease of a [Take].
+const MaxLease = 24 * time.Hour
 
-// Bounds of a [Take] with a Lease.
-const (
-	MaxLease  = 24 * time.Hour // the longest one
-	MaxLeases = 1000           // of a key at once; as many settled ones are known to be settled
-)
-
-// ExactUndo is for how long undoing a [Take] without a Lease is exact. See [Undoing].
-const ExactUndo = time.Minute
-
-// MaxMarks is for how many Takes of a key at once undoing is exact. It is for adapters.
-const MaxMarks = 16
+// maxReserve is the longest MaxWait of a [Take]. Package adapter exports it.
+const maxReserve = time.Hour
 
 // Consume takes cost tokens from key's bucket, or none of them.
 func Consume(ctx context.Context, l Limiter, key Key, cost int64) (Decision, error) {
@@ -238,7 +177,7 @@ func Consume(ctx context.Context, l Limiter, key Key, cost int64) (Decision, err
 
 // Inspect describes key's bucket, and takes nothing.
 func Inspect(ctx context.Context, l Limiter, key Key) (Decision, error) {
-	return l.Take(ctx, key, Take{Mode: Looking})
+	return l.Take(ctx, key, Take{Mode: mode.Looking})
 }
 
 // Reserve takes cost tokens from key's bucket if the bucket holds them, or will hold them within
@@ -255,15 +194,15 @@ func ConsumeKeeping(ctx context.Context, l Limiter, key Key, cost, keep int64) (
 // ConsumeUpTo takes as many tokens as key's bucket holds, but at most most of them, and returns
 // how many. With a most of 0, it is [Consume] of 0.
 func ConsumeUpTo(ctx context.Context, l Limiter, key Key, most int64) (granted int64, d Decision, err error) {
-	d, err = l.Take(ctx, key, Take{Cost: most, Mode: Partial})
+	d, err = l.Take(ctx, key, Take{Cost: most, Mode: mode.Partial})
 	granted, d.Granted = d.Granted, 0
 	return granted, d, err
 }
 
 // Charge takes cost tokens from key's bucket, even if the bucket holds less, such as for a call that another
-// limiter has admitted. See [Charging].
+// limiter has admitted. See [mode.Charging].
 func Charge(ctx context.Context, l Limiter, key Key, cost int64) error {
-	_, err := l.Take(ctx, key, Take{Cost: cost, Mode: Charging})
+	_, err := l.Take(ctx, key, Take{Cost: cost, Mode: mode.Charging})
 	return err
 }
 
@@ -271,26 +210,26 @@ func Charge(ctx context.Context, l Limiter, key Key, cost int64) error {
 // charged. It may return tokens that have returned already, or those of another period; [Undo] does
 // not.
 func Refund(ctx context.Context, l Limiter, key Key, tokens int64) error {
-	_, err := l.Take(ctx, key, Take{Cost: tokens, Mode: Returning})
+	_, err := l.Take(ctx, key, Take{Cost: tokens, Mode: mode.Returning})
 	return err
 }
 
-// Undo returns what a [Take] of key took, as if it had not been made. See [Undoing]. A Take
+// Undo returns what a [Take] of key took, as if it had not been made. See [mode.Undoing]. A Take
 // with a Lease that is settled or has ended returns nothing.
-func Undo(ctx context.Context, l Limiter, key Key, receipt Receipt) error {
+func (r Receipt) Undo(ctx context.Context, l Limiter, key Key) error {
 	switch {
-	case receipt == (Receipt{}):
+	case r == (Receipt{}):
 		return nil
-	case receipt.Lease != 0:
-		return Settle(ctx, l, key, receipt, 0)
+	case r.Lease != 0:
+		return r.Settle(ctx, l, key, 0)
 	}
-	_, err := l.Take(ctx, key, Take{Mode: Undoing, Undo: &receipt})
+	_, err := l.Take(ctx, key, Take{Mode: mode.Undoing, Undo: &r})
 	return err
 }
 
 // Settle replaces what a [Take] of key with a Lease took by what its work has really used. See
-// [Settling].
-func Settle(ctx context.Context, l Limiter, key Key, receipt Receipt, used int64) error {
-	_, err := l.Take(ctx, key, Take{Cost: used, Mode: Settling, Undo: &receipt})
+// [mode.Settling].
+func (r Receipt) Settle(ctx context.Context, l Limiter, key Key, used int64) error {
+	_, err := l.Take(ctx, key, Take{Cost: used, Mode: mode.Settling, Undo: &r})
 	return err
 }

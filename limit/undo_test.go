@@ -208,11 +208,11 @@ func TestUndoAll_ReturnsWhatSeveralLimitersGave(t *testing.T) {
 			require.NoError(t, err)
 			return append(all, d.Remaining)
 		}
-		d, err := limit.TakeAll(t.Context(), requests...)
+		d, err := limit.Take{Receipt: true}.All(t.Context(), requests...)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.Equal(t, []int64{9, 7, 7, 8}, remaining())
-		require.NoError(t, limit.UndoAll(t.Context(), d.Receipt, requests...))
+		require.NoError(t, d.Receipt.UndoAll(t.Context(), requests...))
 		require.Equal(t, []int64{10, 10, 10, 10}, remaining())
 		d, err = limit.ConsumeAll(t.Context(), requests...)
 		require.NoError(t, err)

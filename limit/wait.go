@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // Wait takes cost tokens from key's bucket as soon as it holds them, and returns nil when the
@@ -17,7 +18,7 @@ import (
 // the cost is never allowed. It returns ctx's error if ctx ends first, and the limiter's errors.
 // What was reserved is undone then.
 func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
-	reserves := Check(l, Take{MaxWait: MaxReserve, Receipt: true}) == nil && Check(l, Take{Mode: Looking}) == nil
+	reserves := check(l, Take{MaxWait: maxReserve, Receipt: true}) == nil && check(l, Take{Mode: mode.Looking}) == nil
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -55,7 +56,7 @@ func checkDeadline(ctx context.Context, l Limiter, key Key, take Take, denial De
 	spent := denial
 	if take.MaxWait > 0 {
 		var err error
-		if spent, err = l.Take(ctx, key, Take{Cost: take.Cost, Mode: Looking}); err != nil {
+		if spent, err = l.Take(ctx, key, Take{Cost: take.Cost, Mode: mode.Looking}); err != nil {
 			return err
 		}
 	}
@@ -72,9 +73,9 @@ func checkDeadline(ctx context.Context, l Limiter, key Key, take Take, denial De
 // maxWait returns for how long a limiter can reserve before ctx ends.
 func maxWait(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		return max(min(MaxReserve, time.Until(deadline)), 0)
+		return max(min(maxReserve, time.Until(deadline)), 0)
 	}
-	return MaxReserve
+	return maxReserve
 }
 
 // endsWithin reports whether ctx has a deadline before d has passed.

@@ -6,7 +6,7 @@ import "time"
 // what was admitted at one moment returns at one moment, a window later. Two limiters enforce it:
 //
 //   - A sliding-window log keeps the time of each of the last Max calls and is exact. Max must
-//     be at most [MaxLog].
+//     be at most 1,000.
 //   - A sliding-window counter keeps two numbers per key. It assumes that the calls of the
 //     previous fixed window were spread evenly over it, so it admits up to twice Max in the
 //     worst case of an interval as long as a window, and denies calls that a log would admit.
@@ -16,9 +16,9 @@ type WindowPolicy struct {
 	Window time.Duration // whole milliseconds, at least 1; a call exactly one window ago does not count
 }
 
-// MaxLog bounds what a sliding-window log or a cooldown stores per key: the times of its last
+// maxLog, which package adapter exports, bounds what a sliding-window log or a cooldown stores per key: the times of its last
 // Max calls.
-const MaxLog = 1000
+const maxLog = 1000
 
 // Validate returns an error that says what is wrong with the policy and what would be right.
 // Constructors of limiters panic with it.
@@ -41,8 +41,8 @@ func (p WindowPolicy) ValidateLog() error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	if p.Max > MaxLog {
-		return p.errorf("Max is %d; a log keeps at most %d calls (for more, use a sliding-window counter or a token bucket)", p.Max, MaxLog)
+	if p.Max > maxLog {
+		return p.errorf("Max is %d; a log keeps at most %d calls (for more, use a sliding-window counter or a token bucket)", p.Max, maxLog)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -16,13 +17,13 @@ func testRounds() int {
 }
 
 // testWindows runs cases on a server. The function newLimiter returns a limiter and its records.
-func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.WindowCase[P], newLimiter func(*Client, P, clock) (limit.Resetter, *counts)) {
+func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.WindowCase[P], newLimiter func(*Client, P, clock) (adapter.Resetter, *records)) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			clock, prefix := newClock(), rand.Text()
 			client := newTestClient(s, clock)
 			c.Run(t, limittest.WindowHarness[P]{
-				New: func(p P) limit.Resetter {
+				New: func(p P) adapter.Resetter {
 					l, counts := newLimiter(client, p, clock)
 					counts.name += prefix
 					return l
@@ -39,26 +40,26 @@ func testWindows[P any](t *testing.T, s *workerdtest.Server, cases []limittest.W
 
 func TestSlidingLog_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.SlidingLogCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *counts) {
+	testWindows(t, startTestClock(t, 2), limittest.SlidingLogCases(), func(client *Client, p limit.WindowPolicy, _ clock) (adapter.Resetter, *records) {
 		l := NewSlidingLog(client, p)
-		return l, l.counts
+		return l, l.records
 	})
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.SlidingCounterCases(), func(client *Client, p limit.WindowPolicy, _ clock) (limit.Resetter, *counts) {
+	testWindows(t, startTestClock(t, 2), limittest.SlidingCounterCases(), func(client *Client, p limit.WindowPolicy, _ clock) (adapter.Resetter, *records) {
 		c := NewSlidingCounter(client, p)
-		return c, c.counts
+		return c, c.records
 	})
 }
 
 func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, startTestClock(t, 2), limittest.QuotaCases(), func(client *Client, p limit.QuotaPolicy, c clock) (limit.Resetter, *counts) {
+	testWindows(t, startTestClock(t, 2), limittest.QuotaCases(), func(client *Client, p limit.QuotaPolicy, c clock) (adapter.Resetter, *records) {
 		q := NewQuota(client, p)
-		q.clock = c.Now
-		return q, q.counts
+		q.records.clock = c.Now
+		return q, q.records
 	})
 }
 
@@ -72,7 +73,7 @@ func TestCooldown_Contract(t *testing.T) {
 			c.Run(t, limittest.CooldownHarness{
 				New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
 					l := NewCooldown(client, p, onPenalty)
-					l.name += prefix
+					l.records.name += prefix
 					return l
 				},
 				Sleep:  clock.Sleep,

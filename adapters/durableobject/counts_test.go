@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // TestCounts_OnlyACompleteReplyIsADecision has replies that are not those of the Worker.
@@ -69,11 +70,11 @@ func TestCounts_RequestsAreThoseOfTheProtocol(t *testing.T) {
 		end  string // cost, and stamp or time to wait
 	}{
 		{"take", limit.Take{Cost: 2}, "2,0"},
-		{"look", limit.Take{Cost: 2, Mode: limit.Looking}, "2,0"},
-		{"look", limit.Take{Mode: limit.Looking}, "0,0"},
-		{"upto", limit.Take{Cost: 200, Mode: limit.Partial}, "200,0"},
-		{"refund", limit.Take{Cost: 2, Mode: limit.Returning}, "2,0"},
-		{"undo", limit.Take{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: 2, Stamp: 7}}, "2,7"},
+		{"look", limit.Take{Cost: 2, Mode: mode.Looking}, "2,0"},
+		{"look", limit.Take{Mode: mode.Looking}, "0,0"},
+		{"upto", limit.Take{Cost: 200, Mode: mode.Partial}, "200,0"},
+		{"refund", limit.Take{Cost: 2, Mode: mode.Returning}, "2,0"},
+		{"undo", limit.Take{Mode: mode.Undoing, Undo: &limit.Receipt{Tokens: 2, Stamp: 7}}, "2,7"},
 		{"take", limit.Take{Cost: 4}, "0,0"}, // never allowed
 	} {
 		client := durableobject.NewClient(server.URL, secret, nil)

@@ -25,8 +25,8 @@ func ExampleNewLimiter() {
 	server := &http.Server{
 		Addr: "localhost:8080",
 		Handler: httplimit.New(limiter, &httplimit.Options{
-			Timeout:       300 * time.Millisecond, // the Durable Object may be on another continent
-			FailurePolicy: limit.FailOpen,         // without a decision, requests are admitted
+			Timeout:  300 * time.Millisecond, // the Durable Object may be on another continent
+			FailOpen: true,                   // without a decision, requests are admitted
 		})(mux),
 		ReadHeaderTimeout: 5 * time.Second,
 	}

@@ -96,7 +96,7 @@ func newJointModel(client *Client, rng *mathrand.Rand, c clock) *jointModel {
 	quota := limit.QuotaPolicy{Name: name, Max: 4 * maximum(), Period: limit.Hour}
 	cooldown := limit.CooldownPolicy{Name: name, Max: maximum(), Window: time.Second, Penalty: time.Duration(1+rng.Int64N(3000)) * time.Millisecond}
 	q, simulation := NewQuota(client, quota), memory.NewSimulation(c.Now)
-	q.clock = c.Now
+	q.records.clock = c.Now
 	j.remote = []limit.Limiter{NewLimiter(client, bucket), NewSlidingLog(client, window), NewSlidingCounter(client, window), q, NewCooldown(client, cooldown, hook(0))}
 	j.local = []limit.Limiter{
 		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
@@ -115,9 +115,9 @@ func (j *jointModel) step(t *testing.T, rng *mathrand.Rand, at string) {
 		there = append(there, limit.Request{Limiter: j.remote[i], Key: key, Cost: cost})
 		here = append(here, limit.Request{Limiter: j.local[i], Key: key, Cost: cost})
 	}
-	got, err := limit.TakeAll(t.Context(), there...)
+	got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
 	require.NoError(t, err)
-	want, err := limit.TakeAll(t.Context(), here...)
+	want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
 	require.NoError(t, err)
 	gotReceipt, wantReceipt := got.Receipt, want.Receipt
 	got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
@@ -126,10 +126,10 @@ func (j *jointModel) step(t *testing.T, rng *mathrand.Rand, at string) {
 	require.Equal(t, j.penalties[1], j.penalties[0], "%s: the hook of the cooldown", at)
 	j.last = got
 	j.undo = func() error {
-		if err := limit.UndoAll(t.Context(), gotReceipt, there...); err != nil {
+		if err := gotReceipt.UndoAll(t.Context(), there...); err != nil {
 			return err
 		}
-		return limit.UndoAll(t.Context(), wantReceipt, here...)
+		return wantReceipt.UndoAll(t.Context(), here...)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestJoint_CostsOneRequest(t *testing.T) {
 	c := newClock()
 	client, requests := newJointClient(startTestClock(t, 8), c)
 	quota := NewQuota(client, limit.QuotaPolicy{Name: "q", Max: calls, Period: limit.Month})
-	quota.clock = c.Now
+	quota.records.clock = c.Now
 	bucket := NewLimiter(client, limit.PerHour(1000*calls).Named("b"))
 	for name, both := range map[string]limit.Limiter{
 		"bucket first": limit.AllOf(bucket, quota),
@@ -220,7 +220,7 @@ func TestJoint_RejectsOneRecordTwice(t *testing.T) {
 	client := NewClient("http://127.0.0.1:1", "secret", nil)
 	one, two := NewQuota(client, limit.QuotaPolicy{Name: "same", Max: 1}), NewQuota(client, limit.QuotaPolicy{Name: "same", Max: 2})
 	_, err := limit.Consume(t.Context(), limit.AllOf(one, two), limit.Key{"ann"}, 1)
-	require.ErrorContains(t, err, `two requests charge the quota "same" of the key ":ann"; give the policies of the limiters different names`)
+	require.ErrorContains(t, err, `two requests charge "quota:same::ann"; give the policies of the limiters different names`)
 	other := NewQuota(NewClient("http://127.0.0.1:1", "secret", nil), limit.QuotaPolicy{Name: "other", Max: 1})
 	assert.False(t, one.BatchesWith(other), "another client may be one of another Worker")
 	assert.True(t, one.BatchesWith(NewLimiter(client, limit.PerHour(1))))

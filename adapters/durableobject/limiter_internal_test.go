@@ -45,7 +45,7 @@ const busyTimeout = 30 * time.Second
 // newTestLimiter returns a limiter whose records have a prefix.
 func newTestLimiter(client *Client, p limit.Policy, prefix string) *Limiter {
 	l := NewLimiter(client, p)
-	l.name = keyname.ASCII(prefix + keyname.OfPolicy(p))
+	l.records.name = keyname.ASCII(prefix + keyname.OfPolicy(p))
 	return l
 }
 

@@ -176,8 +176,8 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 	}
 }
 
-// TestLimiter_FailurePolicy makes the Worker of a limit unavailable.
-func TestLimiter_FailurePolicy(t *testing.T) {
+// TestLimiter_FailOpen makes the Worker of a limit unavailable.
+func TestLimiter_FailOpen(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
@@ -186,7 +186,7 @@ func TestLimiter_FailurePolicy(t *testing.T) {
 	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
 	limits := map[string]router.IngressFunc{
 		"fail closed": ratelimit.New(shared, nil),
-		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailurePolicy: limit.FailOpen}),
+		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailOpen: true}),
 		"fallback":    ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(fallbackTokens))}),
 	}
 	for name, admit := range limits {

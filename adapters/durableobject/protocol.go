@@ -44,7 +44,7 @@ type reply struct {
 type limitCall = batch.Call[[]part, reply]
 
 // errSplit is the error of a call whose keys are in several Durable Objects. Nothing was taken.
-var errSplit = errors.New("the keys are in several Durable Objects")
+var errSplit = fmt.Errorf("the keys are in several Durable Objects: %w", batch.ErrSplit)
 
 // do executes a call, in a request that it may share with others.
 func (c *Client) do(ctx context.Context, parts []part) (reply, error) {

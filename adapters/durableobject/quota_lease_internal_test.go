@@ -14,12 +14,14 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
 type quotaBench struct {
 	*testing.T
-	*Quota
+	*CountLimiter[limit.QuotaPolicy]
 	clock clock
 	key   limit.Key
 }
@@ -27,14 +29,14 @@ type quotaBench struct {
 func newQuotaBench(t *testing.T, s *workerdtest.Server) *quotaBench {
 	c := newClock()
 	b := &quotaBench{T: t, clock: c, key: limit.Key{"user", rand.Text()}}
-	b.Quota = b.process(newTestClient(s, c), 10)
+	b.CountLimiter = b.process(newTestClient(s, c), 10)
 	return b
 }
 
 // process returns the quota of another process, with another maximum.
-func (b *quotaBench) process(client *Client, maximum int64) *Quota {
+func (b *quotaBench) process(client *Client, maximum int64) *CountLimiter[limit.QuotaPolicy] {
 	q := NewQuota(client, limit.QuotaPolicy{Name: "q", Max: maximum, Period: limit.Hour})
-	q.clock = b.clock.Now
+	q.records.clock = b.clock.Now
 	return q
 }
 
@@ -46,14 +48,14 @@ func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
 	return d.Receipt
 }
 
-func (b *quotaBench) settle(q *Quota, r limit.Receipt, used int64) {
+func (b *quotaBench) settle(q *CountLimiter[limit.QuotaPolicy], r limit.Receipt, used int64) {
 	b.Helper()
-	require.NoError(b, limit.Settle(b.Context(), q, b.key, r, used))
+	require.NoError(b, r.Settle(b.Context(), q, b.key, used))
 }
 
 func (b *quotaBench) remains(want int64, why string) {
 	b.Helper()
-	d, err := limit.Inspect(b.Context(), b.Quota, b.key)
+	d, err := limit.Inspect(b.Context(), b.CountLimiter, b.key)
 	require.NoError(b, err)
 	require.Equal(b, want, d.Remaining, why)
 }
@@ -64,16 +66,16 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 		"the object restarts": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
 			s.Restart()
-			start(b.T, b.Quota, b.key)
-			b.settle(b.Quota, r, 4)
+			start(b.T, b.CountLimiter, b.key)
+			b.settle(b.CountLimiter, r, 4)
 			b.remains(6, "the difference returns")
 		},
 		"settled for nothing and for everything": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
-			b.settle(b.Quota, r, 0)
-			b.settle(b.Quota, r, 9)
+			b.settle(b.CountLimiter, r, 0)
+			b.settle(b.CountLimiter, r, 9)
 			b.remains(10, "all of it returns, once")
-			b.settle(b.Quota, b.lease(6, time.Minute), math.MaxInt64)
+			b.settle(b.CountLimiter, b.lease(6, time.Minute), math.MaxInt64)
 			b.remains(0, "more than the maximum")
 			b.clock.Sleep(30 * time.Minute)
 			b.remains(10, "the excess does not count in the next period")
@@ -81,7 +83,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 		"the maximum of another process differs": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
 			b.lease(2, time.Minute)
-			other := b.process(b.client, 20)
+			other := b.process(b.records.client, 20)
 			b.settle(other, r, 5)
 			b.remains(3, "the count is the same")
 			b.clock.Sleep(time.Minute)
@@ -95,22 +97,22 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			b.clock.Sleep(time.Minute)
 			r := b.lease(6, 30*time.Second)
 			b.clock.Rewind(30 * time.Minute)
-			denied, err := limit.Consume(b.Context(), b.Quota, b.key, 3) // moves the leases
+			denied, err := limit.Consume(b.Context(), b.CountLimiter, b.key, 3) // moves the leases
 			require.NoError(b, err)
 			require.False(b, denied.Allowed)
 			b.clock.Sleep(30*time.Second - time.Microsecond)
 			b.remains(2, "before the end")
 			b.clock.Sleep(time.Microsecond)
 			b.remains(8, "at the end of the shorter lease")
-			b.settle(b.Quota, r, 3)
+			b.settle(b.CountLimiter, r, 3)
 			b.remains(5, "all that was used is charged")
 			b.clock.Sleep(90 * time.Second)
 			b.remains(7, "at the end of the longer one")
 		},
 		"a key has too many": func(b *quotaBench) {
-			many := b.process(b.client, 2*limit.MaxLeases)
-			b.Quota = many
-			for range limit.MaxLeases {
+			many := b.process(b.records.client, 2*adapter.MaxLeases)
+			b.CountLimiter = many
+			for range adapter.MaxLeases {
 				b.lease(1, time.Minute)
 			}
 			b.clock.Sleep(10 * time.Second)
@@ -122,7 +124,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			require.NoError(b, err)
 			assert.True(b, d.Allowed, "a call without a lease")
 			b.clock.Sleep(50 * time.Second)
-			b.remains(2*limit.MaxLeases-1, "all leases have ended")
+			b.remains(2*adapter.MaxLeases-1, "all leases have ended")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { test(newQuotaBench(t, s)) })
@@ -140,12 +142,12 @@ func TestQuotaLease_EqualsQuotaInMemory(t *testing.T) {
 		for step := range 60 {
 			take := randomQuotaTake(rng)
 			here := take
-			if settles := take.Mode == limit.Settling || take.Mode == limit.Undoing; settles {
+			if settles := take.Mode == mode.Settling || take.Mode == mode.Undoing; settles {
 				if len(receipts) == 0 {
 					continue
 				}
 				r := receipts[rng.IntN(len(receipts))]
-				if take.Mode == limit.Undoing && r[0].Lease != 0 || take.Mode == limit.Settling && r[0].Lease == 0 {
+				if take.Mode == mode.Undoing && r[0].Lease != 0 || take.Mode == mode.Settling && r[0].Lease == 0 {
 					continue // an error
 				}
 				take.Undo, here.Undo = &r[0], &r[1]
@@ -171,11 +173,11 @@ func randomQuotaTake(rng *mathrand.Rand) limit.Take {
 	case 0, 1, 2:
 		take.Lease, take.Receipt = time.Duration(1+rng.Int64N(3600))*time.Second, true
 	case 3, 4:
-		take.Mode = limit.Settling
+		take.Mode = mode.Settling
 	case 5:
-		take.Mode = limit.Undoing
+		take.Mode = mode.Undoing
 	case 6:
-		take.Mode, take.Cost = limit.Looking, 0
+		take.Mode, take.Cost = mode.Looking, 0
 	default:
 		take.Receipt, take.MaxWait = true, time.Duration(rng.Int64N(2))*20*time.Minute
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A worker sends raw requests to the Worker.
@@ -88,7 +89,7 @@ func (w *worker) limit(now int64, p limit.Policy, calls ...limitCall) []int64 {
 }
 
 func limitBody(p limit.Policy, calls ...limitCall) map[string]any {
-	u, all := p.Units(), make([][]any, len(calls))
+	u, all := adapter.UnitsOf(p), make([][]any, len(calls))
 	for i, c := range calls {
 		all[i] = []any{[]any{"bucket", "p", c[0], "take", u.PerMicro(), u.PerToken(), p.Capacity, c[1], c[2], c[3], 0}}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // modelPolicies have different units and capacities, and both are slower and faster than each other.
@@ -45,7 +46,7 @@ func (b *modelBucket) set(missing *big.Int, now int64, p limit.Policy) {
 		*b = *full()
 		return
 	}
-	capacity := big.NewInt(p.Units().Full())
+	capacity := big.NewInt(adapter.UnitsOf(p).Full())
 	b.missing, b.at, b.policy, b.blockedFor, b.most = missing, now, p, 0, capacity
 	if missing.Cmp(capacity) > 0 {
 		b.most = missing
@@ -60,7 +61,7 @@ func (b *modelBucket) call(now int64, p limit.Policy, units, lowest, divisor int
 		}
 		return -1<<52 - (b.blockedAt + b.blockedFor - now)
 	}
-	u, old := p.Units(), b.policy.Units()
+	u, old := adapter.UnitsOf(p), adapter.UnitsOf(b.policy)
 	missing, outdated := new(big.Int), false
 	elapsed := new(big.Int).Mul(big.NewInt(now-b.at), big.NewInt(old.PerMicro()))
 	if left := new(big.Int).Sub(b.missing, elapsed); left.Sign() > 0 && b.blockedFor == 0 {
@@ -100,7 +101,7 @@ func convertRoundingUp(units *big.Int, from, to int64) *big.Int {
 
 // randomCall returns units, lowest and divisor as the operations of a limiter send them.
 func randomCall(r *rand.Rand, p limit.Policy) (units, lowest, divisor int64) {
-	u := p.Units()
+	u := adapter.UnitsOf(p)
 	amount := func() int64 { return u.CostUnits(1 + r.Int64N(1+r.Int64N(p.Capacity))) }
 	switch r.IntN(8) {
 	case 0: // reads
@@ -125,7 +126,7 @@ func randomCall(r *rand.Rand, p limit.Policy) (units, lowest, divisor int64) {
 }
 
 func randomStep(r *rand.Rand, p limit.Policy) int64 {
-	window := p.Units().Window().Microseconds()
+	window := adapter.UnitsOf(p).Window().Microseconds()
 	switch r.IntN(10) {
 	case 0:
 		return 0
@@ -156,7 +157,7 @@ func TestWorker_EqualsModel(t *testing.T) {
 			p := policies[r.IntN(len(policies))]
 			now = min(max(now+randomStep(r, p), noon/2), 1<<52)
 			if r.IntN(20) == 0 {
-				i, d := r.IntN(2), time.Duration(r.Int64N(2*p.Units().Window().Microseconds())*r.Int64N(2))*time.Microsecond
+				i, d := r.IntN(2), time.Duration(r.Int64N(2*adapter.UnitsOf(p).Window().Microseconds())*r.Int64N(2))*time.Microsecond
 				w.block(now, keys[i], min(d, 365*24*time.Hour))
 				buckets[i] = full()
 				buckets[i].blockedAt, buckets[i].blockedFor = now, min(d, 365*24*time.Hour).Microseconds()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 const (
@@ -308,10 +309,10 @@ func TestWorker_ProductionIgnoresTestClock(t *testing.T) {
 		reply := w.do(limitPath, now, limitBody(slow, take("k", 0)))
 		assert.Equal(t, int64(1000), reply.Tick)
 	}
-	held := w.limit(0, slow, take("k", slow.Units().Full()))[0]
-	assert.Equal(t, slow.Units().Full(), held)
+	held := w.limit(0, slow, take("k", adapter.UnitsOf(slow).Full()))[0]
+	assert.Equal(t, adapter.UnitsOf(slow).Full(), held)
 	held = w.limit(1<<52, slow, take("k", 0))[0]
-	assert.Less(t, held, slow.Units().PerToken())
+	assert.Less(t, held, adapter.UnitsOf(slow).PerToken())
 	for _, path := range []string{"/test/stats", "/test/sweep", "/test/abort"} {
 		status, _, err := w.try(path, 0, []byte("{}"))
 		require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // reshard restarts a Worker with another number of shards.
@@ -79,7 +80,7 @@ func TestWorker_DistributesKeys(t *testing.T) {
 	for _, key := range numbered(64) {
 		want[shardOf("seed", key, shards)]++
 	}
-	assert.Equal(t, all(64, perSecond.Units().Full()), w.limit(noon, perSecond, each(numbered(64), 1)...))
+	assert.Equal(t, all(64, adapter.UnitsOf(perSecond).Full()), w.limit(noon, perSecond, each(numbered(64), 1)...))
 	for shard, n := range want {
 		assert.Positive(t, n)
 		assert.Equal(t, n, w.stats(shard).Records)
@@ -90,7 +91,7 @@ func TestWorker_ReshardingKeepsDebtsAndBlocks(t *testing.T) {
 	const n, year = 60, 365 * 24 * time.Hour
 	w := startWorker(t, 1)
 	slow := limit.Policy{Capacity: 20, Refill: 1, Per: 24 * time.Hour}
-	u, now := slow.Units(), int64(noon)
+	u, now := adapter.UnitsOf(slow), int64(noon)
 	debts, blocked, reset := numbered(n), []string{"blocked", "blocked later"}, []string{"reset", "refunded"}
 	left := u.Full()
 	use := func() { // takes a token from each bucket
@@ -146,7 +147,7 @@ func TestWorker_ReshardingKeepsUnusedKeys(t *testing.T) {
 // because of a reset, a refund or a faster policy while an older row says otherwise.
 func TestWorker_CopiedRowStaysUntilOldRowHasNoEffect(t *testing.T) {
 	w := startWorker(t, 1)
-	keys, full := numbered(60), perSecond.Units().Full() // full after a second
+	keys, full := numbered(60), adapter.UnitsOf(perSecond).Full() // full after a second
 	w.limit(noon, perSecond, each(keys, full)...)
 	w.reshard(8, 1)
 	for _, key := range keys {
@@ -169,7 +170,7 @@ func TestWorker_CopiedRowStaysUntilOldRowHasNoEffect(t *testing.T) {
 
 func TestWorker_CopiesEachRowOnce(t *testing.T) {
 	w := startWorker(t, 1)
-	keys, full := numbered(60), perSecond.Units().Full()
+	keys, full := numbered(60), adapter.UnitsOf(perSecond).Full()
 	w.limit(noon, perSecond, each(keys, full)...)
 	w.reshard(8, 1)
 	written := func() (rows int64) {
@@ -189,7 +190,7 @@ func TestWorker_CopiesEachRowOnce(t *testing.T) {
 func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
 	w := startWorker(t, 1)
 	slow := limit.Policy{Capacity: 20, Refill: 1, Per: 24 * time.Hour}
-	token := slow.Units().PerToken()
+	token := adapter.UnitsOf(slow).PerToken()
 	keys := numbered(16)
 	w.limit(noon, slow, each(keys, 5*token)...)
 	w.reshard(8, 1)
@@ -213,7 +214,7 @@ func TestWorker_ConcurrentCallsOfMovedKey(t *testing.T) {
 // old row, an object does not know how long a reset must hide it, either.
 func TestWorker_UndecidedWithoutOldRow(t *testing.T) {
 	w := startWorker(t, 1)
-	keys, full := numbered(60), perSecond.Units().Full()
+	keys, full := numbered(60), adapter.UnitsOf(perSecond).Full()
 	w.limit(noon, perSecond, each(keys, full)...)
 	w.reshard(8, 1)
 	w.operate("fail", 0)
@@ -251,5 +252,5 @@ func TestWorker_ReshardingKeepsLeases(t *testing.T) {
 func TestWorker_AcceptsLocationHint(t *testing.T) {
 	w := startWorker(t, 2)
 	w.Restart(func(o *workerdtest.Options) { o.Variables["LOCATION_HINT"] = "weur" })
-	assert.Equal(t, all(4, perSecond.Units().Full()), w.limit(0, perSecond, each(numbered(4), 1)...))
+	assert.Equal(t, all(4, adapter.UnitsOf(perSecond).Full()), w.limit(0, perSecond, each(numbered(4), 1)...))
 }

@@ -15,11 +15,12 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 func TestWorker_DenialWritesNoRow(t *testing.T) {
 	w := startWorker(t, 1)
-	token := perSecond.Units().PerToken()
+	token := adapter.UnitsOf(perSecond).PerToken()
 	written := func(rows int64, now int64, calls ...limitCall) {
 		t.Helper()
 		before := w.stats(0).Written
@@ -46,7 +47,7 @@ func TestWorker_RestartsGrantNothing(t *testing.T) {
 	const charges, callers, restarts = 2000, 8, 12
 	w := startWorker(t, 1)
 	p := limit.Policy{Capacity: charges * 3 / 4, Refill: 1, Per: 24 * time.Hour}
-	token := p.Units().PerToken()
+	token := adapter.UnitsOf(p).PerToken()
 	charge := limitBody(p, take("k", token))
 	var granted, denied, answered atomic.Int64
 	send := func() bool {
@@ -94,7 +95,7 @@ func TestWorker_RestartsGrantNothing(t *testing.T) {
 
 func TestWorker_ClearedStorageGrantsOneCapacity(t *testing.T) {
 	w := startWorker(t, 1)
-	full := perSecond.Units().Full()
+	full := adapter.UnitsOf(perSecond).Full()
 	assert.Equal(t, []int64{full, 0}, w.limit(noon, perSecond, take("k", full), take("k", full)))
 	w.Clear()
 	assert.Equal(t, []int64{full, 0}, w.limit(noon, perSecond, take("k", full), take("k", full)))

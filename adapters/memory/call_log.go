@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A logRules value is the numbers of a sliding-window log, or of a cooldown: a log with penalties. Times
@@ -25,7 +26,7 @@ func newLogRules(n numbers, window, penalty time.Duration) *logRules {
 }
 
 func (p *logRules) follow(old *logRules, now int64) {
-	keep, retain, until := old.max, old.window, now+limit.MaxReserve.Microseconds()+old.window
+	keep, retain, until := old.max, old.window, now+adapter.MaxReserve.Microseconds()+old.window
 	if now < old.retainUntil {
 		keep, retain, until = old.keep, old.retain, max(until, old.retainUntil)
 	}

@@ -6,18 +6,21 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in this process. Its
 // decisions have Max as Limit, and a Reason that says whether the call starts a penalty or
 // meets one. A cost counts as that many calls; a cost above Max is denied with
-// [limit.Never] and starts no penalty. [limit.Undo] removes the calls of a receipt from the window,
+// [limit.Never] and starts no penalty. [limit.Receipt.Undo] removes the calls of a receipt from the window,
 // and ends no penalty.
 //
 // It keeps up to 65,536 keys, each with 8 bytes for each of its last Max calls, and evicts keys
 // without calls in the window and without penalty. If it cannot evict any, new keys share one
 // record. Two of n keys share a record with a probability below n²/2⁶⁵.
 type Cooldown struct {
+	counted
 	policy    limit.CooldownPolicy
 	rules     *logRules
 	onPenalty func(limit.Penalty)
@@ -25,10 +28,10 @@ type Cooldown struct {
 }
 
 var (
-	_ limit.InProcess = (*Cooldown)(nil)
-	_ limit.Checker   = (*Cooldown)(nil)
-	_ limit.Blocker   = (*Cooldown)(nil)
-	_ limit.Describer = (*Cooldown)(nil)
+	_ adapter.InProcess = (*Cooldown)(nil)
+	_ adapter.Checker   = (*Cooldown)(nil)
+	_ limit.Blocker     = (*Cooldown)(nil)
+	_ adapter.Describer = (*Cooldown)(nil)
 )
 
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon,
@@ -41,42 +44,28 @@ func newCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty), clo
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	return &Cooldown{
+	c := &Cooldown{
 		policy:    policy,
 		rules:     newLogRules(numbers{max: policy.Max}, policy.Window, policy.Penalty),
 		onPenalty: onPenalty,
 		records:   newRecordTable[callLog](maxLogKeys, clock),
 	}
+	c.counted = counted{limit.Take.ValidateCooldown, policy.Description, c.records}
+	return c
 }
-
-// InProcess marks a limiter that decides in this process.
-func (c *Cooldown) InProcess() {}
 
 // Take counts as many calls of key as take has cost, or none of them. It ignores its context,
 // because it never waits.
 func (c *Cooldown) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateCooldown(); err != nil {
+	if err := c.check(take); err != nil {
 		return limit.Decision{}, fmt.Errorf("memory: %w", err)
 	}
 	var count int64
 	d := takeRecord(c.records, c.rules, c.rules.numbers, &key, &take, func(r *callLog) { count = r.count })
-	if d.Reason == limit.BurstExceeded && take.Mode != limit.Looking && c.onPenalty != nil {
+	if d.Reason == limit.BurstExceeded && take.Mode != mode.Looking && c.onPenalty != nil {
 		c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: count + take.Cost, RetryAfter: d.RetryAfter})
 	}
 	return d, nil
-}
-
-// Check returns an error if a cooldown cannot do a Take: with Keep, MaxWait or the mode Charging.
-func (c *Cooldown) Check(take limit.Take) error { return take.ValidateCooldown() }
-
-// Block denies key for d; after that, nothing counts.
-func (c *Cooldown) Block(_ context.Context, key limit.Key, d time.Duration) error {
-	return c.records.block(&key, d)
-}
-
-// Describe returns the cooldown's Max and Window.
-func (c *Cooldown) Describe() []limit.Description {
-	return []limit.Description{c.policy.Description()}
 }
 
 // Count returns how many admitted calls of key are in the window that ends at present.
@@ -88,18 +77,8 @@ func (c *Cooldown) Count(_ context.Context, key limit.Key) (count int64, err err
 	return count, nil
 }
 
-// Reset removes the record of key: its calls, its penalty and a block.
-func (c *Cooldown) Reset(_ context.Context, key limit.Key) error {
-	c.records.reset(&key)
-	return nil
-}
-
 // ResetAll removes the records of all keys.
 func (c *Cooldown) ResetAll(context.Context) error {
 	c.records.resetAll()
 	return nil
 }
-
-// Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
-// of 64 shards for a moment.
-func (c *Cooldown) Stats() limit.Stats { return c.records.stats() }

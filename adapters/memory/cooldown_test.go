@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -88,7 +89,7 @@ func TestCooldown_KeysAreBounded(t *testing.T) {
 		assert.Zero(t, full.Evicted)
 		time.Sleep(3 * time.Hour)
 		assert.True(t, hit(t, c, user("one more"), 1).Allowed)
-		assert.Equal(t, limit.Stats{Keys: full.Keys - 1023, Evicted: 1024, Overflowed: full.Overflowed}, c.Stats())
+		assert.Equal(t, adapter.Stats{Keys: full.Keys - 1023, Evicted: 1024, Overflowed: full.Overflowed}, c.Stats())
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A lease is a Take of a key whose tokens may return: at its end, if its receipt has a Lease, or when
@@ -118,7 +119,7 @@ func (k *keyLeases) addMark(e *lease) (forgotten []*lease, added bool) {
 		}
 		marks = append(marks, m)
 	}
-	if added = len(marks) < limit.MaxMarks; added {
+	if added = len(marks) < adapter.MaxMarks; added {
 		marks = append(marks, e)
 	}
 	k.marks = marks
@@ -135,7 +136,7 @@ func (k *keyLeases) remove(e *lease) {
 func (k *keyLeases) settle(e *lease) (forgotten *lease) {
 	k.remove(e)
 	e.settled = true
-	if k.settled = append(k.settled, e); len(k.settled) > limit.MaxLeases {
+	if k.settled = append(k.settled, e); len(k.settled) > adapter.MaxLeases {
 		forgotten, k.settled = k.settled[0], k.settled[1:]
 	}
 	return forgotten

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // Leases keeps the leases and the receipts of the keys of a shard. A bucket does not contain its
@@ -126,7 +127,7 @@ func (s *leases) undo(l *Limiter, hash uint64, receipt limit.Receipt) {
 // waitLocked returns how long a key has to wait until it may have one more lease.
 func (s *leases) waitLocked(hash uint64, l *Limiter) time.Duration {
 	k := s.byKey[hash]
-	if k == nil || len(k.open) < limit.MaxLeases {
+	if k == nil || len(k.open) < adapter.MaxLeases {
 		return 0
 	}
 	first := int64(never)

@@ -36,21 +36,21 @@ func TestLimiter_LeasesAndCallsOfOneKeyAreExact(t *testing.T) {
 		wg.Go(func() {
 			for n := range int64(500) {
 				r := take(limit.Take{Cost: 20, Lease: time.Hour, Receipt: true})
-				assert.NoError(t, limit.Settle(ctx, l, key, r, n%30))
+				assert.NoError(t, r.Settle(ctx, l, key, n%30))
 				taken.Add(n % 30)
 			}
 		})
 		wg.Go(func() {
 			for range 500 {
-				assert.NoError(t, limit.Undo(ctx, l, key, take(limit.Take{Cost: 7, Receipt: true})))
+				assert.NoError(t, take(limit.Take{Cost: 7, Receipt: true}).Undo(ctx, l, key))
 			}
 		})
 		wg.Go(func() {
 			requests := []limit.Request{{Limiter: l, Key: key, Cost: 5}, {Limiter: other, Key: key, Cost: 1}}
 			for range 500 {
-				d, err := limit.TakeAll(ctx, requests...)
+				d, err := limit.Take{Receipt: true}.All(ctx, requests...)
 				assert.NoError(t, err)
-				assert.NoError(t, limit.UndoAll(ctx, d.Receipt, requests...))
+				assert.NoError(t, d.Receipt.UndoAll(ctx, requests...))
 			}
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Limiter is a [limit.Limiter] in this process with token buckets. It can do every [limit.Take] and
@@ -29,11 +31,11 @@ type Limiter struct {
 }
 
 var (
-	_ limit.InProcess                  = (*Limiter)(nil)
+	_ adapter.InProcess                = (*Limiter)(nil)
 	_ limit.Blocker                    = (*Limiter)(nil)
 	_ limit.PolicySetter[limit.Policy] = (*Limiter)(nil)
-	_ limit.Describer                  = (*Limiter)(nil)
-	_ limit.Batcher                    = (*Limiter)(nil)
+	_ adapter.Describer                = (*Limiter)(nil)
+	_ adapter.Batcher                  = (*Limiter)(nil)
 )
 
 const (
@@ -68,7 +70,7 @@ func newLimiter(policy limit.Policy, maxKeys int, clock func() int64) *Limiter {
 	for shards < maxShards && maxKeys/(2*shards) >= minShardKeys {
 		shards *= 2
 	}
-	units := policy.Units()
+	units := adapter.UnitsOf(policy)
 	l := &Limiter{
 		seed:   maphash.MakeSeed(),
 		clock:  clock,
@@ -119,22 +121,22 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 	}
 	r := request{tokens: take.Cost, keep: take.Keep, maxWait: take.MaxWait.Microseconds()}
 	switch take.Mode {
-	case limit.Looking:
+	case mode.Looking:
 		r.kind = look
-	case limit.Partial:
+	case mode.Partial:
 		r.kind = upTo
-	case limit.Charging:
+	case mode.Charging:
 		r.kind = charge
 		l.take(hash, &r)
 		return limit.Decision{}, nil
-	case limit.Returning:
+	case mode.Returning:
 		r.kind = refund
 		l.take(hash, &r)
 		return limit.Decision{}, nil
-	case limit.Undoing:
+	case mode.Undoing:
 		l.leases(hash).undo(l, hash, take.Undone())
 		return limit.Decision{}, nil
-	case limit.Settling:
+	case mode.Settling:
 		l.leases(hash).settle(l, hash, take.Undone(), take.Cost)
 		return limit.Decision{}, nil
 	}
@@ -142,7 +144,7 @@ func (l *Limiter) takeSpecial(hash uint64, take *limit.Take) (limit.Decision, er
 	case take.Lease > 0:
 		return l.leases(hash).takeLeased(l, hash, &r, take.Lease.Microseconds(), true), nil
 	case take.Receipt:
-		return l.leases(hash).takeLeased(l, hash, &r, (limit.ExactUndo + take.MaxWait).Microseconds(), false), nil
+		return l.leases(hash).takeLeased(l, hash, &r, (adapter.ExactUndo + take.MaxWait).Microseconds(), false), nil
 	default:
 		have, t := l.take(hash, &r)
 		return t.decide(have, &r), nil
@@ -162,7 +164,7 @@ func (l *Limiter) Reset(_ context.Context, key limit.Key) error {
 // Block denies key for d; after that its bucket is full. A blocked key is never evicted, and
 // has a bucket even if there is no room for one.
 func (l *Limiter) Block(_ context.Context, key limit.Key, d time.Duration) error {
-	if err := limit.CheckBlock(d); err != nil {
+	if err := adapter.CheckBlock(d); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
 	hash := key.Hash(l.seed)
@@ -173,8 +175,8 @@ func (l *Limiter) Block(_ context.Context, key limit.Key, d time.Duration) error
 
 // Stats returns how many buckets there are, and how many keys were evicted or overflowed. It
 // locks each of up to 64 shards for a moment.
-func (l *Limiter) Stats() limit.Stats {
-	var stats limit.Stats
+func (l *Limiter) Stats() adapter.Stats {
+	var stats adapter.Stats
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()

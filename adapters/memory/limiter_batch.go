@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // BatchesWith reports whether other is a Limiter of this package.
@@ -76,7 +77,7 @@ func (l *Limiter) TakeBatch(_ context.Context, requests []limit.Request, take li
 		}
 		d, length := &decisions[i], take.Lease
 		if length == 0 {
-			length = limit.ExactUndo + take.MaxWait
+			length = adapter.ExactUndo + take.MaxWait
 		}
 		d.Receipt = c.shard.table.Load().receipt(&c.request)
 		leases.addLocked(c.hash, &d.Receipt, length.Microseconds(), c.missing, take.Lease > 0)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A bucket holds the time at which it will be full, in units since the limiter was created. A
@@ -64,13 +64,13 @@ const (
 )
 
 // needsBucket reports whether the request can take tokens, so that a new key needs a bucket.
-func (r *request) needsBucket(u *limit.Units) bool {
+func (r *request) needsBucket(u *adapter.Units) bool {
 	return (r.kind == consume || r.kind >= upTo) && r.tokens > 0 && (r.kind >= upTo || u.CostUnits(r.tokens) <= u.Full())
 }
 
 // units returns the request in units: what to take, and how many units the bucket may lack
 // for it. Refunded units are negative.
-func (r *request) units(u *limit.Units) (units, ahead int64) {
+func (r *request) units(u *adapter.Units) (units, ahead int64) {
 	switch r.kind {
 	case look:
 		return 0, 0
@@ -110,11 +110,11 @@ func (r *request) isOutdated(hash uint64, l *Limiter) bool {
 }
 
 // part returns how many units a request takes that is not all or none, and whether it takes any.
-func (r *request) part(units, have int64, u *limit.Units) (amount int64, takes bool) {
+func (r *request) part(units, have int64, u *adapter.Units) (amount int64, takes bool) {
 	if r.kind == upTo {
 		amount = min(r.tokens, u.WholeTokens(have)) * u.PerToken()
 	} else {
-		amount = max(min(units, limit.MaxDeficit-(u.Full()-have)), 0)
+		amount = max(min(units, adapter.MaxDeficit-(u.Full()-have)), 0)
 	}
 	return amount, amount > 0
 }
@@ -226,6 +226,6 @@ func blockLeft(fullAt, now int64) int64 {
 func blockedUntil(until int64) int64 { return -until - fullMarkers }
 
 // blockedFor returns how long a block lasts for which take returned have.
-func blockedFor(have int64, u *limit.Units) time.Duration {
+func blockedFor(have int64, u *adapter.Units) time.Duration {
 	return time.Duration((blocked-have+u.PerMicro()-1)/u.PerMicro()) * time.Microsecond
 }

@@ -3,7 +3,7 @@ package memory
 import (
 	"math"
 
-	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 const (
@@ -149,7 +149,7 @@ func (s *shard) sweepLocked(now int64) {
 // rebuildLocked replaces the table by one with the given units and without full buckets. Calls that
 // find a migrated bucket look it up again with mu held. A held bucket stays held. It must be called
 // with mu held, and with other units only if no bucket is held.
-func (s *shard) rebuildLocked(units limit.Units, clock int64) {
+func (s *shard) rebuildLocked(units adapter.Units, clock int64) {
 	old := s.table.Load()
 	now := clock * old.units.PerMicro()
 	type entry struct {

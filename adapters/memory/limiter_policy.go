@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // SetPolicy replaces the numbers of the limiter's policy. Every bucket lacks as many tokens as
@@ -19,7 +20,7 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 		return fmt.Errorf("memory: the policy is named %q; it must keep the name %q", policy.Name, name)
 	}
 	l.describe(policy)
-	units := policy.Units()
+	units := adapter.UnitsOf(policy)
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -36,5 +37,5 @@ func (l *Limiter) SetPolicy(policy limit.Policy) error {
 func (l *Limiter) Describe() []limit.Description { return *l.description.Load() }
 
 func (l *Limiter) describe(p limit.Policy) {
-	l.description.Store(&[]limit.Description{p.Units().Description(p.Name)})
+	l.description.Store(&[]limit.Description{adapter.UnitsOf(p).Description(p.Name)})
 }

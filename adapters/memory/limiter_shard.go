@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A shard keeps the buckets of a part of the keys. Calls for keys that have a bucket take no
@@ -30,7 +30,7 @@ type shard struct {
 	_ [64]byte // keeps shards on different cache lines
 }
 
-func (s *shard) init(units limit.Units, maxKeys int) {
+func (s *shard) init(units adapter.Units, maxKeys int) {
 	s.maxKeys = maxKeys
 	s.leases.init()
 	s.table.Store(newTable(units, 0))

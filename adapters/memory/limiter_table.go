@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A table is a hash table with linear probing, whose buckets are counted in units of one policy.
 // Calls find slots without a lock. Slots change with mu of the shard held.
 type table struct {
-	units   limit.Units
+	units   adapter.Units
 	version int64 // how often the policy has changed
 	slots   []slot
 
@@ -28,7 +29,7 @@ type table struct {
 
 const minSlots = 16
 
-func newTable(units limit.Units, buckets int) *table {
+func newTable(units adapter.Units, buckets int) *table {
 	return &table{units: units, slots: make([]slot, slotsFor(buckets))}
 }
 

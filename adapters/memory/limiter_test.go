@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -49,7 +50,7 @@ func TestLimiter_AllOf(t *testing.T) {
 		})
 	}
 	l := memory.NewLimiter(limit.PerHour(1))
-	_, inProcess := limit.AllOf(l, memory.NewLimiter(limit.PerHour(2))).(limit.InProcess)
+	_, inProcess := limit.AllOf(l, memory.NewLimiter(limit.PerHour(2))).(adapter.InProcess)
 	assert.True(t, inProcess, "it needs no deadline")
 	assert.Panics(t, func() { limit.AllOf() })
 	assert.Panics(t, func() { limit.AllOf(l, l) })

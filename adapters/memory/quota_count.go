@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A quotaPeriod is a period in microseconds since 1970, without its end.
@@ -37,7 +38,7 @@ func (q *quotaRules) bounds(at int64) quotaPeriod {
 // reserved in the next one, which begins when the period ends.
 type quotaCount struct {
 	period  quotaPeriod
-	used    int64 // at most limit.MaxDeficit
+	used    int64 // at most adapter.MaxDeficit
 	next    int64
 	nextEnd int64        // of the next period; 0 if nothing is reserved in it
 	leases  []quotaLease // in the order of their ends
@@ -82,7 +83,7 @@ func (q *quotaRules) advance(r *quotaCount, now int64) {
 	case r.emptyAt() <= now:
 		*r = quotaCount{period: current, leases: r.leases, settlements: r.settlements}
 	case current.end < r.period.start:
-		*r = quotaCount{period: current, used: min(r.used+r.next, limit.MaxDeficit), leases: r.leases, settlements: r.settlements}
+		*r = quotaCount{period: current, used: min(r.used+r.next, adapter.MaxDeficit), leases: r.leases, settlements: r.settlements}
 	}
 }
 
@@ -130,7 +131,7 @@ func (q *quotaRules) consume(r *quotaCount, now, cost, maxWait int64) (d limit.D
 }
 
 func (q *quotaRules) charge(r *quotaCount, now, cost int64) {
-	q.add(r, now, min(cost, limit.MaxDeficit-r.used))
+	q.add(r, now, min(cost, adapter.MaxDeficit-r.used))
 }
 
 // add counts tokens in the current period. If the policy has changed, they count until the period

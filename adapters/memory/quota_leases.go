@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A quotaLease is a Take with a Lease whose end, in microseconds since 1970, has not been applied.
@@ -41,7 +42,7 @@ func (q *quotaRules) endLeases(r *quotaCount, now int64) {
 }
 
 // takeLeased is Take with a Lease and a cost that can be allowed.
-func (q *Quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) (d limit.Decision) {
+func (q *quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) (d limit.Decision) {
 	blocked := q.records.change(key, func(r *quotaCount, now int64) {
 		rules.advance(r, now)
 		d = rules.lease(r, now, take)
@@ -53,7 +54,7 @@ func (q *Quota) takeLeased(rules *quotaRules, key *limit.Key, take *limit.Take) 
 }
 
 func (q *quotaRules) lease(r *quotaCount, now int64, take *limit.Take) limit.Decision {
-	if r.openLeases() >= limit.MaxLeases {
+	if r.openLeases() >= adapter.MaxLeases {
 		return q.denyLease(r, now, take.Cost)
 	}
 	d, stamp := q.consume(r, now, take.Cost, 0)
@@ -81,7 +82,7 @@ func (r *quotaCount) openLeases() (open int) {
 func (r *quotaCount) settleLease(l *quotaLease) {
 	r.settlements++
 	l.settled = r.settlements
-	if len(r.leases)-r.openLeases() <= limit.MaxLeases {
+	if len(r.leases)-r.openLeases() <= adapter.MaxLeases {
 		return
 	}
 	first := slices.MinFunc(r.leases, func(a, b quotaLease) int { return cmp.Compare(uint64(a.settled-1), uint64(b.settled-1)) })
@@ -102,7 +103,7 @@ func (q *quotaRules) denyLease(r *quotaCount, now, cost int64) limit.Decision {
 }
 
 // settle replaces what the Take with a receipt took by what it has used.
-func (q *Quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt, used int64) {
+func (q *quota) settle(rules *quotaRules, key *limit.Key, receipt limit.Receipt, used int64) {
 	q.records.change(key, func(r *quotaCount, now int64) {
 		rules.advance(r, now)
 		i := slices.IndexFunc(r.leases, func(l quotaLease) bool { return l.receipt.Lease == receipt.Lease })

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A recordTable keeps a record of type R for each of a bounded number of keys. A record is found by a
@@ -85,7 +87,7 @@ type rules[P any] interface {
 // says. It calls observe, unless it is nil, with the record after the decision, while the key's
 // shard is locked.
 func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers, key *limit.Key, take *limit.Take, observe func(P)) (d limit.Decision) {
-	if take.Mode >= limit.Charging {
+	if take.Mode >= mode.Charging {
 		changeRecord(t, k, n, key, take)
 		return limit.Decision{}
 	}
@@ -98,18 +100,18 @@ func takeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers,
 	}
 	var blocked int64
 	switch {
-	case take.Mode == limit.Looking:
+	case take.Mode == mode.Looking:
 		blocked = t.read(key, func(r P, now int64) {
 			k.advance(r, now)
 			copied := r.clone()
 			d = decideRecord(k, n, P(&copied), now, take)
 		})
-	case take.Cost == 0 || take.Mode == limit.Whole && take.Cost > n.max:
+	case take.Cost == 0 || take.Mode == mode.Whole && take.Cost > n.max:
 		blocked = t.read(key, decide)
 	default:
 		blocked = t.change(key, decide)
 	}
-	if blocked > 0 && take.Mode == limit.Partial {
+	if blocked > 0 && take.Mode == mode.Partial {
 		return n.blockedDecision(blocked, 0)
 	} else if blocked > 0 {
 		return n.blockedDecision(blocked, take.Cost)
@@ -128,14 +130,14 @@ func (n numbers) blockedDecision(left, cost int64) limit.Decision {
 
 func decideRecord[P any](k rules[P], n numbers, r P, now int64, take *limit.Take) limit.Decision {
 	cost, granted := take.Cost, int64(0)
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		holds, _ := k.consume(r, now, 0, 0)
 		granted = min(cost, holds.Remaining)
 		cost = max(granted, min(cost, 1))
 	}
 	d, stamp := k.consume(r, now, cost, take.MaxWait.Microseconds())
 	d.Granted = granted
-	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
+	if take.Receipt && take.Mode != mode.Looking && d.Allowed && cost > 0 {
 		d.Receipt = limit.Receipt{Tokens: cost, Stamp: stamp, Version: n.version}
 	}
 	return d
@@ -144,7 +146,7 @@ func decideRecord[P any](k rules[P], n numbers, r P, now int64, take *limit.Take
 // changeRecord executes a take of key that is never denied.
 func changeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n numbers, key *limit.Key, take *limit.Take) {
 	tokens, stamp := take.Cost, (*int64)(nil)
-	if take.Mode == limit.Undoing {
+	if take.Mode == mode.Undoing {
 		receipt := take.Undone()
 		if receipt.Version != n.version {
 			return
@@ -156,7 +158,7 @@ func changeRecord[R any, P record[R]](t *recordTable[R, P], k rules[P], n number
 	}
 	t.change(key, func(r P, now int64) {
 		k.advance(r, now)
-		if take.Mode == limit.Charging {
+		if take.Mode == mode.Charging {
 			k.charge(r, now, tokens)
 			return
 		}
@@ -239,7 +241,7 @@ func (s *recordShard[R, P]) blockLeft(hash uint64, now int64) int64 {
 
 // block denies key for d. Its record is then that of an unused key.
 func (t *recordTable[R, P]) block(key *limit.Key, d time.Duration) error {
-	if err := limit.CheckBlock(d); err != nil {
+	if err := adapter.CheckBlock(d); err != nil {
 		return fmt.Errorf("memory: %w", err)
 	}
 	t.reset(key)
@@ -282,8 +284,8 @@ func (t *recordTable[R, P]) resetAll() {
 	}
 }
 
-func (t *recordTable[R, P]) stats() limit.Stats {
-	var stats limit.Stats
+func (t *recordTable[R, P]) stats() adapter.Stats {
+	var stats adapter.Stats
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()

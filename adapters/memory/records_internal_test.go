@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -20,7 +21,7 @@ import (
 type keyedLimiter interface {
 	limit.Limiter
 	Reset(context.Context, limit.Key) error
-	Stats() limit.Stats
+	Stats() adapter.Stats
 }
 
 // smallLimiters returns limiters with a maximum of 10 and room for one record in each of 64 shards. Their
@@ -30,7 +31,10 @@ func smallLimiters() map[string]keyedLimiter {
 	log, counter := NewSlidingLog(window), NewSlidingCounter(window)
 	cooldown := NewCooldown(limit.CooldownPolicy{Max: 10, Window: time.Hour, Penalty: time.Millisecond}, nil)
 	quota := NewQuota(limit.QuotaPolicy{Max: 10, Period: limit.Month})
-	log.records.shardKeys, counter.records.shardKeys, cooldown.records.shardKeys, quota.records.shardKeys = 1, 1, 1, 1
+	log.records.(*recordTable[callLog, *callLog]).shardKeys = 1
+	counter.records.(*recordTable[windowCount, *windowCount]).shardKeys = 1
+	quota.records.(*recordTable[quotaCount, *quotaCount]).shardKeys = 1
+	cooldown.records.shardKeys = 1
 	return map[string]keyedLimiter{"log": log, "counter": counter, "cooldown": cooldown, "quota": quota}
 }
 
@@ -145,10 +149,8 @@ func TestQuota_ClockSteps(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			now := time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 			c.Run(t, limittest.WindowHarness[limit.QuotaPolicy]{
-				New: func(p limit.QuotaPolicy) limit.Resetter {
-					q := NewQuota(p)
-					q.records.clock = func() int64 { return now.UnixMicro() }
-					return q
+				New: func(p limit.QuotaPolicy) adapter.Resetter {
+					return newQuota(p, func() int64 { return now.UnixMicro() })
 				},
 				Sleep:  func(d time.Duration) { now = now.Add(d) },
 				Now:    func() time.Time { return now },

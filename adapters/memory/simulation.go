@@ -30,17 +30,17 @@ func (s *Simulation) NewCooldown(policy limit.CooldownPolicy, onPenalty func(lim
 }
 
 // NewSlidingLog is [NewSlidingLog] on the clock of the simulation.
-func (s *Simulation) NewSlidingLog(policy limit.WindowPolicy) *SlidingLog {
+func (s *Simulation) NewSlidingLog(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
 	return newSlidingLog(policy, s.sinceCreation())
 }
 
 // NewSlidingCounter is [NewSlidingCounter] on the clock of the simulation.
-func (s *Simulation) NewSlidingCounter(policy limit.WindowPolicy) *SlidingCounter {
+func (s *Simulation) NewSlidingCounter(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
 	return newSlidingCounter(policy, s.unixMicro)
 }
 
 // NewQuota is [NewQuota] on the clock of the simulation.
-func (s *Simulation) NewQuota(policy limit.QuotaPolicy) *Quota {
+func (s *Simulation) NewQuota(policy limit.QuotaPolicy) *CountLimiter[limit.QuotaPolicy] {
 	return newQuota(policy, s.unixMicro)
 }
 

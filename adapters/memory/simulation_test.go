@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -23,14 +24,14 @@ func newManualClock() *manualClock {
 func (c *manualClock) now() time.Time        { return c.at }
 func (c *manualClock) sleep(d time.Duration) { c.at = c.at.Add(d) }
 
-func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*memory.Simulation, P) limit.Resetter) {
+func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*memory.Simulation, P) adapter.Resetter) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			clock := newManualClock()
 			simulation := memory.NewSimulation(clock.now)
 			c.Run(t, limittest.WindowHarness[P]{
-				New:   func(p P) limit.Resetter { return newLimiter(simulation, p) },
+				New:   func(p P) adapter.Resetter { return newLimiter(simulation, p) },
 				Sleep: clock.sleep, Now: clock.now,
 			})
 		})
@@ -38,9 +39,9 @@ func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], 
 }
 
 func TestSimulation_WindowsFulfillContractOnManualClock(t *testing.T) {
-	testSimulatedWindows(t, limittest.SlidingLogCases(), func(s *memory.Simulation, p limit.WindowPolicy) limit.Resetter { return s.NewSlidingLog(p) })
-	testSimulatedWindows(t, limittest.SlidingCounterCases(), func(s *memory.Simulation, p limit.WindowPolicy) limit.Resetter { return s.NewSlidingCounter(p) })
-	testSimulatedWindows(t, limittest.QuotaCases(), func(s *memory.Simulation, p limit.QuotaPolicy) limit.Resetter { return s.NewQuota(p) })
+	testSimulatedWindows(t, limittest.SlidingLogCases(), func(s *memory.Simulation, p limit.WindowPolicy) adapter.Resetter { return s.NewSlidingLog(p) })
+	testSimulatedWindows(t, limittest.SlidingCounterCases(), func(s *memory.Simulation, p limit.WindowPolicy) adapter.Resetter { return s.NewSlidingCounter(p) })
+	testSimulatedWindows(t, limittest.QuotaCases(), func(s *memory.Simulation, p limit.QuotaPolicy) adapter.Resetter { return s.NewQuota(p) })
 }
 
 func TestSimulation_DecidesLikeRealClock(t *testing.T) {

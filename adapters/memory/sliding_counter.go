@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +8,7 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A SlidingCounter is a [limit.Limiter] that enforces a [limit.WindowPolicy] with two counts per key,
+// NewSlidingCounter returns a limiter that enforces a [limit.WindowPolicy] with two counts per key,
 // in this process. It counts the tokens of fixed windows, and those of the previous window in part,
 // as if they had been taken evenly. A cost is allowed if
 //
@@ -29,7 +27,7 @@ import (
 //     until then, or reserve too.
 //   - A charge counts in the current window, up to twice Max; what exceeds that is forgotten.
 //   - [limit.Refund] returns the newest tokens: first those of the next window, and last those of
-//     the previous one. [limit.Undo] returns those of the window of its receipt.
+//     the previous one. [limit.Receipt.Undo] returns those of the window of its receipt.
 //   - The tokens of a key that are granted in any interval are at most Max, plus Max/Window times
 //     the length of the interval, rounded up to milliseconds. A token bucket has the same bound.
 //
@@ -40,65 +38,36 @@ import (
 // It keeps up to 1,048,576 keys, each in about 90 bytes, and evicts those for which nothing counts.
 // If it cannot evict any, new keys of a shard share one record. Two of n keys share a record with a
 // probability below n²/2⁶⁵.
-type SlidingCounter struct {
-	rules   atomic.Pointer[counterRules]
-	changes sync.Mutex // serializes changes of the policy
-	records *recordTable[windowCount, *windowCount]
-}
-
-var (
-	_ limit.InProcess                        = (*SlidingCounter)(nil)
-	_ limit.Checker                          = (*SlidingCounter)(nil)
-	_ limit.Blocker                          = (*SlidingCounter)(nil)
-	_ limit.Describer                        = (*SlidingCounter)(nil)
-	_ limit.PolicySetter[limit.WindowPolicy] = (*SlidingCounter)(nil)
-)
-
-// NewSlidingCounter returns a sliding-window counter. It panics if the policy is not valid.
-func NewSlidingCounter(policy limit.WindowPolicy) *SlidingCounter {
+//
+// NewSlidingCounter panics if the policy is not valid.
+func NewSlidingCounter(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
 	epoch := time.Now()
 	since, offset := microsecondsSince(epoch), epoch.UnixMicro()
 	return newSlidingCounter(policy, func() int64 { return offset + since() })
 }
 
 // newSlidingCounter returns a counter with a clock in microseconds since 1970.
-func newSlidingCounter(policy limit.WindowPolicy, clock func() int64) *SlidingCounter {
+func newSlidingCounter(policy limit.WindowPolicy, clock func() int64) *CountLimiter[limit.WindowPolicy] {
 	if err := policy.Validate(); err != nil {
 		panic(err.Error())
 	}
-	c := &SlidingCounter{records: newRecordTable[windowCount](defaultMaxKeys, clock)}
+	c := &slidingCounter{records: newRecordTable[windowCount](defaultMaxKeys, clock)}
 	c.rules.Store(newCounterRules(policy, 0))
-	return c
+	return &CountLimiter[limit.WindowPolicy]{counted{limit.Take.ValidateWindow, c.describe, c.records}, c.take, c.setPolicy}
 }
 
-// InProcess marks a limiter that decides in this process.
-func (c *SlidingCounter) InProcess() {}
+type slidingCounter struct {
+	rules   atomic.Pointer[counterRules]
+	changes sync.Mutex // serializes changes of the policy
+	records *recordTable[windowCount, *windowCount]
+}
 
-// Take takes tokens of key. It ignores its context, because it never waits.
-func (c *SlidingCounter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateWindow(); err != nil {
-		return limit.Decision{}, fmt.Errorf("memory: %w", err)
-	}
+func (c *slidingCounter) take(key limit.Key, take limit.Take) limit.Decision {
 	rules := c.rules.Load()
-	return takeRecord(c.records, rules, rules.numbers, &key, &take, nil), nil
+	return takeRecord(c.records, rules, rules.numbers, &key, &take, nil)
 }
 
-// Check returns an error if a counter cannot do a Take: with Keep or Lease.
-func (c *SlidingCounter) Check(take limit.Take) error { return take.ValidateWindow() }
-
-// Reset returns all tokens of key and ends a block.
-func (c *SlidingCounter) Reset(_ context.Context, key limit.Key) error {
-	c.records.reset(&key)
-	return nil
-}
-
-// Block denies key for d; after that, nothing counts.
-func (c *SlidingCounter) Block(_ context.Context, key limit.Key, d time.Duration) error {
-	return c.records.block(&key, d)
-}
-
-// SetPolicy replaces the numbers of the counter's policy. Calls in progress use the old ones.
-func (c *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
+func (c *slidingCounter) setPolicy(policy limit.WindowPolicy) error {
 	c.changes.Lock()
 	defer c.changes.Unlock()
 	old := c.rules.Load()
@@ -111,11 +80,4 @@ func (c *SlidingCounter) SetPolicy(policy limit.WindowPolicy) error {
 	return nil
 }
 
-// Describe returns the counter's Max and Window.
-func (c *SlidingCounter) Describe() []limit.Description {
-	return []limit.Description{c.rules.Load().policy.Description()}
-}
-
-// Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
-// of 64 shards for a moment.
-func (c *SlidingCounter) Stats() limit.Stats { return c.records.stats() }
+func (c *slidingCounter) describe() limit.Description { return c.rules.Load().policy.Description() }

@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +8,10 @@ import (
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A SlidingLog is a [limit.Limiter] that enforces a [limit.WindowPolicy] exactly, in this process:
+// maxLogKeys bounds the keys of logs and cooldowns, whose records may be large.
+const maxLogKeys = 65_536
+
+// NewSlidingLog returns a limiter that enforces a [limit.WindowPolicy] exactly, in this process:
 // the tokens of a key that are granted in any half-open interval of the length Window are at most
 // Max.
 //
@@ -24,7 +25,7 @@ import (
 //     tokens would count.
 //   - A charge counts as tokens of the present. Of more than twice Max tokens, the oldest are
 //     forgotten, so that decisions are still exact.
-//   - [limit.Refund] returns the newest tokens that count, [limit.Undo] those of its receipt.
+//   - [limit.Refund] returns the newest tokens that count, [limit.Receipt.Undo] those of its receipt.
 //
 // After a change of the policy, tokens from before count in the window of the new policy. The
 // tokens of a key that are granted in any interval are then at most the largest Max, plus the
@@ -33,37 +34,19 @@ import (
 // It keeps up to 65,536 keys, each with 8 bytes for each of its last Max tokens, or of twice as
 // many with reservations and charges, and evicts keys with an empty window. If it cannot evict any,
 // new keys share one record. Two of n keys share a record with a probability below n²/2⁶⁵.
-type SlidingLog struct {
-	name    string // of the policies
-	rules   atomic.Pointer[logRules]
-	changes sync.Mutex // serializes changes of the policy
-	records *recordTable[callLog, *callLog]
-}
-
-var (
-	_ limit.InProcess                        = (*SlidingLog)(nil)
-	_ limit.Checker                          = (*SlidingLog)(nil)
-	_ limit.Blocker                          = (*SlidingLog)(nil)
-	_ limit.Describer                        = (*SlidingLog)(nil)
-	_ limit.PolicySetter[limit.WindowPolicy] = (*SlidingLog)(nil)
-)
-
-// maxLogKeys bounds the keys of logs and cooldowns, whose records may be large.
-const maxLogKeys = 65_536
-
-// NewSlidingLog returns a sliding-window log. It panics if the policy is not valid for a log
-// ([limit.WindowPolicy.ValidateLog]).
-func NewSlidingLog(policy limit.WindowPolicy) *SlidingLog {
+//
+// NewSlidingLog panics if the policy is not valid for a log ([limit.WindowPolicy.ValidateLog]).
+func NewSlidingLog(policy limit.WindowPolicy) *CountLimiter[limit.WindowPolicy] {
 	return newSlidingLog(policy, microsecondsSince(time.Now()))
 }
 
-func newSlidingLog(policy limit.WindowPolicy, clock func() int64) *SlidingLog {
+func newSlidingLog(policy limit.WindowPolicy, clock func() int64) *CountLimiter[limit.WindowPolicy] {
 	if err := policy.ValidateLog(); err != nil {
 		panic(err.Error())
 	}
-	l := &SlidingLog{name: policy.Name, records: newRecordTable[callLog](maxLogKeys, clock)}
+	l := &slidingLog{name: policy.Name, records: newRecordTable[callLog](maxLogKeys, clock)}
 	l.rules.Store(newLogRules(numbers{max: policy.Max}, policy.Window, 0))
-	return l
+	return &CountLimiter[limit.WindowPolicy]{counted{limit.Take.ValidateWindow, l.describe, l.records}, l.take, l.setPolicy}
 }
 
 // microsecondsSince returns a clock that never goes backwards.
@@ -71,34 +54,19 @@ func microsecondsSince(epoch time.Time) func() int64 {
 	return func() int64 { return time.Since(epoch).Microseconds() }
 }
 
-// InProcess marks a limiter that decides in this process.
-func (l *SlidingLog) InProcess() {}
+type slidingLog struct {
+	name    string // of the policies
+	rules   atomic.Pointer[logRules]
+	changes sync.Mutex // serializes changes of the policy
+	records *recordTable[callLog, *callLog]
+}
 
-// Take takes tokens of key. It ignores its context, because it never waits.
-func (l *SlidingLog) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := take.ValidateWindow(); err != nil {
-		return limit.Decision{}, fmt.Errorf("memory: %w", err)
-	}
+func (l *slidingLog) take(key limit.Key, take limit.Take) limit.Decision {
 	rules := l.rules.Load()
-	return takeRecord(l.records, rules, rules.numbers, &key, &take, nil), nil
+	return takeRecord(l.records, rules, rules.numbers, &key, &take, nil)
 }
 
-// Check returns an error if a log cannot do a Take: with Keep or Lease.
-func (l *SlidingLog) Check(take limit.Take) error { return take.ValidateWindow() }
-
-// Reset returns all tokens of key and ends a block.
-func (l *SlidingLog) Reset(_ context.Context, key limit.Key) error {
-	l.records.reset(&key)
-	return nil
-}
-
-// Block denies key for d; after that, nothing counts.
-func (l *SlidingLog) Block(_ context.Context, key limit.Key, d time.Duration) error {
-	return l.records.block(&key, d)
-}
-
-// SetPolicy replaces the numbers of the log's policy. Calls in progress use the old ones.
-func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
+func (l *slidingLog) setPolicy(policy limit.WindowPolicy) error {
 	l.changes.Lock()
 	defer l.changes.Unlock()
 	if err := checkPolicy(policy.ValidateLog(), policy.Name, l.name); err != nil {
@@ -114,12 +82,7 @@ func (l *SlidingLog) SetPolicy(policy limit.WindowPolicy) error {
 	return nil
 }
 
-// Describe returns the log's Max and Window.
-func (l *SlidingLog) Describe() []limit.Description {
+func (l *slidingLog) describe() limit.Description {
 	rules := l.rules.Load()
-	return []limit.Description{{Name: l.name, Limit: rules.max, Window: micros(rules.window)}}
+	return limit.Description{Name: l.name, Limit: rules.max, Window: micros(rules.window)}
 }
-
-// Stats returns how many keys there are, and how many were evicted or overflowed. It locks each
-// of 64 shards for a moment.
-func (l *SlidingLog) Stats() limit.Stats { return l.records.stats() }

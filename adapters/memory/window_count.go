@@ -1,6 +1,9 @@
 package memory
 
-import "github.com/penstock-go/penstock/limit"
+import (
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+)
 
 // A counterRules value is a policy of a sliding-window counter.
 type counterRules struct {
@@ -142,7 +145,7 @@ func (p *counterRules) reach(r *windowCount, tick, cost, maxWait int64) (at, rea
 
 // charge counts as many tokens as the products permit.
 func (p *counterRules) charge(r *windowCount, _, cost int64) {
-	most := min(2*p.max, limit.MaxDeficit/r.length)
+	most := min(2*p.max, adapter.MaxDeficit/r.length)
 	r.current = max(r.current, min(r.current+min(cost, most), most))
 }
 

@@ -22,7 +22,7 @@ func TestExamples_LimitsDoWhatTheySay(t *testing.T) {
 	defer pool.Close()
 	customer := limit.Key{"customer", "42"}
 	remaining := func(policy limit.QuotaPolicy) int64 {
-		d, err := limit.Inspect(t.Context(), postgres.NewLimits(pool, "").NewQuota(policy), customer)
+		d, err := limit.Inspect(t.Context(), postgres.NewLimitStore(pool, "").NewQuota(policy), customer)
 		require.NoError(t, err)
 		return d.Remaining
 	}
@@ -38,7 +38,7 @@ func TestExamples_LimitsDoWhatTheySay(t *testing.T) {
 	ExampleWithTx()
 	assert.EqualValues(t, 99, remaining(orders))
 
-	ExampleLimits_NewSemaphore()
+	ExampleLimitStore_NewSemaphore()
 	var permits int
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM penstock.limit_record WHERE key = 'semaphore:reports:customer:42'").Scan(&permits))
 	assert.Equal(t, 1, permits)

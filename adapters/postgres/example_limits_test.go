@@ -26,7 +26,7 @@ func ExampleLimits() {
 	if err := postgres.Migrate(ctx, pool, ""); err != nil {
 		panic(err)
 	}
-	limits := postgres.NewLimits(pool, "")
+	limits := postgres.NewLimitStore(pool, "")
 	perSecond := limits.NewLimiter(limit.PerSecond(10).Burst(20).Named("requests"))
 	perMonth := limits.NewQuota(limit.QuotaPolicy{Name: "plan", Max: 100_000, Period: limit.Month})
 	both := limit.AllOf(perSecond, perMonth)
@@ -50,7 +50,7 @@ func ExampleWithTx() {
 		panic(err)
 	}
 	defer pool.Close()
-	orders := postgres.NewLimits(pool, "").NewQuota(limit.QuotaPolicy{Name: "orders", Max: 100, Period: limit.Month})
+	orders := postgres.NewLimitStore(pool, "").NewQuota(limit.QuotaPolicy{Name: "orders", Max: 100, Period: limit.Month})
 
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders (customer, item) VALUES ($1, $2)", "42", "book"); err != nil {
@@ -67,7 +67,7 @@ func ExampleWithTx() {
 }
 
 // At most 4 reports of a customer are rendered at the same time, on all servers together.
-func ExampleLimits_NewSemaphore() {
+func ExampleLimitStore_NewSemaphore() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
@@ -75,7 +75,7 @@ func ExampleLimits_NewSemaphore() {
 		panic(err)
 	}
 	defer pool.Close()
-	reports := postgres.NewLimits(pool, "").NewSemaphore("reports", 4)
+	reports := postgres.NewLimitStore(pool, "").NewSemaphore("reports", 4)
 
 	permit, err := reports.Acquire(ctx, limit.Key{"customer", "42"})
 	if err != nil || permit.Release == nil {

@@ -13,7 +13,7 @@ import (
 
 // A Cooldown is a [limit.Limiter] that enforces a [limit.CooldownPolicy] in PostgreSQL, so that
 // many processes share it. Its decisions equal those of a cooldown in memory, on the clock of the
-// server. A key in a penalty is denied without a round trip, for at most a second. See [Limits] for
+// server. A key in a penalty is denied without a round trip, for at most a second. See [LimitStore] for
 // what all limiters of this package have in common.
 //
 // Processes whose policies have the same name share records, even if their numbers differ, as
@@ -23,57 +23,23 @@ import (
 //
 // If the server's clock goes backwards, a key's calls and penalty move with it at the next call: a
 // penalty then lasts at most its length again. If the clock goes forward, the calls and penalties
-// that it passes end. A Cooldown is safe for concurrent use.
+// that it passes end. A Cooldown is safe for concurrent use. Beside
+// its own methods, it has those of a [adapter.Checker], [limit.Blocker], [adapter.Batcher],
+// [adapter.Rememberer] and [adapter.Describer], and Count, which returns how many admitted calls of a key
+// are in the window.
 type Cooldown struct {
-	*limitRecords
-	policy    limit.CooldownPolicy
-	onPenalty func(limit.Penalty)
+	*cooldown
+	rows *limitRows
 }
 
-var (
-	_ limit.Checker    = (*Cooldown)(nil)
-	_ limit.Blocker    = (*Cooldown)(nil)
-	_ limit.Rememberer = (*Cooldown)(nil)
-	_ limit.Batcher    = (*Cooldown)(nil)
-	_ limit.Describer  = (*Cooldown)(nil)
-)
+type cooldown = batch.Cooldown
 
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon, once
 // for every penalty that a call of this process starts. NewCooldown panics if the policy is not
 // valid.
-func (l *Limits) NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
-	if err := policy.Validate(); err != nil {
-		panic(err.Error())
-	}
-	numbers := fixedPolicy(policy.Description(), policy.Window.Microseconds(), policy.Penalty.Microseconds())
-	return &Cooldown{
-		limitRecords: newLimitRecords(l, limitLog, l.keysOf("cooldown", keyname.OfCooldown(policy)), numbers, (*limit.Take).ValidateCooldown),
-		policy:       policy,
-		onPenalty:    onPenalty,
-	}
-}
-
-// Take counts as many calls of key as take has cost, or none of them.
-func (c *Cooldown) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	d, reply, err := c.take(ctx, &key, &take)
-	if err == nil && reply.Outcome == batch.OutcomePenaltyStarts && take.Mode != limit.Looking && c.onPenalty != nil {
-		c.penalize(key, take.Cost, &reply, d)
-	}
-	return d, err
-}
-
-// penalize calls the hook for a penalty that starts.
-func (c *Cooldown) penalize(key limit.Key, cost int64, reply *batch.RecordReply, d limit.Decision) {
-	c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.Used + cost, RetryAfter: d.RetryAfter})
-}
-
-// Count returns how many admitted calls of key are in the window that ends at present.
-func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
-	reply, err := c.limits.reply(ctx, c.call(&key, c.limitRecords.policy.Load(), batch.RecordTake{What: batch.Look}))
-	if err != nil {
-		return 0, err
-	}
-	return reply.numbers[1], nil
+func (l *LimitStore) NewCooldown(policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
+	rows := l.rowsOf(limitLog, "cooldown", keyname.OfCooldown(policy))
+	return &Cooldown{batch.NewCooldown("postgres", rows, policy, onPenalty), rows}
 }
 
 // resetPage is how many keys ResetAll finds at a time.
@@ -82,18 +48,18 @@ const resetPage = 1000
 // ResetAll removes the records of all keys, one by one. Other processes may deny keys for up to a
 // second more.
 func (c *Cooldown) ResetAll(ctx context.Context) error {
-	if err := c.resetNamed(ctx, c.keys.prefix); err != nil {
+	if err := c.resetNamed(ctx, c.rows.keys.prefix); err != nil {
 		return err
 	}
-	after, before := c.keys.prefix+":", c.keys.prefix+";" // a semicolon follows the colon
+	after, before := c.rows.keys.prefix+":", c.rows.keys.prefix+";" // a semicolon follows the colon
 	for {
-		rows, err := c.limits.pool.Query(ctx, c.limits.sql.keys, []byte(after), []byte(before), resetPage)
+		rows, err := c.rows.limits.pool.Query(ctx, c.rows.limits.sql.keys, []byte(after), []byte(before), resetPage)
 		if err != nil {
-			return fmt.Errorf("postgres: cooldown: %w", c.limits.explain(err))
+			return fmt.Errorf("postgres: cooldown: %w", c.rows.limits.explain(err))
 		}
 		keys, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 		if err != nil {
-			return fmt.Errorf("postgres: cooldown: %w", c.limits.explain(err))
+			return fmt.Errorf("postgres: cooldown: %w", c.rows.limits.explain(err))
 		}
 		for _, key := range keys {
 			after = string(key)
@@ -102,7 +68,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 			}
 		}
 		if len(keys) < resetPage {
-			c.limitRecords.policy.Load().InvalidateAll(c.limits.now())
+			batch.ForgetDenials(c.cooldown)
 			return nil
 		}
 	}
@@ -110,6 +76,6 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 
 // resetNamed is Reset for the record of a key.
 func (c *Cooldown) resetNamed(ctx context.Context, name string) error {
-	_, err := c.limits.do(ctx, c.keys.named(name, limitArgs{limitLog, opReset}))
+	_, err := c.rows.limits.do(ctx, c.rows.keys.named(name, limitArgs{limitLog, opReset}))
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares
@@ -29,14 +30,14 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 		}
 		for step := range 60 {
 			there, here := jointRequests(rng, remote, local)
-			got, err := limit.TakeAll(t.Context(), there...)
+			got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
 			require.NoError(t, err)
-			want, err := limit.TakeAll(t.Context(), here...)
+			want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
 			require.NoError(t, err)
 			requireSameDecision(t, want, got, "round %d, step %d: %+v", round, step, there)
 			if rng.IntN(4) == 0 {
-				require.NoError(t, limit.UndoAll(t.Context(), got.Receipt, there...))
-				require.NoError(t, limit.UndoAll(t.Context(), want.Receipt, here...))
+				require.NoError(t, got.Receipt.UndoAll(t.Context(), there...))
+				require.NoError(t, want.Receipt.UndoAll(t.Context(), here...))
 			}
 			s.clock.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
 			requireSameForOneKey(t, rng, remote, local)
@@ -86,7 +87,7 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	waiting := take
 	waiting.MaxWait = time.Duration(rng.Int64N(int64(10 * time.Second)))
 	thereAll, hereAll := limit.AllOf(there...), limit.AllOf(here...)
-	if limit.Check(thereAll, waiting) == nil {
+	if adapter.Check(thereAll, waiting) == nil {
 		take = waiting
 	}
 	got, err := thereAll.Take(t.Context(), key, take)
@@ -95,8 +96,8 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	require.NoError(t, err)
 	requireSameDecision(t, want, got, "%+v of %T", take, there)
 	if rng.IntN(4) == 0 {
-		require.NoError(t, limit.Undo(t.Context(), thereAll, key, got.Receipt))
-		require.NoError(t, limit.Undo(t.Context(), hereAll, key, want.Receipt))
+		require.NoError(t, got.Receipt.Undo(t.Context(), thereAll, key))
+		require.NoError(t, want.Receipt.Undo(t.Context(), hereAll, key))
 	}
 }
 
@@ -113,7 +114,7 @@ func jointPairs(s *limitServer, rng *rand.Rand, simulation *memory.Simulation, n
 
 	l := s.limits()
 	q := l.NewQuota(quota)
-	q.clock = s.clock.Now
+	q.rows.clock = s.clock.Now
 	return []limit.Limiter{l.NewLimiter(bucket), l.NewSlidingLog(window), l.NewSlidingCounter(window), q, l.NewCooldown(cooldown, hook(0))}, []limit.Limiter{
 		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
 	}, penalties
@@ -143,7 +144,7 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 	s.setTime()
 	process := s.clock.Now()
 	q := s.limits().NewQuota(limit.QuotaPolicy{Max: 2})
-	q.clock = func() time.Time { return process }
+	q.rows.clock = func() time.Time { return process }
 	for _, offset := range []time.Duration{0, 59 * time.Minute, -59 * time.Minute} { // of this process to the server
 		process = s.clock.Now().Add(offset)
 		d, err := limit.Consume(t.Context(), q, limit.Key{"ann", offset.String()}, 1)

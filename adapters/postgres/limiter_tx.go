@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,143 +35,104 @@ import (
 // deny a key for up to a second after a transaction has returned tokens to it.
 //
 // The limiter is valid until the transaction ends, and not safe for concurrent use. It is a
-// [limit.Batcher], a [limit.Checker] and a [limit.Describer]. WithTx panics if l is not a limiter
-// of this package.
+// [adapter.Batcher], a [adapter.Checker], a [adapter.Describer] and a [limit.Blocker], whose Reset and Block
+// are a part of the transaction too. WithTx panics if l is not a limiter of this package.
 func WithTx(tx pgx.Tx, l limit.Limiter) limit.Limiter {
-	own := txLimiterOf(l)
-	limits := own.store()
-	return &txLimiter{
-		txable: own, tx: tx,
-		each: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
-			return limits.queryEach(ctx, tx, nil, calls)
-		},
-		all: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
-			return limits.queryAll(ctx, tx, nil, []int32{int32(len(calls))}, calls) //nolint:gosec // few
-		},
-	}
+	return inTransaction(l, func(rows *limitRows) batch.Store {
+		limits := rows.limits
+		return &txStore{
+			limitRows: rows, tx: tx,
+			each: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
+				return limits.queryEach(ctx, tx, nil, calls)
+			},
+			all: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
+				return limits.queryAll(ctx, tx, nil, []int32{int32(len(calls))}, calls) //nolint:gosec // few
+			},
+		}
+	})
 }
 
 // WithSQLTx is [WithTx] for database/sql with the driver of pgx.
 func WithSQLTx(tx *sql.Tx, l limit.Limiter) limit.Limiter {
-	own := txLimiterOf(l)
-	schema := own.store().schema
-	query := func(ctx context.Context, function string, calls []limitCall) ([]limitReply, error) {
-		text := inSchema("SELECT call, array_to_string(n, ' ') FROM penstock."+function, schema)
-		c := columnsOf(calls)
-		rows, err := tx.QueryContext(ctx, text, textOf(c.locks), textOfBytes(c.keys), textOf(c.args), len(calls))
-		if err != nil {
-			return nil, err
+	return inTransaction(l, func(own *limitRows) batch.Store {
+		schema := own.limits.schema
+		query := func(ctx context.Context, function string, calls []limitCall) ([]limitReply, error) {
+			text := inSchema("SELECT call, array_to_string(n, ' ') FROM penstock."+function, schema)
+			c := columnsOf(calls)
+			rows, err := tx.QueryContext(ctx, text, textOf(c.locks), textOfBytes(c.keys), textOf(c.args), len(calls))
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = rows.Close() }()
+			return readTextReplies(rows, len(calls))
 		}
-		defer func() { _ = rows.Close() }()
-		return readTextReplies(rows, len(calls))
-	}
-	return &txLimiter{
-		txable: own, tx: tx,
-		each: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
-			return query(ctx, "limit_each(NULL, $1::bigint[], $2::bytea[], $3::bigint[]) WHERE call <= $4::int", calls)
-		},
-		all: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
-			return query(ctx, "limit_all(NULL, ARRAY[$4::int], $1::bigint[], $2::bytea[], $3::bigint[])", calls)
-		},
-	}
+		return &txStore{
+			limitRows: own, tx: tx,
+			each: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
+				return query(ctx, "limit_each(NULL, $1::bigint[], $2::bytea[], $3::bigint[]) WHERE call <= $4::int", calls)
+			},
+			all: func(ctx context.Context, calls []limitCall) ([]limitReply, error) {
+				return query(ctx, "limit_all(NULL, ARRAY[$4::int], $1::bigint[], $2::bytea[], $3::bigint[])", calls)
+			},
+		}
+	})
 }
 
-// A txable is a limiter of this package.
-type txable interface {
-	jointLimiter
-	limit.Describer
-	takeWithoutMemory(key *limit.Key, take *limit.Take, do func(limitCall) (limitReply, error)) (limit.Decision, error)
-	partWithoutMemory(key *limit.Key, take limit.Take) (jointPart, error)
-}
-
-func txLimiterOf(l limit.Limiter) txable {
-	own, ok := l.(txable)
+// inTransaction returns a limiter with the store that in returns for its rows.
+func inTransaction(l limit.Limiter, in func(*limitRows) batch.Store) limit.Limiter {
+	tx, ok := batch.InTransaction(l, func(store batch.Store) batch.Store {
+		if rows, ok := store.(*limitRows); ok {
+			return in(rows)
+		}
+		return nil
+	})
 	if !ok {
 		panic(fmt.Sprintf("postgres: a %T is not a limiter of this package; in a transaction, pass each limiter of AllOf to WithTx", l))
 	}
-	return own
+	return tx
 }
 
-// A txLimiter is a limiter in a transaction of the application.
-type txLimiter struct {
-	txable
+// A txStore is the rows of a limiter in a transaction of the application.
+type txStore struct {
+	*limitRows
 	tx        any // a pgx.Tx or a *sql.Tx
 	each, all func(context.Context, []limitCall) ([]limitReply, error)
 }
 
-var (
-	_ limit.Batcher   = (*txLimiter)(nil)
-	_ limit.Checker   = (*txLimiter)(nil)
-	_ limit.Describer = (*txLimiter)(nil)
-)
-
-// Check returns an error if the limiter cannot do a Take.
-func (t *txLimiter) Check(take limit.Take) error { return limit.Check(t.txable, take) }
-
-// Take takes tokens of key in the transaction.
-func (t *txLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	return t.takeWithoutMemory(&key, &take, func(call limitCall) (limitReply, error) {
-		replies, err := t.each(ctx, []limitCall{call})
-		if err != nil {
-			return limitReply{}, t.explain(err)
-		}
-		return replies[0], nil
-	})
+// SharesWith reports whether a store is in the same transaction and schema.
+func (t *txStore) SharesWith(other batch.Store) bool {
+	o, ok := other.(*txStore)
+	return ok && o.tx == t.tx && o.limits.schema == t.limits.schema
 }
 
-func (t *txLimiter) explain(err error) error {
-	return fmt.Errorf("postgres: limiter: %w", t.store().explain(err))
-}
-
-// BatchesWith reports whether other is in the same transaction and schema.
-func (t *txLimiter) BatchesWith(other limit.Limiter) bool {
-	o, ok := other.(*txLimiter)
-	return ok && o.tx == t.tx && o.store().schema == t.store().schema
-}
-
-// TakeBatch takes the cost of every request, or of none.
-func (t *txLimiter) TakeBatch(ctx context.Context, requests []limit.Request, take limit.Take) ([]limit.Decision, error) {
-	parts := make([]jointPart, len(requests))
-	for i, r := range requests {
-		one := take
-		one.Cost = r.Cost
-		part, err := r.Limiter.(*txLimiter).partWithoutMemory(&r.Key, one)
-		if err != nil {
-			return nil, err
-		}
-		parts[i] = part
-	}
-	calls, err := jointCalls(parts)
+// Do executes a request in the transaction.
+func (t *txStore) Do(ctx context.Context, request *batch.Request) (batch.Reply, error) {
+	replies, err := t.each(ctx, []limitCall{t.call(request)})
 	if err != nil {
-		return nil, err
+		return batch.Reply{}, t.explain(err)
 	}
-	replies, err := t.all(ctx, calls)
+	return replyTo(request, &replies[0])
+}
+
+// DoAll takes what all parts say, or nothing, in the transaction.
+func (t *txStore) DoAll(ctx context.Context, parts []batch.Part) ([]batch.Reply, error) {
+	replies, err := t.all(ctx, jointCalls(parts))
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	decisions, _, err := decideJointly(parts, replies)
-	return decisions, err
+	return repliesTo(parts, replies)
 }
 
-func (b *Limiter) takeWithoutMemory(key *limit.Key, take *limit.Take, do func(limitCall) (limitReply, error)) (limit.Decision, error) {
-	return b.take(key, take, b.policy.Load().WithoutMemory(), do)
+// SetBlock removes what a key has taken, and blocks it unless d is 0, in the transaction.
+func (t *txStore) SetBlock(ctx context.Context, key *limit.Key, d time.Duration) error {
+	if _, err := t.each(ctx, []limitCall{t.blockCall(key, d)}); err != nil {
+		return t.explain(err)
+	}
+	return nil
 }
 
-func (b *Limiter) partWithoutMemory(key *limit.Key, take limit.Take) (jointPart, error) {
-	return b.partBy(key, take, b.policy.Load().WithoutMemory())
-}
-
-func (r *limitRecords) takeWithoutMemory(key *limit.Key, take *limit.Take, do func(limitCall) (limitReply, error)) (limit.Decision, error) {
-	d, _, err := r.takeBy(key, take, r.policy.Load().withoutMemory(), do)
-	return d, err
-}
-
-func (r *limitRecords) partWithoutMemory(key *limit.Key, take limit.Take) (jointPart, error) {
-	return r.partBy(key, take, r.policy.Load().withoutMemory())
-}
-
-func (p *limitRecordPolicy) withoutMemory() *limitRecordPolicy {
-	return &limitRecordPolicy{RecordPolicy: p.WithoutMemory(), numbers: p.numbers}
+func (t *txStore) explain(err error) error {
+	return fmt.Errorf("postgres: limiter: %w", t.limits.explain(err))
 }
 
 // textOf returns numbers as an array in text, which every driver can send.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -32,7 +33,7 @@ var ann = limit.Key{"user", "", "ann"}
 func TestWithTx_TakesIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
 	for name, limiter := range map[string]limit.Limiter{
@@ -56,6 +57,34 @@ func TestWithTx_TakesIfAndOnlyIfTheTransactionCommits(t *testing.T) {
 				assert.EqualValues(t, 3, remaining(t, limiter, key), "the transaction was committed")
 			}
 		})
+	}
+}
+
+// TestWithTx_BlocksIfAndOnlyIfTheTransactionCommits blocks and resets keys in transactions.
+func TestWithTx_BlocksIfAndOnlyIfTheTransactionCommits(t *testing.T) {
+	t.Parallel()
+	pool, schema := newSchema(t)
+	l := NewLimitStore(pool, schema)
+	for name, limiter := range map[string]limit.Limiter{
+		"bucket": l.NewLimiter(limit.PerHour(5).Named("tx")),
+		"quota":  l.NewQuota(limit.QuotaPolicy{Name: "tx", Max: 5, Period: limit.Month}),
+	} {
+		in := func(end func(pgx.Tx) error, change func(limit.Blocker) error) limit.Decision {
+			tx, err := pool.Begin(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, change(WithTx(tx, limiter).(limit.Blocker)))
+			require.NoError(t, end(tx))
+			d, err := limit.Inspect(t.Context(), limiter, ann)
+			require.NoError(t, err)
+			return d
+		}
+		commit := func(tx pgx.Tx) error { return tx.Commit(t.Context()) }
+		rollback := func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }
+		block := func(b limit.Blocker) error { return b.Block(t.Context(), ann, time.Hour) }
+		reset := func(b limit.Blocker) error { return b.Reset(t.Context(), ann) }
+		assert.True(t, in(rollback, block).Allowed, name)
+		assert.Equal(t, limit.Blocked, in(commit, block).Reason, name)
+		assert.True(t, in(commit, reset).Allowed, name)
 	}
 }
 
@@ -131,7 +160,7 @@ func (e *eachInTx) TakeBatch(ctx context.Context, requests []limit.Request, take
 		for i := range requests {
 			requests[i].Limiter = WithTx(tx, requests[i].Limiter.(*eachInTx).Limiter)
 		}
-		ds, err = requests[0].Limiter.(limit.Batcher).TakeBatch(ctx, requests, take)
+		ds, err = requests[0].Limiter.(adapter.Batcher).TakeBatch(ctx, requests, take)
 		return err
 	})
 	return ds, err
@@ -146,7 +175,7 @@ func (e *eachInTx) RemembersDenial(limit.Key, limit.Take) (limit.Decision, bool)
 func TestWithTx_OpenTransactionDelaysItsKeyOnly(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	quota := NewLimits(pool, schema).NewQuota(limit.QuotaPolicy{Name: "orders", Max: 1000, Period: limit.Month})
+	quota := NewLimitStore(pool, schema).NewQuota(limit.QuotaPolicy{Name: "orders", Max: 1000, Period: limit.Month})
 	_, err := limit.Consume(t.Context(), quota, limit.Key{"old"}, 1)
 	require.NoError(t, err)
 	tx, err := pool.Begin(t.Context())
@@ -189,7 +218,7 @@ func TestWithTx_OpenTransactionDelaysItsKeyOnly(t *testing.T) {
 func TestWithTx_JointCallTakesAllOrNone(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	few, many := l.NewLimiter(limit.PerHour(1).Burst(20).Named("few")), l.NewQuota(limit.QuotaPolicy{Name: "many", Max: 1000, Period: limit.Month})
 	allowed := make(chan bool, 40)
 	for n := range 40 {
@@ -224,7 +253,7 @@ func TestWithTx_JointCallTakesAllOrNone(t *testing.T) {
 func TestWithTx_HigherIsolationFailsInsteadOfTakingTwice(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	limiter := NewLimits(pool, schema).NewLimiter(limit.PerHour(1))
+	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(1))
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		for _, isNew := range []bool{true, false} {
 			key := limit.Key{string(level), "new"}
@@ -252,7 +281,7 @@ func TestWithTx_HigherIsolationFailsInsteadOfTakingTwice(t *testing.T) {
 func TestWithTx_UncommittedDenialIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	limiter := NewLimits(pool, schema).NewLimiter(limit.PerHour(2))
+	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(2))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	for _, want := range []bool{true, true, false} {
@@ -272,7 +301,7 @@ func TestWithTx_UncommittedDenialIsNotRemembered(t *testing.T) {
 func TestWithTx_ReceiptsAreThoseOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	limiter := NewLimits(pool, schema).NewLimiter(limit.PerHour(9).Named("receipts"))
+	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(9).Named("receipts"))
 	require.NoError(t, limiter.SetPolicy(limit.PerHour(10).Named("receipts")))
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -280,14 +309,14 @@ func TestWithTx_ReceiptsAreThoseOfTheLimiter(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit(t.Context()))
 	assert.EqualValues(t, 6, remaining(t, limiter, ann))
-	require.NoError(t, limit.Undo(t.Context(), limiter, ann, d.Receipt))
+	require.NoError(t, d.Receipt.Undo(t.Context(), limiter, ann))
 	assert.EqualValues(t, 10, remaining(t, limiter, ann))
 
 	d, err = limiter.Take(t.Context(), ann, limit.Take{Cost: 4, Receipt: true, Lease: time.Minute})
 	require.NoError(t, err)
 	tx, err = pool.Begin(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, limit.Settle(t.Context(), WithTx(tx, limiter), ann, d.Receipt, 1))
+	require.NoError(t, d.Receipt.Settle(t.Context(), WithTx(tx, limiter), ann, 1))
 	require.NoError(t, tx.Commit(t.Context()))
 	assert.EqualValues(t, 9, remaining(t, limiter, ann))
 }

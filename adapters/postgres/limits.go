@@ -13,12 +13,11 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
-	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 )
 
-// Limits are the limiters and semaphores of one PostgreSQL schema, which many processes share.
+// A LimitStore has the limiters and semaphores of one PostgreSQL schema, which many processes share.
 // Their decisions equal those of package memory, on the clock of the server. [Migrate] must have
 // created the schema.
 //
@@ -42,9 +41,9 @@ import (
 //
 // An error is that of ctx, of the pool or of the server; it is then unknown whether tokens were
 // taken. No statement is repeated after it may have been executed. Records that have expired are
-// removed in small steps, which calls start. Limits are safe for concurrent use. They have nothing
-// to close but the pool.
-type Limits struct {
+// removed in small steps, which calls start. A LimitStore is safe for concurrent use. It has
+// nothing to close but the pool.
+type LimitStore struct {
 	pool   *pgxpool.Pool
 	schema string
 	sql    limitSQL
@@ -59,15 +58,15 @@ type Limits struct {
 	needsLevel atomic.Bool
 }
 
-// NewLimits returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil or the
+// NewLimitStore returns the limits of a schema; "" is [DefaultSchema]. It panics if the pool is nil or the
 // name is invalid. It sends nothing.
-func NewLimits(pool *pgxpool.Pool, schema string) *Limits {
+func NewLimitStore(pool *pgxpool.Pool, schema string) *LimitStore {
 	if pool == nil {
-		panic("postgres: NewLimits needs a pool")
+		panic("postgres: NewLimitStore needs a pool")
 	}
 	mustBeSchema(schema)
 	epoch := time.Now()
-	l := &Limits{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
+	l := &LimitStore{pool: pool, schema: schemaOr(schema), sql: limitSQLFor(schemaOr(schema)), now: func() time.Duration { return time.Since(epoch) }}
 	// A caller executes a round trip with its own context only if that never ends: otherwise, pgx
 	// would close the connection at its end.
 	exec := func(patience int) func(context.Context, []*batch.Call[limitCall, limitReply]) {
@@ -136,7 +135,7 @@ type limitKeys struct {
 }
 
 // keysOf returns the keys of a limiter.
-func (l *Limits) keysOf(kind, name string) limitKeys {
+func (l *LimitStore) keysOf(kind, name string) limitKeys {
 	return limitKeys{l.schema, keyname.Join(kind, []string{name})}
 }
 
@@ -152,13 +151,12 @@ func (k *limitKeys) named(name string, args limitArgs) limitCall {
 	return limitCall{name, int64(binary.BigEndian.Uint64(sum[:8])), args} //nolint:gosec // any 64 bits
 }
 
-// How long a call waits before it asks again about a key that another transaction has locked:
-// mostly a decision of another process, which takes a millisecond, or a transaction of the
+// lockBackoff returns how long a call waits before it asks again about a key that another transaction
+// has locked: mostly a decision of another process, which takes a millisecond, or a transaction of the
 // application.
-const (
-	minLockedWait = time.Millisecond
-	maxLockedWait = 20 * time.Millisecond
-)
+func lockBackoff() sleep.Backoff {
+	return sleep.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}
+}
 
 // lockPatience is how long a statement waits for the lock of its only key, in milliseconds, in the
 // order of the statements that wait. It then gives its round trip to calls for other keys.
@@ -166,15 +164,15 @@ const lockPatience = 50
 
 // do executes a call. If another transaction has locked the key, it asks again until ctx is done,
 // in round trips of its own: calls for other keys do not wait.
-func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
+func (l *LimitStore) do(ctx context.Context, request limitCall) (*batch.Call[limitCall, limitReply], error) {
 	calls := l.calls
-	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
+	for wait := lockBackoff(); ; {
 		c := &batch.Call[limitCall, limitReply]{Request: request}
 		if err := calls.Do(ctx, c); err != nil || !c.Response.isLocked() {
 			return c, err
 		}
 		if calls == l.locked {
-			if err := waitForLock(ctx, wait); err != nil {
+			if err := waitForLock(ctx, &wait); err != nil {
 				return c, err
 			}
 		}
@@ -184,7 +182,7 @@ func (l *Limits) do(ctx context.Context, request limitCall) (*batch.Call[limitCa
 
 // reply is do for who needs only the reply. Without one, nothing is read of the call: a batch may still
 // answer it.
-func (l *Limits) reply(ctx context.Context, request limitCall) (limitReply, error) {
+func (l *LimitStore) reply(ctx context.Context, request limitCall) (limitReply, error) {
 	c, err := l.do(ctx, request)
 	if err != nil {
 		return limitReply{}, err
@@ -193,8 +191,8 @@ func (l *Limits) reply(ctx context.Context, request limitCall) (limitReply, erro
 }
 
 // doAll is do for calls that take all or nothing.
-func (l *Limits) doAll(ctx context.Context, requests []limitCall) ([]limitReply, error) {
-	for wait := minLockedWait; ; wait = min(2*wait, maxLockedWait) {
+func (l *LimitStore) doAll(ctx context.Context, requests []limitCall) ([]limitReply, error) {
+	for wait := lockBackoff(); ; {
 		c := &batch.Call[[]limitCall, []limitReply]{Request: requests}
 		if err := l.joints.Do(ctx, c); err != nil {
 			return nil, err
@@ -202,14 +200,14 @@ func (l *Limits) doAll(ctx context.Context, requests []limitCall) ([]limitReply,
 		if !c.Response[0].isLocked() {
 			return c.Response, nil
 		}
-		if err := waitForLock(ctx, wait); err != nil {
+		if err := waitForLock(ctx, &wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func waitForLock(ctx context.Context, wait time.Duration) error {
-	if err := sleep.For(ctx, wait/2+random.N(wait)); err != nil {
+func waitForLock(ctx context.Context, wait *sleep.Backoff) error {
+	if err := wait.Wait(ctx); err != nil {
 		return fmt.Errorf("postgres: limiter: another transaction has locked the key: %w", err)
 	}
 	return nil
@@ -217,7 +215,7 @@ func waitForLock(ctx context.Context, wait time.Duration) error {
 
 // execEach executes independent calls in one statement. It waits for a lock if all calls have one
 // key.
-func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply], patience int) {
+func (l *LimitStore) execEach(ctx context.Context, calls []*batch.Call[limitCall, limitReply], patience int) {
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b *batch.Call[limitCall, limitReply]) int {
 		return compareCalls(&a.Request, &b.Request)
@@ -245,7 +243,7 @@ func (l *Limits) execEach(ctx context.Context, calls []*batch.Call[limitCall, li
 const maxJointKeys = 64
 
 // execAll executes groups of calls, several in one statement.
-func (l *Limits) execAll(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
+func (l *LimitStore) execAll(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
 	for len(groups) > 0 {
 		n, keys := 1, len(groups[0].Request)
 		for n < len(groups) && keys+len(groups[n].Request) <= maxJointKeys {
@@ -257,7 +255,7 @@ func (l *Limits) execAll(ctx context.Context, groups []*batch.Call[[]limitCall, 
 	}
 }
 
-func (l *Limits) execGroups(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
+func (l *LimitStore) execGroups(ctx context.Context, groups []*batch.Call[[]limitCall, []limitReply]) {
 	var requests []limitCall
 	sizes := make([]int32, len(groups))
 	for i, c := range groups {

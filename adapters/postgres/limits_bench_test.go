@@ -25,7 +25,7 @@ var decisions = speedTable{columns: []string{"keys Ã— callers", "bucket, 10000 Ã
 //	go test -run '^$' -bench Limiter -benchtime 1s -count 3 . -speed.update README.md
 func BenchmarkLimiter(b *testing.B) {
 	pool := benchPool(b)
-	limits := postgres.NewLimits(pool, "")
+	limits := postgres.NewLimitStore(pool, "")
 	client := redistest.Start(b).Client(b)
 	perSecond, perMonth := limit.PerSecond(1000).Burst(1_000_000_000).Named("p"), limit.QuotaPolicy{Name: "q", Max: 1 << 50, Period: limit.Month}
 	onPostgres, onRedis := limits.NewLimiter(perSecond), redis.NewLimiter(client, perSecond)

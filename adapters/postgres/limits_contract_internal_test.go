@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -55,14 +56,14 @@ func TestLimiter_KeepsRandomRules(t *testing.T) {
 func limitRounds() int { return testscale.Tiers(1, 3, 10) }
 
 // testWindows runs cases of a limiter with records, in the quick tier some of them.
-func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *Limits, P) limit.Resetter) {
+func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*limitServer, *LimitStore, P) adapter.Resetter) {
 	s := newLimitServer(t)
 	for _, c := range testscale.Sample(cases, 6) {
 		t.Run(c.Name, func(t *testing.T) {
 			s.reset()
 			l := s.limits()
 			c.Run(t, limittest.WindowHarness[P]{
-				New:    func(p P) limit.Resetter { return newLimiter(s, l, p) },
+				New:    func(p P) adapter.Resetter { return newLimiter(s, l, p) },
 				Shared: true,
 				Sleep:  s.Sleep,
 				Now:    s.clock.Now,
@@ -75,21 +76,21 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 
 func TestSlidingLog_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.SlidingLogCases(), func(_ *limitServer, l *Limits, p limit.WindowPolicy) limit.Resetter { return l.NewSlidingLog(p) })
+	testWindows(t, limittest.SlidingLogCases(), func(_ *limitServer, l *LimitStore, p limit.WindowPolicy) adapter.Resetter { return l.NewSlidingLog(p) })
 }
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.SlidingCounterCases(), func(_ *limitServer, l *Limits, p limit.WindowPolicy) limit.Resetter {
+	testWindows(t, limittest.SlidingCounterCases(), func(_ *limitServer, l *LimitStore, p limit.WindowPolicy) adapter.Resetter {
 		return l.NewSlidingCounter(p)
 	})
 }
 
 func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.QuotaCases(), func(s *limitServer, l *Limits, p limit.QuotaPolicy) limit.Resetter {
+	testWindows(t, limittest.QuotaCases(), func(s *limitServer, l *LimitStore, p limit.QuotaPolicy) adapter.Resetter {
 		q := l.NewQuota(p)
-		q.clock = s.clock.Now
+		q.rows.clock = s.clock.Now
 		return q
 	})
 }

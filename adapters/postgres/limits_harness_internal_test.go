@@ -43,8 +43,8 @@ func (s *limitServer) exec(sql string, args ...any) {
 }
 
 // limits returns the limits of a process.
-func (s *limitServer) limits() *Limits {
-	l := NewLimits(s.pool, s.schema)
+func (s *limitServer) limits() *LimitStore {
+	l := NewLimitStore(s.pool, s.schema)
 	l.now = func() time.Duration { return time.Duration(s.clock.Local.Load()) }
 	l.sweep.next.Store(int64(100000 * time.Hour)) // tests of it start it
 	return l

@@ -20,13 +20,15 @@ import (
 	"github.com/penstock-go/penstock/internal/postgrestest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 func TestLimits_WithoutSchemaOrPrivilegesErrorsSayWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	_, err := limit.Consume(t.Context(), NewLimits(pool, "nowhere").NewLimiter(limit.PerHour(1)), ann, 1)
+	_, err := limit.Consume(t.Context(), NewLimitStore(pool, "nowhere").NewLimiter(limit.PerHour(1)), ann, 1)
 	require.ErrorContains(t, err, `postgres: limiter: the schema "nowhere" has no limits; call postgres.Migrate`)
 
 	grants := limitGuideSQL(t)
@@ -42,7 +44,7 @@ func TestLimits_WithoutSchemaOrPrivilegesErrorsSayWhatIsNeeded(t *testing.T) {
 		_, _ = pool.Exec(context.Background(), "DROP ROLE "+role)
 	})
 	app := openPool(t, strings.Replace(pool.Config().ConnString(), "postgres@", role+"@", 1))
-	l := NewLimits(app, schema).NewLimiter(limit.PerHour(5))
+	l := NewLimitStore(app, schema).NewLimiter(limit.PerHour(5))
 	_, err = limit.Consume(t.Context(), l, ann, 1)
 	require.ErrorContains(t, err, "the role needs USAGE on the schema")
 	exec(grants[1])
@@ -69,14 +71,14 @@ func limitGuideSQL(t testing.TB) []string {
 
 func TestNewLimits_InvalidArgumentsPanic(t *testing.T) {
 	t.Parallel()
-	assert.PanicsWithValue(t, "postgres: NewLimits needs a pool", func() { NewLimits(nil, "") })
+	assert.PanicsWithValue(t, "postgres: NewLimitStore needs a pool", func() { NewLimitStore(nil, "") })
 	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/x") // connects at the first call
 	require.NoError(t, err)
 	defer pool.Close()
-	l := NewLimits(pool, "")
+	l := NewLimitStore(pool, "")
 	assert.Panics(t, func() { l.NewLimiter(limit.Policy{}) })
 	assert.Panics(t, func() { l.NewQuota(limit.QuotaPolicy{}) })
-	assert.Panics(t, func() { l.NewSlidingLog(limit.WindowPolicy{Max: limit.MaxLog + 1, Window: time.Hour}) })
+	assert.Panics(t, func() { l.NewSlidingLog(limit.WindowPolicy{Max: adapter.MaxLog + 1, Window: time.Hour}) })
 	assert.Panics(t, func() { l.NewSlidingCounter(limit.WindowPolicy{}) })
 	assert.Panics(t, func() { l.NewCooldown(limit.CooldownPolicy{}, nil) })
 	_, err = limit.Consume(t.Context(), l.NewLimiter(limit.PerHour(1)), ann, 1)
@@ -92,7 +94,7 @@ func TestLimits_ProcessesShareBuckets(t *testing.T) {
 	var granted atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		l := NewLimits(openPool(t, pool.Config().ConnString()), schema)
+		l := NewLimitStore(openPool(t, pool.Config().ConnString()), schema)
 		bucket, quota := l.NewLimiter(limit.PerHour(1).Burst(capacity).Named("b")), l.NewQuota(limit.QuotaPolicy{Name: "q", Max: capacity, Period: limit.Month})
 		for n := range 16 {
 			limiter := []limit.Limiter{bucket, quota, limit.AllOf(bucket, quota)}[n%3]
@@ -114,7 +116,7 @@ func TestLimiter_IntervalBound(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
 	policy := limittest.IntervalBoundPolicy().Named("interval")
-	one, another := NewLimits(pool, schema), NewLimits(openPool(t, pool.Config().ConnString()), schema)
+	one, another := NewLimitStore(pool, schema), NewLimitStore(openPool(t, pool.Config().ConnString()), schema)
 	limittest.IntervalBound(t, one.NewLimiter(policy), another.NewLimiter(policy))
 }
 
@@ -130,14 +132,14 @@ func (c *queryCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.T
 
 func (c *queryCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func countingLimits(t *testing.T) (*Limits, *atomic.Int64) {
+func countingLimits(t *testing.T) (*LimitStore, *atomic.Int64) {
 	pool, schema := newSchema(t)
 	config, counter := pool.Config(), &queryCounter{}
 	config.ConnConfig.Tracer = counter
 	counting, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(counting.Close)
-	return NewLimits(counting, schema), &counter.n
+	return NewLimitStore(counting, schema), &counter.n
 }
 
 func TestLimits_ConcurrentCallsShareStatements(t *testing.T) {
@@ -182,13 +184,13 @@ func TestLimits_DeniedFloodCausesFewStatements(t *testing.T) {
 func TestLimits_DenialWritesNothing(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	for _, kind := range []func(*Limits) limit.Limiter{
-		func(l *Limits) limit.Limiter { return l.NewLimiter(limit.PerHour(2)) },
-		func(l *Limits) limit.Limiter { return l.NewQuota(limit.QuotaPolicy{Max: 2, Period: limit.Month}) },
-		func(l *Limits) limit.Limiter {
+	for _, kind := range []func(*LimitStore) limit.Limiter{
+		func(l *LimitStore) limit.Limiter { return l.NewLimiter(limit.PerHour(2)) },
+		func(l *LimitStore) limit.Limiter { return l.NewQuota(limit.QuotaPolicy{Max: 2, Period: limit.Month}) },
+		func(l *LimitStore) limit.Limiter {
 			return l.NewSlidingLog(limit.WindowPolicy{Max: 2, Window: time.Hour})
 		},
-		func(l *Limits) limit.Limiter {
+		func(l *LimitStore) limit.Limiter {
 			return l.NewSlidingCounter(limit.WindowPolicy{Max: 2, Window: 1000 * time.Hour})
 		},
 	} {
@@ -196,11 +198,11 @@ func TestLimits_DenialWritesNothing(t *testing.T) {
 			require.NoError(t, pool.QueryRow(t.Context(), inSchema("SELECT string_agg(format('%s %s %s', ctid, xmin, xmax), ',' ORDER BY key) FROM penstock.limit_record", schema)).Scan(&text))
 			return text
 		}
-		_, err := limit.Consume(t.Context(), kind(NewLimits(pool, schema)), ann, 2)
+		_, err := limit.Consume(t.Context(), kind(NewLimitStore(pool, schema)), ann, 2)
 		require.NoError(t, err)
 		before := row()
-		for _, take := range []limit.Take{{Cost: 1}, {Mode: limit.Looking, Cost: 1}, {}, {Cost: 3}} {
-			d, err := kind(NewLimits(pool, schema)).Take(t.Context(), ann, take)
+		for _, take := range []limit.Take{{Cost: 1}, {Mode: mode.Looking, Cost: 1}, {}, {Cost: 3}} {
+			d, err := kind(NewLimitStore(pool, schema)).Take(t.Context(), ann, take)
 			require.NoError(t, err)
 			assert.Equal(t, take.Cost == 0, d.Allowed)
 		}
@@ -218,7 +220,7 @@ func TestLimits_SettingsEndWithTheStatement(t *testing.T) {
 	one, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(one.Close)
-	l := NewLimits(one, schema)
+	l := NewLimitStore(one, schema)
 	l.sweep.next.Store(math.MaxInt64)
 	bucket := l.NewLimiter(limit.PerHour(5))
 	settings := func(q pgxQuerier) (text string) {
@@ -249,7 +251,7 @@ func TestLimits_RoleWithHigherIsolation(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
 	serializable := openPool(t, pool.Config().ConnString()+"&default_transaction_isolation=serializable")
-	l := NewLimits(serializable, schema)
+	l := NewLimitStore(serializable, schema)
 	bucket := l.NewLimiter(limit.PerHour(100))
 	var granted atomic.Int64
 	var wg sync.WaitGroup
@@ -277,7 +279,7 @@ func TestLimits_ThroughPgBouncer(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 3 {
 		through := openPool(t, bouncer.URL()+"&default_query_exec_mode=exec")
-		l := NewLimits(through, schema)
+		l := NewLimitStore(through, schema)
 		bucket, quota, semaphore := l.NewLimiter(limit.PerHour(100).Named("b")), l.NewQuota(limit.QuotaPolicy{Max: 1000}), l.NewSemaphore("s", 1000)
 		for range 8 {
 			wg.Go(func() {
@@ -300,7 +302,7 @@ func TestLimits_ThroughPgBouncer(t *testing.T) {
 	}
 	wg.Wait()
 	assert.EqualValues(t, 100, granted.Load())
-	assert.EqualValues(t, 1000-3*8*10, remaining(t, NewLimits(pool, schema).NewQuota(limit.QuotaPolicy{Max: 1000}), limit.Key{"bob"}))
+	assert.EqualValues(t, 1000-3*8*10, remaining(t, NewLimitStore(pool, schema).NewQuota(limit.QuotaPolicy{Max: 1000}), limit.Key{"bob"}))
 	require.Eventually(t, func() bool {
 		var locks int
 		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND a.query LIKE '%'||$1||'%'", schema).Scan(&locks)
@@ -317,7 +319,7 @@ func TestLimits_NeverChargesTwice(t *testing.T) {
 	through := openPool(t, strings.Replace(pool.Config().ConnString(), server, proxy.Addr, 1)+"&connect_timeout=1")
 	const capacity = 1_000_000
 	policy := limit.PerMinute(1).Burst(capacity).Named("twice")
-	l := NewLimits(through, schema).NewLimiter(policy)
+	l := NewLimitStore(through, schema).NewLimiter(policy)
 	stop := make(chan struct{})
 	var attempts, succeeded atomic.Int64
 	var wg sync.WaitGroup
@@ -346,7 +348,7 @@ func TestLimits_NeverChargesTwice(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	taken := capacity - remaining(t, NewLimits(pool, schema).NewLimiter(policy), ann)
+	taken := capacity - remaining(t, NewLimitStore(pool, schema).NewLimiter(policy), ann)
 	assert.LessOrEqual(t, taken, attempts.Load())
 	assert.GreaterOrEqual(t, taken, succeeded.Load())
 }
@@ -356,7 +358,7 @@ func TestLimits_NeverChargesTwice(t *testing.T) {
 func TestLimits_ClientCrashInTransactionReleasesTheKey(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	bucket := NewLimits(pool, schema).NewLimiter(limit.PerHour(5))
+	bucket := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(5))
 	conn, err := pgx.Connect(t.Context(), pool.Config().ConnString())
 	require.NoError(t, err)
 	tx, err := conn.Begin(t.Context())
@@ -373,7 +375,7 @@ func TestLimits_ServerCrashKeepsTransactionsOfTheApplication(t *testing.T) {
 	server := postgrestest.Start(t, "fsync=on")
 	pool := openPool(t, server.URL())
 	require.NoError(t, Migrate(t.Context(), pool, ""))
-	l := NewLimits(pool, "")
+	l := NewLimitStore(pool, "")
 	quota := l.NewQuota(limit.QuotaPolicy{Name: "orders", Max: 1000, Period: limit.Month})
 	for range 50 {
 		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
@@ -404,10 +406,10 @@ func TestLimits_StandbyDecidesNothing(t *testing.T) {
 	server := postgrestest.Start(t)
 	pool := openPool(t, server.URL())
 	require.NoError(t, Migrate(t.Context(), pool, ""))
-	_, err := limit.Consume(t.Context(), NewLimits(pool, "").NewLimiter(limit.PerHour(1)), ann, 1)
+	_, err := limit.Consume(t.Context(), NewLimitStore(pool, "").NewLimiter(limit.PerHour(1)), ann, 1)
 	require.NoError(t, err)
 	replica := server.StartReplica("replica")
-	standby := NewLimits(openPool(t, replica.URL()), "").NewLimiter(limit.PerHour(1))
+	standby := NewLimitStore(openPool(t, replica.URL()), "").NewLimiter(limit.PerHour(1))
 	_, err = limit.Consume(t.Context(), standby, ann, 1)
 	require.ErrorContains(t, err, "this server is a standby; limits need the primary")
 	server.Kill()

@@ -31,7 +31,7 @@ func compareCalls(a, b *limitCall) int {
 }
 
 // send executes a statement in a transaction of its own.
-func (l *Limits) send(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), n int) ([]limitReply, error) {
+func (l *LimitStore) send(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), n int) ([]limitReply, error) {
 	sent, namesLevel := l.now(), l.needsLevel.Load()
 	replies, err := l.sendOnce(ctx, query, namesLevel)
 	if stateOf(err) == stateNeedsLevel && !namesLevel {
@@ -55,7 +55,7 @@ func (l *Limits) send(ctx context.Context, query func(context.Context, pgxQuerie
 	return replies, nil
 }
 
-func (l *Limits) sendOnce(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), namesLevel bool) ([]limitReply, error) {
+func (l *LimitStore) sendOnce(ctx context.Context, query func(context.Context, pgxQuerier) ([]limitReply, error), namesLevel bool) ([]limitReply, error) {
 	if !namesLevel {
 		return query(ctx, l.pool)
 	}
@@ -69,7 +69,7 @@ func (l *Limits) sendOnce(ctx context.Context, query func(context.Context, pgxQu
 }
 
 // explain adds to an error what would be right, if it has one of the usual causes.
-func (l *Limits) explain(err error) error {
+func (l *LimitStore) explain(err error) error {
 	switch stateOf(err) {
 	case stateNoFunction, stateNoSchema:
 		return fmt.Errorf("the schema %q has no limits; call postgres.Migrate: %w", l.schema, err)
@@ -118,7 +118,7 @@ func limitSQLFor(schema string) limitSQL {
 
 // queryEach executes independent calls, which are in the order of compareCalls. patience is the
 // first argument of the function.
-func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, patience *int, calls []limitCall) ([]limitReply, error) {
+func (l *LimitStore) queryEach(ctx context.Context, q pgxQuerier, patience *int, calls []limitCall) ([]limitReply, error) {
 	c := columnsOf(calls)
 	rows, err := q.Query(ctx, l.sql.each, patience, c.locks, c.keys, c.args)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *Limits) queryEach(ctx context.Context, q pgxQuerier, patience *int, cal
 }
 
 // queryAll executes groups of calls. The first group is the first sizes[0] calls.
-func (l *Limits) queryAll(ctx context.Context, q pgxQuerier, patience *int, sizes []int32, calls []limitCall) ([]limitReply, error) {
+func (l *LimitStore) queryAll(ctx context.Context, q pgxQuerier, patience *int, sizes []int32, calls []limitCall) ([]limitReply, error) {
 	c := columnsOf(calls)
 	rows, err := q.Query(ctx, l.sql.all, patience, sizes, c.locks, c.keys, c.args)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // A limitSweep removes expired records, one page after the other.
 type limitSweep struct {
 	running atomic.Bool
-	next    atomic.Int64 // when the next step may begin, on the clock of the Limits
+	next    atomic.Int64 // when the next step may begin, on the clock of the store
 	after   []byte       // the last key of the page before; owned by the running step
 }
 
@@ -26,7 +26,7 @@ const (
 )
 
 // sweepSoon starts a step of the sweep on a goroutine of its own, if one is due.
-func (l *Limits) sweepSoon() {
+func (l *LimitStore) sweepSoon() {
 	if l.now() < time.Duration(l.sweep.next.Load()) || !l.sweep.running.CompareAndSwap(false, true) {
 		return
 	}
@@ -40,7 +40,7 @@ func (l *Limits) sweepSoon() {
 }
 
 // sweepStep removes the expired records of one page, and returns the pause after it.
-func (l *Limits) sweepStep(ctx context.Context) (pause time.Duration) {
+func (l *LimitStore) sweepStep(ctx context.Context) (pause time.Duration) {
 	after := l.sweep.after
 	if after == nil {
 		after = []byte{}

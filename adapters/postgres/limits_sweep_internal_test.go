@@ -22,7 +22,7 @@ func TestLimits_SweepRemovesWhatHasExpired(t *testing.T) {
 		return n
 	}
 	short, long := l.NewLimiter(limit.PerMinute(5).Named("short")), l.NewQuota(limit.QuotaPolicy{Name: "long", Max: 5, Period: limit.Month})
-	long.clock = s.clock.Now
+	long.rows.clock = s.clock.Now
 	semaphore := l.NewSemaphore("permits", 3)
 	permit, err := semaphore.Acquire(t.Context(), ann)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestLimits_SweepRemovesWhatHasExpired(t *testing.T) {
 func TestLimits_CallsStartTheSweep(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	_, err := limit.Consume(t.Context(), l.NewLimiter(limit.PerSecond(1000)), ann, 1)
 	require.NoError(t, err)
 	other := l.NewLimiter(limit.PerHour(1_000_000))

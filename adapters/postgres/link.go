@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/postgres/schema"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
 
@@ -132,14 +131,13 @@ func (l *link) Close() {
 
 // run listens until the link is closed.
 func (l *link) run() {
-	pause := maxPause / 16
+	pause := sleep.Backoff{Max: maxPause}
 	for l.ctx.Err() == nil {
 		if c, err := l.open(); err == nil {
-			pause = maxPause / 16
+			pause.Reset()
 			l.use(c)
 		}
-		_ = sleep.For(l.ctx, pause/2+random.N(pause/2))
-		pause = min(2*pause, maxPause)
+		_ = pause.Wait(l.ctx)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestSchema_LongNamesAreErrors(t *testing.T) {
 			assert.ErrorContains(t, err, "must have at most 63 bytes")
 		}
 		assert.Panics(t, func() { NewBroker(pool, &Options{Schema: name}) })
-		assert.Panics(t, func() { NewLimits(pool, name) })
+		assert.Panics(t, func() { NewLimitStore(pool, name) })
 	}
 	longest := "s" + strings.Repeat("é", 31)
 	t.Cleanup(func() { _, _ = pool.Exec(context.Background(), "DROP SCHEMA "+longest+" CASCADE") })

@@ -14,7 +14,7 @@ import (
 // A Semaphore is a [limit.Semaphore] in PostgreSQL, so that many processes share its permits. Each
 // permit is held by a lease, which this process renews until Release; the permits of a process that
 // dies become free when their leases expire, within ten seconds, even if the clock of the server
-// goes backwards. A permit is a row. See [Limits] for what all limiters of this package have in
+// goes backwards. A permit is a row. See [LimitStore] for what all limiters of this package have in
 // common. A Semaphore is safe for concurrent use.
 //
 // After a crash or a failover of the server, or if its clock jumps forward, it may have forgotten
@@ -22,7 +22,7 @@ import (
 // time, so up to twice its permits may be in use; renewals are then counted above the limit, and
 // nothing more is granted until enough permits are released.
 type Semaphore struct {
-	limits  *Limits
+	limits  *LimitStore
 	keys    limitKeys
 	permits int64 // per key
 	lease   time.Duration
@@ -32,7 +32,7 @@ var _ limit.Semaphore = (*Semaphore)(nil)
 
 // NewSemaphore returns a semaphore with that many permits per key, at least 1. Semaphores of the
 // same name share permits. It panics if the name is empty or permits is less than 1.
-func (l *Limits) NewSemaphore(name string, permits int64) *Semaphore {
+func (l *LimitStore) NewSemaphore(name string, permits int64) *Semaphore {
 	switch {
 	case name == "":
 		panic("postgres: NewSemaphore needs a name")

@@ -26,7 +26,7 @@ func permitsInUse(t testing.TB, pool *pgxpool.Pool, s *Semaphore, key limit.Key)
 func TestSemaphore_Contract(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	l := NewLimits(pool, schema)
+	l := NewLimitStore(pool, schema)
 	semaphore := l.NewSemaphore("render", 3)
 	limittest.Semaphore(t, semaphore, func(key limit.Key, inUse int64) {
 		require.Eventually(t, func() bool { return permitsInUse(t, pool, semaphore, key) <= inUse }, time.Minute, time.Millisecond)
@@ -41,7 +41,7 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
 	key, dyingPool := limit.Key{"user", "", "ann"}, openPool(t, pool.Config().ConnString())
-	alive, dying := NewLimits(pool, schema).NewSemaphore("render", 2), NewLimits(dyingPool, schema).NewSemaphore("render", 2)
+	alive, dying := NewLimitStore(pool, schema).NewSemaphore("render", 2), NewLimitStore(dyingPool, schema).NewSemaphore("render", 2)
 	alive.lease = testscale.Pick(600*time.Millisecond, 3*time.Second)
 	dying.lease = alive.lease
 	held, err := alive.Acquire(t.Context(), key)
@@ -70,7 +70,7 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	s := NewLimits(pool, schema).NewSemaphore("late", 1000)
+	s := NewLimitStore(pool, schema).NewSemaphore("late", 1000)
 	key := limit.Key{"ann"}
 	for range 5 {
 		unlock := lockKey(t, pool, s.keys.call(&key, limitArgs{}).lock)

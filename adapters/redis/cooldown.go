@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -29,89 +28,30 @@ import (
 //
 // A key's record is a string under penstock:cooldown:<policy>:<part>:<part>... of 28 bytes and 7
 // for each of its last Max calls, up to a quarter more. It expires when it has neither calls in
-// the window nor a penalty. A Cooldown is safe for concurrent use.
+// the window nor a penalty. A Cooldown is safe for concurrent use. Beside its own methods, it has
+// those of a [adapter.Checker], [limit.Blocker], [adapter.Batcher], [adapter.Rememberer] and
+// [adapter.Describer], and Count, which returns how many admitted calls of a key are in the window.
 type Cooldown struct {
-	*records
-	policy    limit.CooldownPolicy
-	onPenalty func(limit.Penalty)
+	*cooldown
+	records *records
 }
 
-var (
-	_ limit.Checker    = (*Cooldown)(nil)
-	_ limit.Blocker    = (*Cooldown)(nil)
-	_ limit.Rememberer = (*Cooldown)(nil)
-	_ limit.Batcher    = (*Cooldown)(nil)
-	_ limit.Describer  = (*Cooldown)(nil)
-)
+type cooldown = batch.Cooldown
 
 // NewCooldown returns a cooldown. It calls onPenalty, which may be nil and must return soon,
 // once for every penalty that a call of this process starts. NewCooldown panics if the policy is
 // not valid or the client is nil. It does not connect to Redis.
 func NewCooldown(client goredis.UniversalClient, policy limit.CooldownPolicy, onPenalty func(limit.Penalty)) *Cooldown {
-	if err := policy.Validate(); err != nil {
-		panic(err.Error())
-	}
-	args := []any{policy.Max, policy.Window.Microseconds(), policy.Penalty.Microseconds()}
-	return &Cooldown{
-		records: newRecords(client, "cooldown", keyname.OfCooldown(policy), kindLog,
-			&recordPolicy{RecordPolicy: batch.NewRecordPolicy(policy.Description()), args: func(*limit.Key) ([]any, any) { return args, nil }}, (*limit.Take).ValidateCooldown),
-		policy:    policy,
-		onPenalty: onPenalty,
-	}
+	r := newRecords(client, "cooldown", keyname.OfCooldown(policy), kindLog)
+	return &Cooldown{batch.NewCooldown("redis", r, policy, onPenalty), r}
 }
-
-// Take counts as many calls of key as take has cost, or none of them.
-func (c *Cooldown) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	d, reply, err := c.take(ctx, &key, &take)
-	if err == nil && reply.Outcome == batch.OutcomePenaltyStarts && take.Mode != limit.Looking && c.onPenalty != nil {
-		c.penalize(key, take.Cost, &reply, d)
-	}
-	return d, err
-}
-
-// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
-func (c *Cooldown) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
-	return c.remembers(&key, &take)
-}
-
-// Block denies key for d; after that, nothing counts.
-func (c *Cooldown) Block(ctx context.Context, key limit.Key, d time.Duration) error {
-	return c.block(ctx, &key, d)
-}
-
-// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
-// returns false, because the keys may be on different nodes.
-func (c *Cooldown) BatchesWith(other limit.Limiter) bool { return batchesWith(c, other) }
-
-func (c *Cooldown) part(key *limit.Key, take limit.Take) (jointPart, error) {
-	part, err := c.records.part(key, take)
-	if p, ok := part.(*recordPart); ok && c.onPenalty != nil {
-		p.onPenalty = func(reply *batch.RecordReply, d limit.Decision) { c.penalize(*key, take.Cost, reply, d) }
-	}
-	return part, err
-}
-
-// penalize calls the hook for a penalty that starts.
-func (c *Cooldown) penalize(key limit.Key, cost int64, reply *batch.RecordReply, d limit.Decision) {
-	c.onPenalty(limit.Penalty{Policy: c.policy, Key: key, Count: reply.Used + cost, RetryAfter: d.RetryAfter})
-}
-
-// Count returns how many admitted calls of key are in the window that ends at present.
-func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {
-	reply, err := c.call(ctx, c.records.policy.Load(), &key, batch.RecordTake{What: batch.Look})
-	return reply.Used, err
-}
-
-// Reset removes the record of key: its calls, its penalty and a block. Other processes may deny the key
-// for up to a second more.
-func (c *Cooldown) Reset(ctx context.Context, key limit.Key) error { return c.reset(ctx, key) }
 
 // ResetAll removes the records of all keys, one by one. Other processes may deny keys for up to
 // a second more.
 func (c *Cooldown) ResetAll(ctx context.Context) error {
-	withoutParts := c.client.Unlink(ctx, c.prefix).Err()
-	err := eachMaster(ctx, c.client, func(ctx context.Context, client *goredis.Client) error {
-		keys := client.Scan(ctx, 0, glob(c.prefix)+":*", 1000).Iterator()
+	withoutParts := c.records.client.Unlink(ctx, c.records.prefix).Err()
+	err := eachMaster(ctx, c.records.client, func(ctx context.Context, client *goredis.Client) error {
+		keys := client.Scan(ctx, 0, glob(c.records.prefix)+":*", 1000).Iterator()
 		for keys.Next(ctx) {
 			if err := client.Unlink(ctx, keys.Val()).Err(); err != nil {
 				return err
@@ -119,7 +59,7 @@ func (c *Cooldown) ResetAll(ctx context.Context) error {
 		}
 		return keys.Err()
 	})
-	c.records.policy.Load().InvalidateAll(c.now())
+	batch.ForgetDenials(c.cooldown)
 	if err = errors.Join(withoutParts, err); err != nil {
 		return fmt.Errorf("redis: cooldown: %w", err)
 	}

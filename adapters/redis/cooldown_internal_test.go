@@ -39,7 +39,7 @@ func cooldownHarness(t *testing.T, client goredis.UniversalClient) limittest.Coo
 	return limittest.CooldownHarness{
 		New: func(p limit.CooldownPolicy, onPenalty func(limit.Penalty)) limit.Limiter {
 			c := NewCooldown(client, p, onPenalty)
-			c.useClock(t, slidingLogLua, prefix, clock)
+			c.records.useClock(t, slidingLogLua, prefix, clock)
 			return c
 		},
 		Sleep:  clock.Sleep,

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares what they
@@ -39,17 +40,17 @@ func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 				there = append(there, limit.Request{Limiter: remote[i], Key: key, Cost: cost})
 				here = append(here, limit.Request{Limiter: local[i], Key: key, Cost: cost})
 			}
-			got, err := limit.TakeAll(t.Context(), there...)
+			got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
 			require.NoError(t, err)
-			want, err := limit.TakeAll(t.Context(), here...)
+			want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
 			require.NoError(t, err)
 			gotReceipt, wantReceipt := got.Receipt, want.Receipt
 			got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
 			require.Equal(t, want, got, "round %d, step %d: %+v", round, step, there)
 			require.Equal(t, wantReceipt == limit.Receipt{}, gotReceipt == limit.Receipt{})
 			if rng.IntN(4) == 0 {
-				require.NoError(t, limit.UndoAll(t.Context(), gotReceipt, there...))
-				require.NoError(t, limit.UndoAll(t.Context(), wantReceipt, here...))
+				require.NoError(t, gotReceipt.UndoAll(t.Context(), there...))
+				require.NoError(t, wantReceipt.UndoAll(t.Context(), here...))
 			}
 			m.local.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
 			requireSameForOneKey(t, rng, remote, local)
@@ -79,7 +80,7 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	waiting := take
 	waiting.MaxWait = time.Duration(rng.Int64N(int64(10 * time.Second)))
 	thereAll, hereAll := limit.AllOf(there...), limit.AllOf(here...)
-	if limit.Check(thereAll, waiting) == nil {
+	if adapter.Check(thereAll, waiting) == nil {
 		take = waiting
 	}
 	got, err := thereAll.Take(t.Context(), key, take)
@@ -90,8 +91,8 @@ func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Li
 	got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
 	require.Equal(t, want, got, "%+v of %T", take, there)
 	if rng.IntN(4) == 0 {
-		require.NoError(t, limit.Undo(t.Context(), thereAll, key, gotReceipt))
-		require.NoError(t, limit.Undo(t.Context(), hereAll, key, wantReceipt))
+		require.NoError(t, gotReceipt.Undo(t.Context(), thereAll, key))
+		require.NoError(t, wantReceipt.Undo(t.Context(), hereAll, key))
 	}
 }
 
@@ -107,8 +108,8 @@ func jointPairs(m *movedServer, rng *rand.Rand, simulation *memory.Simulation, p
 	cooldown := limit.CooldownPolicy{Name: prefix, Max: maximum(), Window: time.Second, Penalty: time.Duration(1+rng.Int64N(3000)) * time.Millisecond}
 
 	b, l, c, q, p := NewLimiter(m.client, bucket), NewSlidingLog(m.client, window), NewSlidingCounter(m.client, window), NewQuota(m.client, quota), NewCooldown(m.client, cooldown, hook(0))
-	b.now, l.now, c.now, q.now, p.now = m.now, m.now, m.now, m.now, m.now
-	q.clock = m.server.Now
+	b.buckets.now, l.records.now, c.records.now, q.records.now, p.records.now = m.now, m.now, m.now, m.now, m.now
+	q.records.clock = m.server.Now
 	return []limit.Limiter{b, l, c, q, p}, []limit.Limiter{
 		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
 	}, penalties

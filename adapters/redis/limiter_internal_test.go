@@ -38,16 +38,16 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 // newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
 func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *batchtest.Clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
-	l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
+	l.buckets.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
 	script := func(lua string) *script { return withTimeArgument(t, bucketLua(lua), bucketExpiries[:]...) }
-	l.consumeOne, l.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
-	l.parts = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterConsumePartLua), partNumbers)
-	l.batches = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
-	l.joints = newTestJoints(t, client, c)
-	l.settlements = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterSettleLua), 0)
-	l.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
-	l.now = func() time.Duration { return time.Duration(c.Local.Load()) }
-	l.time = func() []any { return []any{c.Server.Load()} }
+	l.buckets.consumeOne, l.buckets.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
+	l.buckets.parts = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterConsumePartLua), partNumbers)
+	l.buckets.joints.buckets = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
+	l.buckets.joints.all = newTestJoints(t, client, c)
+	l.buckets.settlements = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterSettleLua), 0)
+	l.buckets.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
+	l.buckets.now = func() time.Duration { return time.Duration(c.Local.Load()) }
+	l.buckets.time = func() []any { return []any{c.Server.Load()} }
 	return l
 }
 

@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestLease_RememberedDenialsEndWithIt learns that a bucket is empty from the reply of every script, and
@@ -29,8 +31,8 @@ func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
 			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: generous, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Limiter, Key: b.key, Cost: 4})
 		},
 		"from a call of all kinds": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
-			quota := NewQuota(m.client, limit.QuotaPolicy{Name: b.name, Max: 10, Period: limit.Hour})
-			quota.clock = m.server.Now
+			quota := NewQuota(m.client, limit.QuotaPolicy{Name: "lease", Max: 10, Period: limit.Hour})
+			quota.records.clock = m.server.Now
 			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: quota, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Limiter, Key: b.key, Cost: 4})
 		},
 		"from a charge": func(b *leaseBench, _ *Limiter) (limit.Decision, error) {
@@ -43,7 +45,7 @@ func TestLease_RememberedDenialsEndWithIt(t *testing.T) {
 			b.lease(6, 500*time.Millisecond)
 			b.lease(3, time.Hour)
 			if name != "from the lease" {
-				b.invalidate(&b.key)
+				m.local.Local.Add(int64(2 * batch.CacheTime)) // it remembers nothing
 			}
 			d, err := learn(b, m.harness(t).New(limit.PerHour(1_000_000).Named("generous")).(*Limiter))
 			require.NoError(t, err)
@@ -65,12 +67,12 @@ func TestLease_RepliesToManyCallsNameTheirEnds(t *testing.T) {
 	b := newLeaseBench(t, startMovedServer(t))
 	b.lease(6, time.Second)
 	b.lease(1, 2*time.Second)
-	p := b.policy.Load()
+	p := batch.NewPolicy(limit.PerMinute(6).Burst(10), nil)
 	var calls []*bucketCall
 	for _, key := range []string{"bob", "ann", "eve", "ann"} {
-		calls = append(calls, &bucketCall{Request: bucketRequest{policy: p, key: b.prefix + ":user:" + key, units: p.CostUnits(1)}})
+		calls = append(calls, &bucketCall{Request: bucketRequest{policy: p, key: b.buckets.prefix + ":user:" + key, units: p.CostUnits(1)}})
 	}
-	b.exec(t.Context(), calls)
+	b.buckets.exec(t.Context(), calls)
 	for i, want := range []time.Duration{0, time.Second, 0, time.Second} {
 		require.NoError(t, calls[i].Err)
 		require.Equal(t, want, calls[i].Response.State.LeaseEnds, "call %d", i)
@@ -89,7 +91,7 @@ func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
 	other := b.m.harness(t).New(limit.PerSecond(10).Named("other")).(*Limiter)
 	b.Limiter = full
 	first := b.lease(1, 10*time.Second)
-	for range limit.MaxLeases - 1 {
+	for range adapter.MaxLeases - 1 {
 		b.lease(1, time.Minute)
 	}
 	requests := []limit.Request{{Limiter: other, Key: b.key, Cost: 1}, {Limiter: full, Key: b.key, Cost: 1}}
@@ -114,7 +116,7 @@ func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
 	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
 	require.NotEqual(t, decisions[0].Receipt.Lease, decisions[1].Receipt.Lease)
 	for i, r := range requests {
-		require.NoError(t, limit.Settle(t.Context(), r.Limiter, r.Key, decisions[i].Receipt, 0))
+		require.NoError(t, decisions[i].Receipt.Settle(t.Context(), r.Limiter, r.Key, 0))
 	}
 	d, err = limit.Inspect(t.Context(), other, b.key)
 	require.NoError(t, err)

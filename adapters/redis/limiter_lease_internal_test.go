@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A leaseBench is a bucket of 10, to which a token returns every 10 seconds.
@@ -38,7 +39,7 @@ func (b *leaseBench) lease(cost int64, length time.Duration) limit.Receipt {
 
 func (b *leaseBench) settle(r limit.Receipt, used int64) {
 	b.Helper()
-	require.NoError(b, limit.Settle(b.Context(), b.Limiter, b.key, r, used))
+	require.NoError(b, r.Settle(b.Context(), b.Limiter, b.key, used))
 }
 
 // lacks checks how long the bucket takes to fill.
@@ -49,7 +50,7 @@ func (b *leaseBench) lacks(want time.Duration, why string) {
 	require.Equal(b, want, d.ResetAfter, why)
 }
 
-func (b *leaseBench) bucket() string { return b.prefix + ":user:ann" }
+func (b *leaseBench) bucket() string { return b.buckets.prefix + ":user:ann" }
 
 func TestLease_Unhappy(t *testing.T) {
 	t.Parallel()
@@ -73,7 +74,7 @@ func TestLease_Unhappy(t *testing.T) {
 			var callers sync.WaitGroup
 			for range 20 {
 				callers.Go(func() {
-					assert.NoError(b, limit.Settle(b.Context(), b.harness(limit.PerMinute(6).Burst(10)), b.key, r, 8))
+					assert.NoError(b, r.Settle(b.Context(), b.harness(limit.PerMinute(6).Burst(10)), b.key, 8))
 				})
 			}
 			callers.Wait()
@@ -93,14 +94,14 @@ func TestLease_Unhappy(t *testing.T) {
 			b.settle(b.lease(6, time.Hour), 0)
 			b.lacks(0, "all of it returns")
 			b.settle(b.lease(6, time.Hour), math.MaxInt64)
-			b.lacks(limit.MaxDeficit*time.Microsecond, "the largest deficit")
+			b.lacks(adapter.MaxDeficit*time.Microsecond, "the largest deficit")
 		},
 		"settled by a process with another policy": func(b *leaseBench) {
 			first, second := b.lease(3, time.Minute), b.lease(3, time.Minute)
 			other := b.harness(limit.PerMinute(60).Burst(100))
-			require.NoError(b, limit.Settle(b.Context(), other, b.key, first, 1))
+			require.NoError(b, first.Settle(b.Context(), other, b.key, 1))
 			b.lacks(time.Minute, "nothing returns")
-			require.NoError(b, limit.Settle(b.Context(), other, b.key, second, 5))
+			require.NoError(b, second.Settle(b.Context(), other, b.key, 5))
 			b.lacks(80*time.Second, "the excess is charged")
 			b.settle(second, 9)
 			b.lacks(80*time.Second, "once")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
@@ -35,7 +36,8 @@ type leaseWorld struct {
 	server  *movedServer
 	rng     *rand.Rand
 	limiter *Limiter
-	other   *Limiter // allows everything
+	policy  *batch.Policy // of the limiter
+	other   *Limiter      // allows everything
 	key     limit.Key
 	model   *limittest.Model
 	at      time.Duration
@@ -54,8 +56,8 @@ func newLeaseWorld(t *testing.T, m *movedServer, rng *rand.Rand, round int) *lea
 	h := m.harness(t)
 	return &leaseWorld{
 		T: t, server: m, rng: rng, key: limit.Key{"user"}, model: limittest.NewModel(policy),
-		limiter: h.New(policy).(*Limiter),
-		other:   h.New(limit.PerSecond(1000).Burst(1_000_000_000).Named(fmt.Sprint("other-", round))).(*Limiter),
+		limiter: h.New(policy).(*Limiter), policy: batch.NewPolicy(policy, nil),
+		other: h.New(limit.PerSecond(1000).Burst(1_000_000_000).Named(fmt.Sprint("other-", round))).(*Limiter),
 	}
 }
 
@@ -138,25 +140,25 @@ func (w *leaseWorld) settle() {
 	}
 	id := max(len(w.leases)-1-w.rng.IntN(5), 0)
 	used := w.rng.Int64N(2*w.leases[id].Tokens + 1)
-	require.NoError(w, limit.Settle(w.Context(), w.limiter, w.key, w.leases[id], used), w.name)
+	require.NoError(w, w.leases[id].Settle(w.Context(), w.limiter, w.key, used), w.name)
 	w.model.Settle(w.at, id, used)
 }
 
 // many makes calls in the script for many calls.
 func (w *leaseWorld) many() {
-	p := w.limiter.policy.Load()
-	name := w.limiter.prefix + ":user"
+	p := w.policy
+	name := w.limiter.buckets.prefix + ":user"
 	calls, costs := make([]*bucketCall, 1+w.rng.IntN(4)), []int64(nil)
 	for i := range calls {
 		costs = append(costs, w.cost())
 		calls[i] = &bucketCall{Request: bucketRequest{policy: p, key: name, units: p.CostUnits(costs[i])}}
 	}
-	w.limiter.exec(w.Context(), calls)
+	w.limiter.buckets.exec(w.Context(), calls)
 	for i, c := range calls {
 		require.NoError(w, c.Err)
 		require.Equal(w, w.model.Consume(w.at, costs[i]), p.Decide(&limit.Take{Cost: costs[i]}, c.Response.State), "%s: call %d of many", w.name, i)
 	}
-	p.Invalidate(w.key.Hash(w.limiter.seed), w.limiter.now())
+	w.server.local.Local.Add(int64(2 * batch.CacheTime)) // the limiter does not know of them
 }
 
 // together makes a call to both limiters.

@@ -36,7 +36,7 @@ func TestLeaseProcess(t *testing.T) {
 	client := goredis.NewClient(&goredis.Options{Addr: p.Addr})
 	defer func() { _ = client.Close() }()
 	l := NewLimiter(client, limit.PerMinute(6).Burst(10).Named("lease"))
-	l.prefix = p.Prefix
+	l.buckets.prefix = p.Prefix
 	d, err := l.Take(t.Context(), p.Key, p.Take)
 	require.NoError(t, err)
 	require.NoError(t, json.NewEncoder(os.Stdout).Encode(d.Receipt))
@@ -75,7 +75,7 @@ func TestLease_ReturnsAfterCrash(t *testing.T) {
 	addr := m.client.(*goredis.Client).Options().Addr
 	b := newLeaseBench(t, m)
 	reserve := func(length time.Duration) limit.Receipt {
-		p := leaseProcess{addr, b.prefix, b.key, limit.Take{Cost: 6, Lease: length, Receipt: true}}
+		p := leaseProcess{addr, b.buckets.prefix, b.key, limit.Take{Cost: 6, Lease: length, Receipt: true}}
 		return p.crash(t)
 	}
 	reserve(30 * time.Second)
@@ -102,10 +102,10 @@ type meterProcess struct {
 }
 
 // meter returns the meter of a process, with its limiters.
-func (p *meterProcess) meter(client goredis.UniversalClient) (*limit.Meter, *Limiter, *Quota) {
+func (p *meterProcess) meter(client goredis.UniversalClient) (*limit.Meter, *Limiter, *CountLimiter[limit.QuotaPolicy]) {
 	bucket := NewLimiter(client, limit.PerMinute(6).Burst(20).Named("meter"))
 	quota := NewQuota(client, limit.QuotaPolicy{Name: "meter", Max: 10, Period: limit.Hour})
-	quota.clock = func() time.Time { return p.Now }
+	quota.records.clock = func() time.Time { return p.Now }
 	return limit.NewMeter(30*time.Second, bucket, quota), bucket, quota
 }
 
@@ -133,7 +133,7 @@ func TestMeter_EstimateOfKilledProcessReturns(t *testing.T) {
 	m := startMovedServer(t)
 	p := meterProcess{m.client.(*goredis.Client).Options().Addr, m.server.Now(), limit.Key{"user", "ann"}}
 	meter, bucket, quota := p.meter(m.client)
-	bucket.now, quota.now = m.now, m.now
+	bucket.buckets.now, quota.records.now = m.now, m.now
 	holds := func(inBucket, inQuota int64, why string) {
 		t.Helper()
 		for l, want := range map[limit.Limiter]int64{bucket: inBucket, quota: inQuota} {

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestScripts_ConvertAsUnitsDo compares the conversion of buckets in the scripts with that of
@@ -66,7 +67,7 @@ func randomConversions(rng *rand.Rand) (args, want []any) {
 
 // randomUnits returns a policy of any size, and often one whose tokens have so many units that
 // products of two policies exceed a double.
-func randomUnits(rng *rand.Rand) limit.Units {
+func randomUnits(rng *rand.Rand) adapter.Units {
 	for {
 		p := limit.Policy{
 			Capacity: 1 + rng.Int64N(1<<uint(1+rng.IntN(40))),
@@ -77,7 +78,7 @@ func randomUnits(rng *rand.Rand) limit.Units {
 			p.Capacity, p.Per = 1, p.Per%(1<<40)*time.Microsecond+1<<49*time.Microsecond
 		}
 		if p.Validate() == nil {
-			return p.Units()
+			return adapter.UnitsOf(p)
 		}
 	}
 }
@@ -86,7 +87,7 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
 	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
-	value := func() string { return client.Get(t.Context(), l.prefix+":user:ann").Val() }
+	value := func() string { return client.Get(t.Context(), l.buckets.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
 
 	_, err := limit.Consume(t.Context(), l, ann, 3)
@@ -94,7 +95,7 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	require.Equal(t, "1730000000300000/1.100000.10", value())
 	require.LessOrEqual(t, len(value()), 44, "Redis stores it in one allocation")
 
-	require.NoError(t, l.SetPolicy(limit.Policy{Name: l.name, Capacity: 10, Refill: 3, Per: 2 * time.Second}))
+	require.NoError(t, l.SetPolicy(limit.Policy{Name: l.Describe()[0].Name, Capacity: 10, Refill: 3, Per: 2 * time.Second}))
 	_, err = limit.Consume(t.Context(), l, ann, 1)
 	require.NoError(t, err)
 	require.Equal(t, "1730000002666667:1/3.2000000.10", value())

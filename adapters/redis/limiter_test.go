@@ -315,15 +315,15 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 	}
 }
 
-// TestLimiter_FailurePolicy makes the server of a limit unavailable.
-func TestLimiter_FailurePolicy(t *testing.T) {
+// TestLimiter_FailOpen makes the server of a limit unavailable.
+func TestLimiter_FailOpen(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	shared := redis.NewLimiter(server.Client(t), limit.PerHour(1000))
 	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
 	limits := map[string]router.IngressFunc{
 		"fail closed": ratelimit.New(shared, nil),
-		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailurePolicy: limit.FailOpen}),
+		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailOpen: true}),
 		"fallback":    ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(2))}),
 	}
 	require.Eventually(t, func() bool { return limits["fail closed"](t.Context(), ann) == nil }, time.Minute, time.Millisecond)
@@ -392,7 +392,7 @@ func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
 
 func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
 	t.Parallel()
-	assert.PanicsWithValue(t, "redis: NewLimiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
+	assert.PanicsWithValue(t, "redis: a limiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
 	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
 	assert.PanicsWithValue(t, "redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster", func() {
 		redis.NewBroker(goredis.NewRing(&goredis.RingOptions{}))

@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"context"
 	_ "embed"
-	"fmt"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -16,7 +13,7 @@ import (
 //go:embed quota.lua
 var quotaLua string
 
-// A Quota is a [limit.Limiter] that enforces a [limit.QuotaPolicy] in Redis, so that many processes
+// NewQuota returns a limiter that enforces a [limit.QuotaPolicy] in Redis, so that many processes
 // share it. Its decisions equal those of a quota in memory, on the clock of the Redis server and the
 // calendar of this process: it is an error if their clocks differ by more than a period. A key that
 // has used its quota is denied without a round trip, for at most a second. After an error of ctx,
@@ -37,73 +34,10 @@ var quotaLua string
 // A key's record is a string of about 40 bytes, or 65 with reservations, under
 // penstock:quota:<policy>:<part>:<part>... that expires with its last period and its last lease, each of
 // which adds about 80 bytes. The end of a lease returns nothing to a process whose Max or period
-// differs from that of the process that took it. A Quota is safe for concurrent use.
-type Quota struct {
-	*records
-	clock func() time.Time
+// differs from that of the process that took it.
+//
+// NewQuota panics if the policy is not valid or the client is nil. It does not connect to Redis.
+func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *CountLimiter[limit.QuotaPolicy] {
+	r := newRecords(client, "quota", keyname.OfQuota(policy), kindQuota)
+	return &CountLimiter[limit.QuotaPolicy]{batch.NewQuota("redis", r, policy), r}
 }
-
-var (
-	_ limit.Checker                         = (*Quota)(nil)
-	_ limit.Blocker                         = (*Quota)(nil)
-	_ limit.Rememberer                      = (*Quota)(nil)
-	_ limit.Batcher                         = (*Quota)(nil)
-	_ limit.Describer                       = (*Quota)(nil)
-	_ limit.PolicySetter[limit.QuotaPolicy] = (*Quota)(nil)
-)
-
-// NewQuota returns a quota. It panics if the policy is not valid or the client is nil. It does not
-// connect to Redis.
-func NewQuota(client goredis.UniversalClient, policy limit.QuotaPolicy) *Quota {
-	if err := policy.Validate(); err != nil {
-		panic(err.Error())
-	}
-	q := &Quota{clock: time.Now}
-	q.records = newRecords(client, "quota", keyname.OfQuota(policy), kindQuota, q.recordPolicy(policy), (*limit.Take).ValidateQuota)
-	return q
-}
-
-func (q *Quota) recordPolicy(policy limit.QuotaPolicy) *recordPolicy {
-	calendar := batch.NewCalendar(policy)
-	return &recordPolicy{
-		RecordPolicy: batch.NewQuotaPolicy(policy),
-		args: func(key *limit.Key) ([]any, any) {
-			bounds := calendar.Periods(key, q.clock()).Bounds
-			return []any{policy.Max, bounds[0], bounds[1], bounds[2], bounds[3]}, bounds[4]
-		},
-	}
-}
-
-// SetPolicy replaces the numbers of the quota's policy in this process. The policy must have the
-// quota's name; an unnamed policy cannot change, because its numbers are the name of its records.
-// Calls in progress use the old numbers.
-func (q *Quota) SetPolicy(policy limit.QuotaPolicy) error {
-	if err := policy.Validate(); err != nil {
-		return fmt.Errorf("redis: %w", err)
-	}
-	return q.setPolicy(q.recordPolicy(policy))
-}
-
-// Take takes tokens of key. After tokens have returned, other processes may deny the key for up to a
-// second more.
-func (q *Quota) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	d, _, err := q.take(ctx, &key, &take)
-	return d, err
-}
-
-// RemembersDenial returns the denial of a Take if this process knows it without asking Redis.
-func (q *Quota) RemembersDenial(key limit.Key, take limit.Take) (limit.Decision, bool) {
-	return q.remembers(&key, &take)
-}
-
-// Reset returns all tokens of key and ends a block. Other processes may deny the key for up to a second more.
-func (q *Quota) Reset(ctx context.Context, key limit.Key) error { return q.reset(ctx, key) }
-
-// Block denies key for d; after that, nothing counts.
-func (q *Quota) Block(ctx context.Context, key limit.Key, d time.Duration) error {
-	return q.block(ctx, &key, d)
-}
-
-// BatchesWith reports whether other is a limiter of this package with the same client. On a Cluster it
-// returns false, because the keys may be on different nodes.
-func (q *Quota) BatchesWith(other limit.Limiter) bool { return batchesWith(q, other) }

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestQuota_ServerClockDecides lets the clocks of this process and of the server differ.
@@ -21,8 +22,8 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 	c.Server.Store(time.Date(2024, 5, 1, 12, 30, 0, 0, time.UTC).UnixMicro())
 	process := c.Now()
 	q := NewQuota(client, limit.QuotaPolicy{Max: 2})
-	q.useClock(t, quotaLua, redistest.Prefix(t), c)
-	q.clock = func() time.Time { return process }
+	q.records.useClock(t, quotaLua, redistest.Prefix(t), c)
+	q.records.clock = func() time.Time { return process }
 	for offset, want := range map[time.Duration]time.Duration{ // of this process to the server
 		0:                 30 * time.Minute,
 		59 * time.Minute:  30 * time.Minute,
@@ -45,28 +46,28 @@ func TestQuota_ServerClockDecides(t *testing.T) {
 func TestSlidingLog_RecordIsBounded(t *testing.T) {
 	t.Parallel()
 	client, c := redistest.Shared(t), batchtest.NewClock()
-	l := NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog, Window: time.Second})
-	l.useClock(t, slidingLogLua, redistest.Prefix(t), c)
+	l := NewSlidingLog(client, limit.WindowPolicy{Max: adapter.MaxLog, Window: time.Second})
+	l.records.useClock(t, slidingLogLua, redistest.Prefix(t), c)
 	longest := int64(0)
 	for range testscale.Tiers(1500, 1500, 6000) {
 		d, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		longest = max(longest, client.StrLen(t.Context(), l.prefix+":ann").Val())
+		longest = max(longest, client.StrLen(t.Context(), l.records.prefix+":ann").Val())
 		c.Sleep(time.Millisecond)
 	}
-	assert.Greater(t, longest, int64(28+7*limit.MaxLog))
-	assert.LessOrEqual(t, longest, int64(28+7*limit.MaxLog*5/4+7))
+	assert.Greater(t, longest, int64(28+7*adapter.MaxLog))
+	assert.LessOrEqual(t, longest, int64(28+7*adapter.MaxLog*5/4+7))
 	for range 5 { // twice as many with reservations and charges, the oldest of which are forgotten
-		_, err := limit.Reserve(t.Context(), l, limit.Key{"ann"}, limit.MaxLog, time.Hour)
+		_, err := limit.Reserve(t.Context(), l, limit.Key{"ann"}, adapter.MaxLog, time.Hour)
 		require.NoError(t, err)
-		require.NoError(t, limit.Charge(t.Context(), l, limit.Key{"ann"}, 3*limit.MaxLog))
-		assert.EqualValues(t, 28+7*2*limit.MaxLog, client.StrLen(t.Context(), l.prefix+":ann").Val())
+		require.NoError(t, limit.Charge(t.Context(), l, limit.Key{"ann"}, 3*adapter.MaxLog))
+		assert.EqualValues(t, 28+7*2*adapter.MaxLog, client.StrLen(t.Context(), l.records.prefix+":ann").Val())
 	}
 	c.Sleep(time.Minute)
 	_, err := limit.Consume(t.Context(), l, limit.Key{"ann"}, 1)
 	require.NoError(t, err)
-	assert.EqualValues(t, 28+7, client.StrLen(t.Context(), l.prefix+":ann").Val())
+	assert.EqualValues(t, 28+7, client.StrLen(t.Context(), l.records.prefix+":ann").Val())
 }
 
 // TestScripts_HaveOneFormOfExpiry keeps useClock right.

@@ -13,26 +13,27 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
 type quotaBench struct {
 	*testing.T
-	*Quota
+	*CountLimiter[limit.QuotaPolicy]
 	m   *movedServer
 	key limit.Key
 }
 
 func newQuotaBench(t *testing.T) *quotaBench {
 	b := &quotaBench{T: t, m: startMovedServer(t), key: limit.Key{"user", "ann"}}
-	b.Quota = b.process(10)
+	b.CountLimiter = b.process(10)
 	return b
 }
 
 // process returns the quota of another process, with another maximum.
-func (b *quotaBench) process(maximum int64) *Quota {
+func (b *quotaBench) process(maximum int64) *CountLimiter[limit.QuotaPolicy] {
 	q := NewQuota(b.m.client, limit.QuotaPolicy{Name: "q", Max: maximum, Period: limit.Hour})
-	q.clock, q.now = b.m.server.Now, b.m.now
+	q.records.clock, q.records.now = b.m.server.Now, b.m.now
 	return q
 }
 
@@ -46,17 +47,17 @@ func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
 
 func (b *quotaBench) settle(r limit.Receipt, used int64) {
 	b.Helper()
-	require.NoError(b, limit.Settle(b.Context(), b.Quota, b.key, r, used))
+	require.NoError(b, r.Settle(b.Context(), b.CountLimiter, b.key, used))
 }
 
 func (b *quotaBench) remains(want int64, why string) {
 	b.Helper()
-	d, err := limit.Inspect(b.Context(), b.Quota, b.key)
+	d, err := limit.Inspect(b.Context(), b.CountLimiter, b.key)
 	require.NoError(b, err)
 	require.Equal(b, want, d.Remaining, why)
 }
 
-func (b *quotaBench) record() string { return b.prefix + ":user:ann" }
+func (b *quotaBench) record() string { return b.records.prefix + ":user:ann" }
 
 func TestQuotaLease_Unhappy(t *testing.T) {
 	t.Parallel()
@@ -71,7 +72,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			r := b.lease(6, time.Minute)
 			var callers sync.WaitGroup
 			for range 20 {
-				callers.Go(func() { assert.NoError(b, limit.Settle(b.Context(), b.process(10), b.key, r, 8)) })
+				callers.Go(func() { assert.NoError(b, r.Settle(b.Context(), b.process(10), b.key, 8)) })
 			}
 			callers.Wait()
 			b.remains(2, "the difference is charged once")
@@ -87,7 +88,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 		"the maximum of another process differs": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
 			b.lease(2, time.Minute)
-			require.NoError(b, limit.Settle(b.Context(), b.process(20), b.key, r, 5))
+			require.NoError(b, r.Settle(b.Context(), b.process(20), b.key, 5))
 			b.remains(3, "the count is the same")
 			b.m.sleep(time.Minute)
 			d, err := limit.Inspect(b.Context(), b.process(20), b.key)
@@ -116,7 +117,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 		"settled after a denial": func(b *quotaBench) {
 			r := b.lease(10, time.Minute)
 			for _, allowed := range []bool{false, true} {
-				d, err := limit.Consume(b.Context(), b.Quota, b.key, 1)
+				d, err := limit.Consume(b.Context(), b.CountLimiter, b.key, 1)
 				require.NoError(b, err)
 				require.Equal(b, allowed, d.Allowed)
 				b.settle(r, 5)
@@ -128,7 +129,7 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			r := b.lease(6, 30*time.Second)
 			b.m.rewind(30 * time.Minute)
 			b.remains(2, "in the same period")
-			denied, err := limit.Consume(b.Context(), b.Quota, b.key, 3) // moves the leases
+			denied, err := limit.Consume(b.Context(), b.CountLimiter, b.key, 3) // moves the leases
 			require.NoError(b, err)
 			require.False(b, denied.Allowed)
 			b.m.sleep(30*time.Second - time.Microsecond)
@@ -165,7 +166,7 @@ func TestQuotaLease_RecordOutlivesItsPeriod(t *testing.T) {
 	b.m.sleep(time.Hour)
 	b.settle(r, 7)
 	b.remains(10, "it is settled")
-	_, err := limit.Consume(t.Context(), b.Quota, b.key, 1)
+	_, err := limit.Consume(t.Context(), b.CountLimiter, b.key, 1)
 	require.NoError(t, err)
 	b.settle(r, 7)
 	b.remains(9, "also after the record has been written in the next period")
@@ -180,14 +181,14 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 	t.Parallel()
 	for name, learn := range map[string]func(b *quotaBench) (limit.Decision, error){
 		"from one call": func(b *quotaBench) (limit.Decision, error) {
-			return limit.Consume(b.Context(), b.Quota, b.key, 4)
+			return limit.Consume(b.Context(), b.CountLimiter, b.key, 4)
 		},
 		"from a lease": func(b *quotaBench) (limit.Decision, error) {
 			return b.Take(b.Context(), b.key, limit.Take{Cost: 4, Lease: time.Minute, Receipt: true})
 		},
 		"from a call of all kinds": func(b *quotaBench) (limit.Decision, error) {
 			generous := b.m.harness(b.T).New(limit.PerHour(1_000_000).Named("generous"))
-			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: generous, Key: b.key, Cost: 1}, limit.Request{Limiter: b.Quota, Key: b.key, Cost: 4})
+			return limit.ConsumeAll(b.Context(), limit.Request{Limiter: generous, Key: b.key, Cost: 1}, limit.Request{Limiter: b.CountLimiter, Key: b.key, Cost: 4})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 			_, ok := b.RemembersDenial(b.key, limit.Take{Cost: 4})
 			require.True(t, ok, "before the end")
 			b.m.sleep(time.Microsecond)
-			d, err = limit.Consume(t.Context(), b.Quota, b.key, 4)
+			d, err = limit.Consume(t.Context(), b.CountLimiter, b.key, 4)
 			require.NoError(t, err)
 			require.True(t, d.Allowed, "at the end")
 		})
@@ -213,13 +214,13 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 func TestQuotaLease_Full(t *testing.T) {
 	t.Parallel()
 	b := newQuotaBench(t)
-	b.Quota = b.process(10_000)
+	b.CountLimiter = b.process(10_000)
 	first := b.lease(1, 10*time.Second)
-	for range limit.MaxLeases - 1 {
+	for range adapter.MaxLeases - 1 {
 		b.lease(1, time.Minute)
 	}
 	bucket := b.m.harness(t).New(limit.PerSecond(10).Named("bucket"))
-	requests := []limit.Request{{Limiter: bucket, Key: b.key, Cost: 2}, {Limiter: b.Quota, Key: b.key, Cost: 2}}
+	requests := []limit.Request{{Limiter: bucket, Key: b.key, Cost: 2}, {Limiter: b.CountLimiter, Key: b.key, Cost: 2}}
 	lease := limit.Take{Lease: time.Minute, Receipt: true}
 	periodEnds := b.m.server.Now().Truncate(time.Hour).Add(time.Hour).Sub(b.m.server.Now())
 	for range 2 {
@@ -231,7 +232,7 @@ func TestQuotaLease_Full(t *testing.T) {
 	d, err := limit.Inspect(t.Context(), bucket, b.key)
 	require.NoError(t, err)
 	require.Zero(t, d.ResetAfter, "nothing was taken")
-	d, err = limit.Consume(t.Context(), b.Quota, b.key, 2)
+	d, err = limit.Consume(t.Context(), b.CountLimiter, b.key, 2)
 	require.NoError(t, err)
 	require.True(t, d.Allowed, "a call without a lease")
 	d, err = b.Take(t.Context(), b.key, limit.Take{Cost: 9000, Lease: time.Minute, Receipt: true})
@@ -248,14 +249,14 @@ func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
 	testscale.FullOnly(t, "TestQuotaLease_Full")
 	t.Parallel()
 	b := newQuotaBench(t)
-	b.Quota = b.process(10_000)
-	for range limit.MaxLeases {
+	b.CountLimiter = b.process(10_000)
+	for range adapter.MaxLeases {
 		b.lease(1, time.Hour)
 	}
 	d, err := b.Take(t.Context(), b.key, limit.Take{Cost: 9500, Lease: time.Hour, Receipt: true})
 	require.NoError(t, err)
 	require.Equal(t, time.Hour, d.RetryAfter, "a lease ends after the period")
-	d, err = limit.Consume(t.Context(), b.Quota, b.key, 9500)
+	d, err = limit.Consume(t.Context(), b.CountLimiter, b.key, 9500)
 	require.NoError(t, err)
 	require.Equal(t, d.ResetAfter, d.RetryAfter, "a call without a lease waits for the period")
 }
@@ -265,7 +266,7 @@ func TestMeter_OfBucketAndQuota(t *testing.T) {
 	t.Parallel()
 	b := newQuotaBench(t)
 	bucket := b.m.harness(t).New(limit.PerMinute(6).Burst(20).Named("bucket" + redistest.Prefix(t)))
-	meter := limit.NewMeter(time.Minute, bucket, b.Quota)
+	meter := limit.NewMeter(time.Minute, bucket, b.CountLimiter)
 	holds := func(inBucket, inQuota int64) {
 		t.Helper()
 		d, err := limit.Inspect(t.Context(), bucket, b.key)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // TestRecords_LooksWriteNothing looks at keys with reservations, during a block, and after their
@@ -19,7 +20,7 @@ func TestRecords_LooksWriteNothing(t *testing.T) {
 	window := limit.WindowPolicy{Name: prefix, Max: 3, Window: time.Minute}
 	log, counter := NewSlidingLog(m.client, window), NewSlidingCounter(m.client, window)
 	quota := NewQuota(m.client, limit.QuotaPolicy{Name: prefix, Max: 3})
-	quota.clock = m.server.Now
+	quota.records.clock = m.server.Now
 	ctx, key := t.Context(), limit.Key{"ann"}
 	for _, one := range []struct {
 		limit.Blocker
@@ -31,7 +32,7 @@ func TestRecords_LooksWriteNothing(t *testing.T) {
 			stored := m.client.Get(ctx, one.records.prefix+":ann").Val()
 			require.Equal(t, isStored, stored != "")
 			for _, take := range []limit.Take{{}, {Cost: 1}, {Cost: 1, MaxWait: time.Hour}, {Cost: 4}} {
-				take.Mode = limit.Looking
+				take.Mode = mode.Looking
 				_, err := one.Take(ctx, key, take)
 				require.NoError(t, err)
 				require.Equal(t, stored, m.client.Get(ctx, one.records.prefix+":ann").Val(), "%s: %+v", one.records.name, take)

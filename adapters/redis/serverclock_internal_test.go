@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 	"github.com/penstock-go/penstock/limit/limittest/serverclock"
 )
@@ -65,17 +66,17 @@ func TestLimiters_OnMovedServer(t *testing.T) {
 			})
 		})
 	}
-	runWindows(t, m, "log", limittest.SlidingLogCases(), func(p limit.WindowPolicy) (limit.Resetter, *records) {
+	runWindows(t, m, "log", limittest.SlidingLogCases(), func(p limit.WindowPolicy) (adapter.Resetter, *records) {
 		l := NewSlidingLog(m.client, p)
 		return l, l.records
 	})
-	runWindows(t, m, "counter", limittest.SlidingCounterCases(), func(p limit.WindowPolicy) (limit.Resetter, *records) {
+	runWindows(t, m, "counter", limittest.SlidingCounterCases(), func(p limit.WindowPolicy) (adapter.Resetter, *records) {
 		l := NewSlidingCounter(m.client, p)
 		return l, l.records
 	})
-	runWindows(t, m, "quota", limittest.QuotaCases(), func(p limit.QuotaPolicy) (limit.Resetter, *records) {
+	runWindows(t, m, "quota", limittest.QuotaCases(), func(p limit.QuotaPolicy) (adapter.Resetter, *records) {
 		l := NewQuota(m.client, p)
-		l.clock = m.server.Now
+		l.records.clock = m.server.Now
 		return l, l.records
 	})
 }
@@ -85,8 +86,8 @@ func (m *movedServer) harness(t *testing.T) limittest.Harness {
 	return limittest.Harness{
 		New: func(p limit.Policy) limit.Limiter {
 			l := NewLimiter(m.client, p)
-			l.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
-			l.now = m.now
+			l.buckets.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
+			l.buckets.now = m.now
 			return l
 		},
 		Shared: true, Sleep: m.sleep, Rewind: m.rewind,
@@ -99,12 +100,12 @@ func (m *movedServer) use(r *records, prefix string) {
 	r.now = m.now
 }
 
-func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limittest.WindowCase[P], newLimiter func(P) (limit.Resetter, *records)) {
+func runWindows[P any](t *testing.T, m *movedServer, kind string, cases []limittest.WindowCase[P], newLimiter func(P) (adapter.Resetter, *records)) {
 	for _, c := range testscale.SoakSample(cases, 2) {
 		t.Run(kind+": "+c.Name, func(t *testing.T) {
 			prefix := redistest.Prefix(t)
 			c.Run(t, limittest.WindowHarness[P]{
-				New: func(p P) limit.Resetter {
+				New: func(p P) adapter.Resetter {
 					l, records := newLimiter(p)
 					m.use(records, prefix)
 					return l

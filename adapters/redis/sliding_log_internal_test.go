@@ -8,18 +8,19 @@ import (
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
 // testWindows runs cases on each kind of server. The function newLimiter returns a limiter, its
 // records and its script.
-func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(goredis.UniversalClient, P, *batchtest.Clock) (limit.Resetter, *records, string)) {
+func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(goredis.UniversalClient, P, *batchtest.Clock) (adapter.Resetter, *records, string)) {
 	testRecords(t, func(t *testing.T, client goredis.UniversalClient) {
 		for _, c := range cases {
 			t.Run(c.Name, func(t *testing.T) {
 				clock, prefix := batchtest.NewClock(), redistest.Prefix(t)
 				c.Run(t, limittest.WindowHarness[P]{
-					New: func(p P) limit.Resetter {
+					New: func(p P) adapter.Resetter {
 						l, records, script := newLimiter(client, p, clock)
 						records.useClock(t, script, prefix, clock)
 						return l
@@ -37,7 +38,7 @@ func testWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimite
 
 func TestSlidingLog_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
+	testWindows(t, limittest.SlidingLogCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (adapter.Resetter, *records, string) {
 		l := NewSlidingLog(client, p)
 		return l, l.records, slidingLogLua
 	})
@@ -45,7 +46,7 @@ func TestSlidingLog_Contract(t *testing.T) {
 
 func TestSlidingCounter_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (limit.Resetter, *records, string) {
+	testWindows(t, limittest.SlidingCounterCases(), func(client goredis.UniversalClient, p limit.WindowPolicy, _ *batchtest.Clock) (adapter.Resetter, *records, string) {
 		l := NewSlidingCounter(client, p)
 		return l, l.records, slidingCounterLua
 	})
@@ -53,9 +54,9 @@ func TestSlidingCounter_Contract(t *testing.T) {
 
 func TestQuota_Contract(t *testing.T) {
 	t.Parallel()
-	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (limit.Resetter, *records, string) {
+	testWindows(t, limittest.QuotaCases(), func(client goredis.UniversalClient, p limit.QuotaPolicy, c *batchtest.Clock) (adapter.Resetter, *records, string) {
 		l := NewQuota(client, p)
-		l.clock = c.Now
+		l.records.clock = c.Now
 		return l, l.records, quotaLua
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestWindows_RecordsExpire checks the names of records and their expiry on a real server.
@@ -18,7 +19,7 @@ func TestWindows_RecordsExpire(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	policy := limit.WindowPolicy{Name: "a:b", Max: 5, Window: time.Minute}
 	quota := limit.QuotaPolicy{Name: "a:b", Max: 5, Period: limit.Day}
-	for want, l := range map[string]limit.Resetter{
+	for want, l := range map[string]adapter.Resetter{
 		"penstock:log:a%3Ab:user:acme:ann:SAY":     redis.NewSlidingLog(client, policy),
 		"penstock:counter:a%3Ab:user:acme:ann:SAY": redis.NewSlidingCounter(client, policy),
 		"penstock:quota:a%3Ab:user:acme:ann:SAY":   redis.NewQuota(client, quota),
@@ -116,7 +117,7 @@ func TestWindows_InvalidArgumentsPanic(t *testing.T) {
 	assert.PanicsWithValue(t, "redis: a log needs a client", func() { redis.NewSlidingLog(nil, window) })
 	assert.PanicsWithValue(t, "redis: a counter needs a client", func() { redis.NewSlidingCounter(nil, window) })
 	assert.PanicsWithValue(t, "redis: a quota needs a client", func() { redis.NewQuota(nil, quota) })
-	assert.Panics(t, func() { redis.NewSlidingLog(client, limit.WindowPolicy{Max: limit.MaxLog + 1, Window: time.Second}) })
+	assert.Panics(t, func() { redis.NewSlidingLog(client, limit.WindowPolicy{Max: adapter.MaxLog + 1, Window: time.Second}) })
 	assert.Panics(t, func() { redis.NewSlidingCounter(client, limit.WindowPolicy{}) })
 	assert.Panics(t, func() { redis.NewQuota(client, limit.QuotaPolicy{}) })
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 func TestCache_IgnoresResponsesSentBeforeInvalidation(t *testing.T) {
@@ -62,13 +63,13 @@ func TestCache_SizeIsBounded(t *testing.T) {
 }
 
 // denial returns what a cache knows of a cost from bucket 1.
-func denial(d *denialCache, now time.Duration, costUnits int64, u *limit.Units) (limit.Decision, bool) {
+func denial(d *denialCache, now time.Duration, costUnits int64, u *adapter.Units) (limit.Decision, bool) {
 	s, ok := d.denies(1, now, costUnits, 0, u)
 	return s.decision(costUnits, u), ok
 }
 
 func TestDenialCache_DeniesUntilTokensMayBeBack(t *testing.T) {
-	units := limit.PerSecond(1).Burst(10).Units()
+	units := adapter.UnitsOf(limit.PerSecond(1).Burst(10))
 	token := units.CostUnits(1)
 	var d denialCache
 	decide := func(now time.Duration, cost int64) (limit.Decision, bool) {
@@ -94,7 +95,7 @@ func TestDenialCache_DeniesUntilTokensMayBeBack(t *testing.T) {
 }
 
 func TestDenialCache_DeniesWhileBlocked(t *testing.T) {
-	units := limit.PerSecond(1).Burst(10).Units()
+	units := adapter.UnitsOf(limit.PerSecond(1).Burst(10))
 	var d denialCache
 	d.learn(1, State{BlockedFor: time.Second}, 0, 0, 100*time.Millisecond)
 	got, ok := denial(&d, 500*time.Millisecond, 0, &units)
@@ -108,7 +109,7 @@ func TestDenialCache_DeniesWhileBlocked(t *testing.T) {
 }
 
 func TestState_DecisionComparesUnitsAndBlock(t *testing.T) {
-	units := limit.PerSecond(1).Units()
+	units := adapter.UnitsOf(limit.PerSecond(1))
 	assert.True(t, State{Units: units.Full()}.decision(units.CostUnits(1), &units).Allowed)
 	assert.False(t, State{Units: units.Full() - 1}.decision(units.CostUnits(1), &units).Allowed)
 	blocked := State{BlockedFor: time.Minute}.decision(0, &units)

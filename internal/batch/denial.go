@@ -3,7 +3,7 @@ package batch
 import (
 	"time"
 
-	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A denialCache keeps the states of nearly empty and blocked buckets. A state bounds what the bucket
@@ -18,7 +18,7 @@ type denialCache struct {
 // The state that the cache keeps is between two ages. The call is denied only if the larger age
 // implies it; denies returns the state for the smaller one, so that a RetryAfter that follows
 // from it is long enough.
-func (d *denialCache) denies(hash uint64, now time.Duration, costUnits, aheadUnits int64, u *limit.Units) (State, bool) {
+func (d *denialCache) denies(hash uint64, now time.Duration, costUnits, aheadUnits int64, u *adapter.Units) (State, bool) {
 	e, ok := d.states.Get(hash, now)
 	if !ok {
 		return State{}, false

@@ -9,13 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // leased is the Take that reserves 3 tokens for a minute.
 func leased() *limit.Take { return &limit.Take{Cost: 3, Lease: time.Minute, Receipt: true} }
 
 func TestDenialCache_AsksAfterTheEndOfALease(t *testing.T) {
-	units := limit.PerMinute(1).Burst(10).Units()
+	units := adapter.UnitsOf(limit.PerMinute(1).Burst(10))
 	for tick, last := range map[time.Duration]time.Duration{0: 499 * time.Millisecond, time.Millisecond: 498 * time.Millisecond} {
 		var d denialCache
 		d.learn(1, State{LeaseEnds: 400 * time.Millisecond, Tick: tick}, units.CostUnits(1), 100*time.Millisecond, 200*time.Millisecond)
@@ -28,7 +30,7 @@ func TestDenialCache_AsksAfterTheEndOfALease(t *testing.T) {
 }
 
 func TestState_LeasesAreFull(t *testing.T) {
-	units := limit.PerSecond(1).Burst(10).Units()
+	units := adapter.UnitsOf(limit.PerSecond(1).Burst(10))
 	token := units.PerToken()
 	full := func(tokens int64, ends time.Duration) State {
 		return State{Units: tokens * token, LeasesFull: true, LeaseEnds: ends}
@@ -111,10 +113,10 @@ func TestPolicy_Settles(t *testing.T) {
 		{"of a take of nothing", first, 2, limit.Receipt{}, Take{Units: 2 * token}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.Lowest, tt.want.Divisor = tt.policy.Full()-limit.MaxDeficit, 1
-			tt.policy.Learn(1, State{}, 1, 0, 0)
+			tt.want.Lowest, tt.want.Divisor = tt.policy.Full()-adapter.MaxDeficit, 1
+			tt.policy.denials.learn(1, State{}, tt.policy.CostUnits(1), 0, 0)
 			var got Take
-			d, err := tt.policy.Take(1, &limit.Take{Cost: tt.used, Mode: limit.Settling, Undo: &tt.receipt}, func() time.Duration { return 1 }, func(what Take) (Reply, error) {
+			d, err := tt.policy.Take(1, &limit.Take{Cost: tt.used, Mode: mode.Settling, Undo: &tt.receipt}, func() time.Duration { return 1 }, func(what Take) (Reply, error) {
 				got = what
 				return Reply{}, nil
 			})

@@ -6,12 +6,14 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Policy decides about token buckets in a store, and remembers denials, so that a client that
 // floods causes no round trips. It is safe for concurrent use.
 type Policy struct {
-	limit.Units
+	adapter.Units
 
 	denials denialCache // counts in units, so each policy needs its own
 	version int64       // how often the limiter's policy has changed
@@ -20,7 +22,7 @@ type Policy struct {
 // NewPolicy returns a policy, which must be valid. It follows previous, which is nil for that of a new
 // limiter.
 func NewPolicy(policy limit.Policy, previous *Policy) *Policy {
-	p := &Policy{Units: policy.Units()}
+	p := &Policy{Units: adapter.UnitsOf(policy)}
 	if previous == nil {
 		return p
 	}
@@ -34,20 +36,13 @@ func NewPolicy(policy limit.Policy, previous *Policy) *Policy {
 // outcome may be undone.
 func (p *Policy) WithoutMemory() *Policy { return &Policy{Units: p.Units, version: p.version} }
 
-// A Reply is the state of a bucket before a Take, and when the caller sent the Take and received the
-// state.
-type Reply struct {
-	State          State
-	Sent, Received time.Duration
-}
-
 // Take decides about a valid take from the bucket with a hash. It asks the store, by call, unless a
 // denial is remembered.
 func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) (limit.Decision, error) {
 	switch {
-	case take.Mode >= limit.Charging:
+	case take.Mode >= mode.Charging:
 		return limit.Decision{}, p.change(hash, take, now, call)
-	case take.Mode == limit.Partial && take.Cost == 0:
+	case take.Mode == mode.Partial && take.Cost == 0:
 		take = &limit.Take{}
 	}
 	if d, ok := p.Remembered(hash, take, now()); ok {
@@ -68,11 +63,11 @@ func (p *Policy) Take(hash uint64, take *limit.Take, now func() time.Duration, c
 func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration, call func(Take) (Reply, error)) error {
 	what := Take{Divisor: 1}
 	switch take.Mode {
-	case limit.Charging, limit.Settling:
+	case mode.Charging, mode.Settling:
 		what = p.settling(take)
-	case limit.Returning:
+	case mode.Returning:
 		what.Units = -p.RefundUnits(take.Cost)
-	case limit.Undoing:
+	case mode.Undoing:
 		receipt := take.Undone()
 		if receipt.Version != p.version {
 			return nil
@@ -83,7 +78,7 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 		return nil
 	}
 	reply, err := call(what)
-	if take.Mode != limit.Charging {
+	if take.Mode != mode.Charging {
 		p.Invalidate(hash, now())
 	} else if err == nil {
 		after := reply.State
@@ -97,9 +92,9 @@ func (p *Policy) change(hash uint64, take *limit.Take, now func() time.Duration,
 func (p *Policy) Taking(take *limit.Take) Take {
 	costUnits, token := p.CostUnits(take.Cost), p.PerToken()
 	switch {
-	case take.Mode == limit.Looking:
+	case take.Mode == mode.Looking:
 		return Take{Divisor: 1}
-	case take.Mode == limit.Partial:
+	case take.Mode == mode.Partial:
 		return Take{Units: min(costUnits, p.Full()), Divisor: token, Lease: newMark(take)}
 	case take.Keep > 0:
 		keepUnits := p.CostUnits(take.Keep)
@@ -125,7 +120,7 @@ func (p *Policy) Ahead(maxWait time.Duration) int64 { return maxWait.Microsecond
 func (p *Policy) need(take *limit.Take) int64 {
 	costUnits := p.CostUnits(take.Cost)
 	switch {
-	case take.Mode == limit.Partial:
+	case take.Mode == mode.Partial:
 		return p.PerToken()
 	case take.Keep == 0:
 		return costUnits
@@ -140,7 +135,7 @@ func (p *Policy) need(take *limit.Take) int64 {
 // Decide returns the Decision about a take that can be denied, from a bucket in a state.
 func (p *Policy) Decide(take *limit.Take, s State) limit.Decision {
 	cost := take.Cost
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		granted := int64(0)
 		if s.BlockedFor == 0 {
 			granted = min(cost, p.WholeTokens(s.Units))
@@ -165,7 +160,7 @@ func (p *Policy) Decide(take *limit.Take, s State) limit.Decision {
 
 // receive adds the receipt to a Decision, if the take wants one.
 func (p *Policy) receive(take *limit.Take, s State, tokens int64, d limit.Decision) limit.Decision {
-	if take.Receipt && d.Allowed && tokens > 0 && take.Mode != limit.Looking {
+	if take.Receipt && d.Allowed && tokens > 0 && take.Mode != mode.Looking {
 		d.Receipt = limit.Receipt{Tokens: tokens, Stamp: s.At, Version: p.version}
 	}
 	return d
@@ -173,7 +168,7 @@ func (p *Policy) receive(take *limit.Take, s State, tokens int64, d limit.Decisi
 
 // Remembered returns the denial of a take if it is known without the store.
 func (p *Policy) Remembered(hash uint64, take *limit.Take, now time.Duration) (limit.Decision, bool) {
-	if take.Mode >= limit.Charging {
+	if take.Mode >= mode.Charging {
 		return limit.Decision{}, false
 	}
 	state, ok := p.denials.denies(hash, now, p.need(take), p.Ahead(take.MaxWait), &p.Units)
@@ -183,27 +178,13 @@ func (p *Policy) Remembered(hash uint64, take *limit.Take, now time.Duration) (l
 	return p.Decide(take, state), true
 }
 
-// Learn remembers the state of a bucket after a take of a cost, if that state denies an equal one.
-func (p *Policy) Learn(hash uint64, after State, cost int64, sent, received time.Duration) {
-	p.denials.learn(hash, after, p.CostUnits(cost), sent, received)
-}
-
 // Invalidate forgets a bucket that the caller has filled or blocked, and ignores replies that are on
 // their way.
 func (p *Policy) Invalidate(hash uint64, now time.Duration) { p.denials.states.Invalidate(hash, now) }
 
-// CheckChange returns an error unless a policy may replace that of a limiter whose policy has a
-// name.
-func CheckChange(name string, policy limit.Policy) error {
-	if err := CheckName(name, policy.Name); err != nil {
-		return err
-	}
-	return policy.Validate()
-}
-
-// CheckName returns an error unless a policy may replace another one by their names, which may be
+// checkName returns an error unless a policy may replace another one by their names, which may be
 // empty: the name, or the numbers without one, name what the store has.
-func CheckName(old, name string) error {
+func checkName(old, name string) error {
 	switch {
 	case old == "":
 		return errors.New("the policy has no name, so its numbers name its keys in the store; give it a name to change it")

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A RecordPolicy decides about windows, quotas and cooldowns in a store, and remembers denials, so
@@ -66,7 +67,7 @@ func (p *RecordPolicy) Max() int64 { return p.Description.Limit }
 // Take decides about a valid take from the record of a key with a hash. It asks the store, by call,
 // unless a denial is remembered. The reply is that of a take that can be denied and was sent.
 func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Duration, call func(RecordTake) (RecordReply, error)) (limit.Decision, RecordReply, error) {
-	if take.Mode >= limit.Charging {
+	if take.Mode >= mode.Charging {
 		return limit.Decision{}, RecordReply{}, p.change(hash, take, now, call)
 	}
 	if d, ok := p.Remembered(hash, take, now()); ok {
@@ -78,7 +79,7 @@ func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Durat
 		return limit.Decision{}, RecordReply{}, err
 	}
 	d := what.Lease.Complete(p.decide(&reply, take))
-	if take.Mode != limit.Looking {
+	if take.Mode != mode.Looking {
 		p.learn(hash, take, &d, &reply, true)
 	}
 	return d, reply, nil
@@ -88,11 +89,11 @@ func (p *RecordPolicy) Take(hash uint64, take *limit.Take, now func() time.Durat
 func (p *RecordPolicy) change(hash uint64, take *limit.Take, now func() time.Duration, call func(RecordTake) (RecordReply, error)) error {
 	what := RecordTake{What: Refund, Cost: min(take.Cost, maxCost)}
 	switch take.Mode {
-	case limit.Charging:
+	case mode.Charging:
 		what.What = Charge
-	case limit.Settling:
+	case mode.Settling:
 		what = p.settling(take)
-	case limit.Undoing:
+	case mode.Undoing:
 		receipt := take.Undone()
 		if receipt.Version != p.version {
 			return nil
@@ -123,9 +124,9 @@ func (p *RecordPolicy) settling(take *limit.Take) RecordTake {
 func (p *RecordPolicy) taking(take *limit.Take) RecordTake {
 	what := RecordTake{What: TakeAll, Cost: min(take.Cost, maxCost), Stamp: take.MaxWait.Microseconds()}
 	switch take.Mode {
-	case limit.Looking:
+	case mode.Looking:
 		what.What = Look
-	case limit.Partial:
+	case mode.Partial:
 		what.What = TakeUpTo
 		return what
 	}
@@ -140,7 +141,7 @@ func (p *RecordPolicy) taking(take *limit.Take) RecordTake {
 
 // needOf returns the tokens without which a take is denied.
 func needOf(take *limit.Take) int64 {
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		return min(take.Cost, 1)
 	}
 	return take.Cost
@@ -149,7 +150,7 @@ func needOf(take *limit.Take) int64 {
 // Remembered returns the denial of a take if it is known without the store that the key still lacks
 // the cost.
 func (p *RecordPolicy) Remembered(hash uint64, take *limit.Take, now time.Duration) (limit.Decision, bool) {
-	if take.Mode > limit.Partial {
+	if take.Mode > mode.Partial {
 		return limit.Decision{}, false
 	}
 	e, ok := p.denials.Get(hash, now)
@@ -190,7 +191,7 @@ func (p *RecordPolicy) learn(hash uint64, take *limit.Take, d *limit.Decision, r
 	switch {
 	case d.Allowed && allowed && take.Cost > 0:
 		p.denials.Delete(hash) // a larger cost, which may be in the cache, is denied for longer
-	case !d.Allowed && (take.Cost <= p.Max() || take.Mode == limit.Partial):
+	case !d.Allowed && (take.Cost <= p.Max() || take.Mode == mode.Partial):
 		p.learnDenial(hash, take, d, reply)
 	}
 }
@@ -223,7 +224,7 @@ func (p *RecordPolicy) learnDenial(hash uint64, take *limit.Take, d *limit.Decis
 // decide returns the Decision about a take that can be denied.
 func (p *RecordPolicy) decide(reply *RecordReply, take *limit.Take) limit.Decision {
 	cost := take.Cost
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		cost = max(reply.Taken, min(cost, 1))
 	}
 	d := limit.Decision{
@@ -246,10 +247,10 @@ func (p *RecordPolicy) decide(reply *RecordReply, take *limit.Take) limit.Decisi
 	case cost > 0:
 		d.RetryAfter = reply.roundUp(reply.RetryAfter) // of a reservation
 	}
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		d.Granted = reply.Taken
 	}
-	if take.Receipt && take.Mode != limit.Looking && d.Allowed && cost > 0 {
+	if take.Receipt && take.Mode != mode.Looking && d.Allowed && cost > 0 {
 		d.Receipt = limit.Receipt{Tokens: cost, Stamp: reply.Stamp, Version: p.version}
 	}
 	return d

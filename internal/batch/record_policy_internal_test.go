@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A recordStore answers every call with a reply, and records what it was asked.
@@ -94,10 +95,10 @@ func TestRecordPolicy_ReceiptsOfAnEarlierPolicyReturnNothing(t *testing.T) {
 	assert.Equal(t, limit.Receipt{Tokens: 2, Stamp: 7}, receipt)
 	second := NewRecordPolicy(limit.Description{Name: "p", Limit: 11, Window: time.Minute}).Following(first)
 	s.takes = nil
-	s.take(t, second, limit.Take{Mode: limit.Undoing, Undo: &receipt})
+	s.take(t, second, limit.Take{Mode: mode.Undoing, Undo: &receipt})
 	assert.Empty(t, s.takes)
-	s.take(t, first, limit.Take{Mode: limit.Undoing, Undo: &receipt})
-	s.take(t, ofTen().Following(first), limit.Take{Mode: limit.Undoing, Undo: &receipt})
+	s.take(t, first, limit.Take{Mode: mode.Undoing, Undo: &receipt})
+	s.take(t, ofTen().Following(first), limit.Take{Mode: mode.Undoing, Undo: &receipt})
 	undo := RecordTake{What: Undo, Cost: 2, Stamp: 7}
 	assert.Equal(t, []RecordTake{undo, undo}, s.takes, "the same numbers are no change")
 }
@@ -114,27 +115,30 @@ func TestRecordPolicy_QuotaChangesWithItsCalendar(t *testing.T) {
 	assert.NotEqual(t, first.version, NewQuotaPolicy(starts).Following(first).version, "two functions cannot be compared")
 }
 
-// TestRecordPart_LearnsWhatAllDecide has a limiter that would allow a take which another one denies.
-func TestRecordPart_LearnsWhatAllDecide(t *testing.T) {
+// TestJoint_LearnsWhatAllDecide has a limiter that would allow a take which another one denies.
+func TestJoint_LearnsWhatAllDecide(t *testing.T) {
 	p, s := ofTen(), &recordStore{reply: denied(300 * time.Millisecond)}
 	s.take(t, p, limit.Take{Cost: 6})
 	remembers := func() bool {
 		_, ok := p.Remembered(1, &limit.Take{Cost: 6}, 0)
 		return ok
 	}
-	part := p.Part(1, limit.Take{Cost: 1, Receipt: true})
-	assert.Equal(t, RecordTake{What: TakeAll, Cost: 1}, part.What)
-	d := part.Decide(RecordReply{Used: 8, Taken: 0})
-	part.Learn(&d, false, 0, 0)
+	partOf := func(take limit.Take) *part {
+		return &part{Part: Part{Request: &Request{Record: p.taking(&take)}}, policy: &policy{record: p}, hash: 1, take: take}
+	}
+	one := partOf(limit.Take{Cost: 1, Receipt: true})
+	assert.Equal(t, RecordTake{What: TakeAll, Cost: 1}, one.Request.Record)
+	reply := Reply{Record: RecordReply{Used: 8, Taken: 0}}
+	d := one.decide(&reply, false)
+	one.learn(&d, false, &reply)
 	assert.True(t, remembers(), "nothing was taken")
-	part.Learn(&d, true, 0, 0)
+	one.learn(&d, true, &reply)
 	assert.False(t, remembers(), "a larger cost is denied for longer now")
 
-	never := p.Part(1, limit.Take{Cost: 11})
-	assert.True(t, never.IsNever())
-	d = never.Decide(RecordReply{Used: 7})
+	never, reply := partOf(limit.Take{Cost: 11}), Reply{Record: RecordReply{Used: 7}}
+	d = never.decide(&reply, false)
 	assert.Equal(t, limit.Decision{Limit: 10, Remaining: 3, RetryAfter: limit.Never}, d)
-	never.Learn(&d, false, 0, 0)
+	never.learn(&d, false, &reply)
 	assert.False(t, remembers())
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A State is the state of a bucket when the store read its clock.
@@ -27,7 +28,7 @@ type State struct {
 }
 
 // decision returns the Decision about a cost of costUnits at a bucket in this state.
-func (s State) decision(costUnits int64, u *limit.Units) limit.Decision {
+func (s State) decision(costUnits int64, u *adapter.Units) limit.Decision {
 	if s.BlockedFor > 0 {
 		return s.roundUp(u.BlockedDecision(s.BlockedFor, costUnits))
 	}
@@ -35,7 +36,7 @@ func (s State) decision(costUnits int64, u *limit.Units) limit.Decision {
 }
 
 // reserveDecision returns the Decision about a cost of costUnits that may wait for maxWait.
-func (s State) reserveDecision(costUnits int64, maxWait time.Duration, u *limit.Units) limit.Decision {
+func (s State) reserveDecision(costUnits int64, maxWait time.Duration, u *adapter.Units) limit.Decision {
 	if s.BlockedFor > 0 {
 		return s.decision(costUnits, u)
 	}
@@ -43,7 +44,7 @@ func (s State) reserveDecision(costUnits int64, maxWait time.Duration, u *limit.
 }
 
 // keepDecision returns the Decision about a cost of costUnits that must leave keepUnits.
-func (s State) keepDecision(costUnits, keepUnits int64, u *limit.Units) limit.Decision {
+func (s State) keepDecision(costUnits, keepUnits int64, u *adapter.Units) limit.Decision {
 	if s.BlockedFor == 0 {
 		return s.roundUp(u.KeepDecision(s.Units, costUnits, keepUnits))
 	}
@@ -72,7 +73,7 @@ func (s State) roundUpWait(wait time.Duration) time.Duration {
 
 // after returns the state a time later, if no call changes the bucket. The store's clock has
 // advanced by at least the whole ticks of that time.
-func (s State) after(age time.Duration, u *limit.Units) State {
+func (s State) after(age time.Duration, u *adapter.Units) State {
 	if s.isCoarse() {
 		s.passed = age % s.Tick
 		age -= s.passed
@@ -89,6 +90,6 @@ func (s State) after(age time.Duration, u *limit.Units) State {
 func (s State) isCoarse() bool { return s.Tick > time.Microsecond }
 
 // unitsAfter returns what a bucket holds after a time without calls.
-func unitsAfter(have int64, age time.Duration, u *limit.Units) int64 {
+func unitsAfter(have int64, age time.Duration, u *adapter.Units) int64 {
 	return min(have+age.Microseconds()*u.PerMicro(), u.Full())
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 func TestState_WaitsAreWholeTicks(t *testing.T) {
-	units := limit.PerSecond(300).Units() // a token returns in 3,333.3 µs
+	units := adapter.UnitsOf(limit.PerSecond(300)) // a token returns in 3,333.3 µs
 	token := units.CostUnits(1)
 	s := State{Tick: time.Millisecond}
 	d := s.decision(token, &units)
@@ -39,7 +40,7 @@ func TestDenialCache_WaitsAreLongEnoughForACoarseClock(t *testing.T) {
 	micros := func(most int64) time.Duration { return time.Duration(rng.Int64N(most)) * time.Microsecond }
 	denials := 0
 	for range 20_000 {
-		units := limit.PerSecond(1 + rng.Int64N(2000)).Burst(3).Units()
+		units := adapter.UnitsOf(limit.PerSecond(1 + rng.Int64N(2000)).Burst(3))
 		costUnits := units.CostUnits(1 + rng.Int64N(3))
 		var d denialCache
 		sent := micros(10_000)
@@ -75,7 +76,7 @@ func TestDenialCache_WaitsAreLongEnoughForACoarseClock(t *testing.T) {
 }
 
 func TestTake_TakesLargestMultiple(t *testing.T) {
-	units := limit.PerSecond(1).Burst(10).Units()
+	units := adapter.UnitsOf(limit.PerSecond(1).Burst(10))
 	token := units.PerToken()
 	for _, tt := range []struct {
 		name string

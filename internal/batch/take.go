@@ -1,6 +1,6 @@
 package batch
 
-import "github.com/penstock-go/penstock/limit"
+import "github.com/penstock-go/penstock/limit/adapter"
 
 // A Take is what a store does for a [limit.Take]. It takes the largest multiple of Divisor that is
 // at most Units and leaves a balance of at least Lowest. Negative Units are returned to the bucket. If
@@ -15,7 +15,7 @@ type Take struct {
 }
 
 // takeAll returns a Take of all units or none. A cost above the capacity takes none.
-func takeAll(units, lowest int64, u *limit.Units) Take {
+func takeAll(units, lowest int64, u *adapter.Units) Take {
 	if units > u.Full() {
 		units = 0
 	}
@@ -23,7 +23,7 @@ func takeAll(units, lowest int64, u *limit.Units) Take {
 }
 
 // exceeds reports whether a sum of units is above the capacity. The sum may overflow.
-func exceeds(units, keepUnits int64, u *limit.Units) bool {
+func exceeds(units, keepUnits int64, u *adapter.Units) bool {
 	return units > u.Full() || keepUnits > u.Full()-units
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/observe"
 )
 
@@ -109,7 +110,7 @@ func (l *Limit) conclude(ctx context.Context, q *Request, d limit.Decision, err 
 	switch {
 	case ctx.Err() != nil:
 		return limit.Decision{}, ctx.Err()
-	case err != nil && (l.opts.FailurePolicy == limit.FailOpen || q.ChargeOnly):
+	case err != nil && (l.opts.FailOpen || q.ChargeOnly):
 		return limit.Decision{Allowed: true}, nil
 	case err != nil && l.opts.DryRun:
 		return limit.Decision{}, nil
@@ -196,7 +197,7 @@ func (l *Limit) policyOf(q *Request, d *limit.Decision) string {
 // policyName returns the name of the only policy of a limiter, or, without one, that of the limit.
 // Names of policies never change.
 func policyName(limiter limit.Limiter, limitName string) string {
-	if describer, ok := limiter.(limit.Describer); ok {
+	if describer, ok := limiter.(adapter.Describer); ok {
 		if descriptions := describer.Describe(); len(descriptions) == 1 && descriptions[0].Name != "" {
 			return descriptions[0].Name
 		}

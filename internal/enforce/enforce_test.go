@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/observe"
 )
 
@@ -51,7 +52,7 @@ func TestLimit_FailurePolicies(t *testing.T) {
 		outcome observe.Outcome
 	}{
 		"fail closed":         {enforce.Options{}, false, errors.Unavailable, observe.Failed},
-		"fail open":           {enforce.Options{FailurePolicy: limit.FailOpen}, true, "", observe.FailedOpen},
+		"fail open":           {enforce.Options{FailOpen: true}, true, "", observe.FailedOpen},
 		"dry run":             {enforce.Options{DryRun: true}, false, "", observe.Failed},
 		"fallback":            {enforce.Options{Fallback: memory.NewLimiter(limit.PerSecond(1))}, true, "", observe.Admitted},
 		"fallback that fails": {enforce.Options{Fallback: &remote{err: errStore}}, false, errors.Unavailable, observe.Failed},
@@ -173,12 +174,11 @@ func TestBreaker_ClientsThatLeaveAreNoFailures(t *testing.T) {
 func TestNew_InvalidOptionsPanic(t *testing.T) {
 	bucket := memory.NewLimiter(limit.PerSecond(1))
 	for want, f := range map[string]func(){
-		"ratelimit: New needs a limiter":                                        func() { enforce.New(nil, enforce.Options{Package: "ratelimit"}) },
-		"p: Jitter is -1ns; it must not be negative":                            func() { enforce.New(bucket, enforce.Options{Package: "p", Jitter: -1}) },
-		"p: Keep and MaxWait are set; set one of them":                          func() { enforce.New(bucket, enforce.Options{Package: "p", Keeps: true, MaxWait: 1}) },
-		"p: Timeout is -1ns; it must not be negative":                           func() { enforce.New(bucket, enforce.Options{Package: "p", Timeout: -1}) },
-		"p: FailurePolicy is 7; it must be limit.FailClosed or limit.FailOpen":  func() { enforce.New(bucket, enforce.Options{Package: "p", FailurePolicy: 7}) },
-		"p: MaxWait is -1ns; it must be from 0 to " + limit.MaxReserve.String(): func() { enforce.New(bucket, enforce.Options{Package: "p", MaxWait: -1}) },
+		"ratelimit: New needs a limiter":                                          func() { enforce.New(nil, enforce.Options{Package: "ratelimit"}) },
+		"p: Jitter is -1ns; it must not be negative":                              func() { enforce.New(bucket, enforce.Options{Package: "p", Jitter: -1}) },
+		"p: Keep and MaxWait are set; set one of them":                            func() { enforce.New(bucket, enforce.Options{Package: "p", Keeps: true, MaxWait: 1}) },
+		"p: Timeout is -1ns; it must not be negative":                             func() { enforce.New(bucket, enforce.Options{Package: "p", Timeout: -1}) },
+		"p: MaxWait is -1ns; it must be from 0 to " + adapter.MaxReserve.String(): func() { enforce.New(bucket, enforce.Options{Package: "p", MaxWait: -1}) },
 	} {
 		assert.PanicsWithValue(t, want, f)
 	}

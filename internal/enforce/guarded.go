@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A guarded limiter is a limiter behind a breaker, if it has one. A limiter in this process
@@ -17,7 +18,7 @@ type guarded struct {
 // newBreaker returns nil if all limiters decide in this process.
 func newBreaker(timeout time.Duration, changed func(open bool), limiters ...limit.Limiter) *Breaker {
 	for _, l := range limiters {
-		if _, ok := l.(limit.InProcess); !ok {
+		if _, ok := l.(adapter.InProcess); !ok {
 			return &Breaker{Timeout: timeout, Changed: changed}
 		}
 	}
@@ -51,7 +52,7 @@ func (g *guarded) call(ctx context.Context, f func(context.Context) error) error
 // charge takes cost from key's bucket, whatever it holds, but no more than a full bucket holds: a
 // message of a larger tier denies a smaller one for at most the time in which it fills.
 func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
-	if d, ok := g.limiter.(limit.Describer); ok && cost > 1 {
+	if d, ok := g.limiter.(adapter.Describer); ok && cost > 1 {
 		for _, part := range d.Describe() { // several of limit.AllOf
 			cost = min(cost, part.Limit)
 		}
@@ -63,8 +64,8 @@ func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 func (g *guarded) undo(ctx context.Context, q *Request, receipt limit.Receipt) error {
 	return g.call(ctx, func(ctx context.Context) error {
 		if q.Joint != nil {
-			return limit.UndoAll(ctx, receipt, q.Joint...)
+			return receipt.UndoAll(ctx, q.Joint...)
 		}
-		return limit.Undo(ctx, g.limiter, q.Key, receipt)
+		return receipt.Undo(ctx, g.limiter, q.Key)
 	})
 }

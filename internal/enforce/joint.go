@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // NewAll returns the limit of rules, which have a limiter each. It panics if a limiter or an option
@@ -15,7 +17,7 @@ func NewAll(limiters []limit.Limiter, opts Options) *Limit {
 	case opts.Keeps:
 		opts.panicf("NewAll does not support Keep; use New")
 	case opts.Fallback != nil:
-		opts.panicf("NewAll does not support Fallback; set FailurePolicy")
+		opts.panicf("NewAll does not support Fallback; set FailOpen")
 	case len(limiters) == 0:
 		opts.panicf("NewAll needs a rule")
 	}
@@ -31,7 +33,7 @@ func (o *Options) mustSuitRules(l limit.Limiter, i int, earlier []limit.Limiter)
 	if l == nil {
 		o.panicf("rule %d needs a limiter", i)
 	}
-	if err := limit.Check(l, limit.Take{Mode: limit.Undoing}); err != nil {
+	if err := adapter.Check(l, limit.Take{Mode: mode.Undoing}); err != nil {
 		o.panicf("the limiter of rule %d is a %T, which cannot undo a take: %v", i, l, err)
 	}
 	if !reflect.TypeOf(l).Comparable() {
@@ -46,7 +48,7 @@ func (o *Options) mustSuitRules(l limit.Limiter, i int, earlier []limit.Limiter)
 
 // A sharer is a limiter in a store, where other limiters may have the same buckets.
 type sharer interface {
-	limit.Batcher
+	adapter.Batcher
 
 	// BucketPrefix returns how the names of its buckets begin in the store.
 	BucketPrefix() string

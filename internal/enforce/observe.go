@@ -11,7 +11,7 @@ import (
 // outcome returns the outcome of a request whose context has not ended.
 func (l *Limit) outcome(q *Request, d limit.Decision, err error) observe.Outcome {
 	switch {
-	case err != nil && (l.opts.FailurePolicy == limit.FailOpen || q.ChargeOnly):
+	case err != nil && (l.opts.FailOpen || q.ChargeOnly):
 		return observe.FailedOpen
 	case err != nil:
 		return observe.Failed

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A Request describes the tokens that a message or an HTTP request takes. Take has its Cost, which
@@ -50,7 +52,7 @@ func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision
 	case q.Joint == nil:
 		return l.Take(ctx, q.Key, q.Take)
 	case q.Take.Receipt:
-		return limit.TakeAll(ctx, q.Joint...)
+		return limit.Take{Receipt: true}.All(ctx, q.Joint...)
 	default:
 		return limit.ConsumeAll(ctx, q.Joint...)
 	}
@@ -61,8 +63,8 @@ func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision
 // or nothing.
 func (q *Request) chargeTo(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
 	part := q.Take
-	part.Mode = limit.Partial
-	if limit.Check(l, part) != nil {
+	part.Mode = mode.Partial
+	if adapter.Check(l, part) != nil {
 		return l.Take(ctx, q.Key, q.Take)
 	}
 	d, err := l.Take(ctx, q.Key, part)
@@ -90,7 +92,7 @@ func (q *Request) costOf(d *limit.Decision) int64 {
 
 // decidesBy reports whether d can be a decision of l.
 func decidesBy(l limit.Limiter, d *limit.Decision) bool {
-	describer, ok := l.(limit.Describer)
+	describer, ok := l.(adapter.Describer)
 	if !ok {
 		return d.Policy == ""
 	}

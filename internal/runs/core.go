@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/host"
+	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/run/observe"
 )
 
@@ -145,7 +146,7 @@ func (r *Runs) log(message string, rec *Record, err error) {
 
 // retry calls f until it returns no error that another attempt may change, or ctx is done.
 func retry(ctx context.Context, f func(context.Context) error) error {
-	backoff := 20 * time.Millisecond
+	var backoff sleep.Backoff
 	for {
 		attempt, cancel := context.WithTimeout(ctx, storeTimeout)
 		err := f(attempt)
@@ -153,14 +154,9 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 		if err == nil || !isTemporary(err) {
 			return err
 		}
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Wait(ctx) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
-		backoff = min(2*backoff, time.Second)
 	}
 }
 

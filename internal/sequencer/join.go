@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // A Joined says how a subscriber continues.
@@ -72,7 +73,7 @@ func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, from *Cat
 // attempt calls try until it needs no other attempt, at most joinAttempts times. Calls that need
 // another one because the store is away do not count.
 func (s *Sequencer) attempt(ctx context.Context, try func() (outcome, error)) (outcome, error) {
-	backoff := minBackoff
+	var backoff sleep.Backoff
 	for attempt := 0; attempt < joinAttempts; {
 		result, err := try()
 		switch {
@@ -83,7 +84,7 @@ func (s *Sequencer) attempt(ctx context.Context, try func() (outcome, error)) (o
 		case s.isClosed():
 			return again, ErrClosed
 		case err != nil:
-			s.sleep(ctx, &backoff)
+			s.sleep(ctx, backoff.Next())
 		default:
 			attempt++
 			if err := s.await(ctx, func(compared bool) bool { return compared }); err != nil {

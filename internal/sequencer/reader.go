@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/random"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // A Reader reads the store for the Sequencers of one node. Topics that have to be read while a call is in
@@ -31,7 +32,7 @@ type Reader struct {
 	// Topics that could not be read, and wait for the timer.
 	failed   []*Sequencer
 	retry    *time.Timer
-	backoff  time.Duration
+	backoff  sleep.Backoff
 	retrying bool // they are among those that wait to be read
 }
 
@@ -199,8 +200,7 @@ func (r *Reader) fail(s *Sequencer) {
 	if len(r.failed) > 1 {
 		return
 	}
-	r.backoff = min(max(2*r.backoff, minBackoff), maxBackoff)
-	setTimer(&r.retry, r.backoff/2+random.N(r.backoff), r.readFailed)
+	setTimer(&r.retry, r.backoff.Next(), r.readFailed)
 }
 
 // readFailed reads again what could not be read.
@@ -217,6 +217,6 @@ func (r *Reader) endRetry() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.failed) == 0 {
-		r.backoff = 0
+		r.backoff.Reset()
 	}
 }

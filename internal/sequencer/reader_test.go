@@ -205,7 +205,7 @@ func TestReader_TopicThatCannotBeReadDelaysNoOther(t *testing.T) {
 		time.Sleep(time.Minute)
 		n.locked(func() {
 			assert.Len(t, n.delivered, 8)
-			assert.InDelta(t, 20, len(n.batches), 10, "every 5 seconds on average, after shorter times")
+			assert.InDelta(t, 47, len(n.batches), 10, "every 1.5 seconds on average, after shorter times")
 			clear(n.away)
 		})
 		time.Sleep(8 * time.Second)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/random"
 )
 
 // A Sequencer receives the publications of one topic on one node, with gaps and duplicates, and
@@ -101,8 +100,6 @@ const (
 	maxReceived  = 1024             // publications that a subscriber receives before it is activated
 	minIdleCheck = 10 * time.Second // after a publication; half of it if other topics are compared
 	maxIdleCheck = 2 * time.Minute  // later, if nothing has been published
-	minBackoff   = 50 * time.Millisecond
-	maxBackoff   = 5 * time.Second
 )
 
 // New follows a topic on the node of a Reader. The caller must call Close.
@@ -251,15 +248,14 @@ func (s *Sequencer) notify() {
 }
 
 // sleep waits before the next attempt, or until ctx is done or the Sequencer is closed.
-func (s *Sequencer) sleep(ctx context.Context, backoff *time.Duration) {
-	timer := time.NewTimer(*backoff/2 + random.N(*backoff))
+func (s *Sequencer) sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-s.closed:
 	}
-	*backoff = min(2**backoff, maxBackoff)
 }
 
 // apply hands over a page that begins after the last publication. It reports whether another page is

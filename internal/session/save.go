@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // This file stores the record of a session: when it has changed, and again before it expires. At most
@@ -13,10 +14,9 @@ import (
 // store. Between saves, a timer is set, or nothing if the connection has been closed.
 
 const (
-	firstTimeout   = 2 * time.Second // how long the greeting waits for the store
-	saveTimeout    = 5 * time.Second
-	minSaveBackoff = 100 * time.Millisecond
-	maxSaveBackoff = 5 * time.Second
+	firstTimeout = 2 * time.Second // how long the greeting waits for the store
+	saveTimeout  = 5 * time.Second
+	maxSaveWait  = 5 * time.Second // after failures; a node may have many sessions, each of which calls the store
 )
 
 // refreshInterval is the longest time between two saves while the connection is open.
@@ -25,7 +25,7 @@ func (n *Node) refreshInterval() time.Duration { return n.config.Within / 3 }
 // changedLocked makes a goroutine store the record. If the store has just failed, the timer does.
 func (s *Session) changedLocked() {
 	s.dirty = true
-	if !s.saving && s.backoff == 0 {
+	if !s.saving && s.backoff == (sleep.Backoff{}) {
 		s.startSavingLocked()
 	}
 }
@@ -252,7 +252,7 @@ func (s *Session) finish(w write, version uint64, err error) (more bool) {
 func (s *Session) savedLocked(w write, version uint64, err error) (more bool, actions []Action) {
 	switch {
 	case err == nil && w.lifetime > 0:
-		s.stored, s.version, s.backoff = w.data, version, 0
+		s.stored, s.version, s.backoff = w.data, version, sleep.Backoff{}
 		return true, nil
 	case err == errTakenOver: //nolint:errorlint // never wrapped
 		s.dirty = true
@@ -274,6 +274,6 @@ func (s *Session) retryLocked() {
 		return
 	}
 	s.dirty = true
-	s.backoff = min(max(2*s.backoff, minSaveBackoff), maxSaveBackoff)
-	s.setTimerLocked(s.backoff/2 + random.N(s.backoff))
+	s.backoff.Max = maxSaveWait
+	s.setTimerLocked(s.backoff.Next())
 }

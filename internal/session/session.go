@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // A Session is that of one connection. The record in the store says which connection has the session:
@@ -45,7 +47,7 @@ type Session struct {
 	// See save.go.
 	dirty, saving bool
 	saved         chan struct{} // closed at the end of the saving; nil if no one waits
-	backoff       time.Duration
+	backoff       sleep.Backoff
 	timer         *time.Timer // until the next save; nil before the first
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A bucket is a limiter with the policies that it has had, and what was taken from it.
@@ -83,9 +84,9 @@ func (b *bucket) granted(key limit.Key) (all []grant) {
 	}
 	for _, d := range f.Decided(key) {
 		switch {
-		case d.Take.Mode == limit.Whole && d.Decision.Allowed:
+		case d.Take.Mode == mode.Whole && d.Decision.Allowed:
 			all = append(all, grant{d.Take.Cost, d.At})
-		case d.Take.Mode == limit.Undoing:
+		case d.Take.Mode == mode.Undoing:
 			all = append(all, grant{-d.Take.Undone().Tokens, d.At})
 		}
 	}

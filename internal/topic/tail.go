@@ -3,7 +3,6 @@ package topic
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
@@ -13,11 +12,7 @@ import (
 
 // This file reads a history for the application, which waits for what is published next.
 
-const (
-	tailPage       = 256 // publications that are read at once
-	minTailBackoff = 50 * time.Millisecond
-	maxTailBackoff = 2 * time.Second
-)
+const tailPage = 256 // publications that are read at once
 
 var errClosing = &errors.Error{Code: errors.Unavailable, Message: "the server is shutting down"}
 
@@ -116,7 +111,7 @@ func (ts *Topics) awaitAttached(ctx context.Context, t *Topic) error {
 // readAfter returns stored publications after a position, whose epoch it sets to the current one. It waits while the
 // store cannot be reached.
 func (ts *Topics) readAfter(ctx context.Context, t *Topic, after *broker.Position) ([]broker.Publication, error) {
-	backoff := minTailBackoff
+	var backoff sleep.Backoff
 	for {
 		page, err := ts.histories.Read(ctx, broker.Query{Topic: t.Name, Retention: t.Pattern.Retention, After: after.Offset, Limit: tailPage})
 		if err == nil {
@@ -128,10 +123,9 @@ func (ts *Topics) readAfter(ctx context.Context, t *Topic, after *broker.Positio
 		if err := ts.closing.Err(); err != nil {
 			return nil, errClosing
 		}
-		if err := sleep.For(ctx, backoff); err != nil {
+		if err := backoff.Wait(ctx); err != nil {
 			return nil, err
 		}
-		backoff = min(2*backoff, maxTailBackoff)
 	}
 }
 

@@ -50,7 +50,7 @@ type content struct {
 }
 
 // Load reads the limits of a file and sets the policies of the limiters, which must have a name: it
-// is the name of the line. A limiter is a [limit.Describer] of one policy, and a
+// is the name of the line. A limiter is a [adapter.Describer] of one policy, and a
 // [limit.PolicySetter] of a [limit.Policy], a [limit.WindowPolicy] or a [limit.QuotaPolicy]; for others,
 // and for two limiters with one name, Load panics. If opts is nil, it uses the zero options.
 //

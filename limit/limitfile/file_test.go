@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limitfile"
 )
 
@@ -27,8 +28,8 @@ type setup struct {
 	path   string
 	log    lockedLog
 	chat   *memory.Limiter
-	search *memory.SlidingLog
-	export *memory.Quota
+	search *memory.CountLimiter[limit.WindowPolicy]
+	export *memory.CountLimiter[limit.QuotaPolicy]
 }
 
 // A lockedLog is written by the goroutine that follows the file.
@@ -89,7 +90,7 @@ func (s *setup) run(t *testing.T) *limitfile.File {
 }
 
 // capacity returns that of a limiter.
-func capacity(l limit.Describer) int64 { return l.Describe()[0].Limit }
+func capacity(l adapter.Describer) int64 { return l.Describe()[0].Limit }
 
 // afterPolls returns when the file has been read n times more.
 func afterPolls(n int) {
@@ -134,7 +135,7 @@ func TestLoad_PanicsForLimitersWithoutALine(t *testing.T) {
 	named := memory.NewLimiter(limit.PerSecond(1).Named("a"))
 	for want, limiters := range map[string][]limit.Limiter{
 		"limitfile: Load needs at least one limiter":                                                                              nil,
-		"limitfile: a <nil> does not describe its policy; Load needs a limit.Describer, for its name":                             {nil},
+		"limitfile: a <nil> does not describe its policy; Load needs a adapter.Describer, for its name":                           {nil},
 		"limitfile: the policy of a *memory.Limiter has no name; add one with Named, such as limit.PerSecond(10).Named(\"chat\")": {memory.NewLimiter(limit.PerSecond(1))},
 		"limitfile: two limiters have a policy with the name \"a\"; a line can describe one":                                      {named, named},
 		"limitfile: the policy of a *memory.Cooldown cannot change; Load needs a limit.PolicySetter":                              {memory.NewCooldown(limit.CooldownPolicy{Name: "c", Max: 1, Window: 1e9, Penalty: 1e9}, nil)},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A named is a limiter with the name of its policy.
@@ -38,9 +39,9 @@ func namedLimiters(limiters []limit.Limiter) (all []named) {
 	}
 	seen := map[string]bool{}
 	for _, l := range limiters {
-		describer, ok := l.(limit.Describer)
+		describer, ok := l.(adapter.Describer)
 		if !ok {
-			panic(fmt.Sprintf("limitfile: a %T does not describe its policy; Load needs a limit.Describer, for its name", l))
+			panic(fmt.Sprintf("limitfile: a %T does not describe its policy; Load needs a adapter.Describer, for its name", l))
 		}
 		descriptions := describer.Describe()
 		if len(descriptions) != 1 {

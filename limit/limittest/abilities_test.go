@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // model returns the model of a key. It must be called with the store's mutex held.
@@ -24,34 +26,34 @@ func (r *reference) model(key limit.Key) (*limittest.Model, time.Duration) {
 
 // special is Take for all that is not plain.
 func (r *reference) special(key limit.Key, take limit.Take) (limit.Decision, error) {
-	if take.Mode == limit.Returning {
+	if take.Mode == mode.Returning {
 		return limit.Decision{}, r.refund(key, take.Cost)
 	}
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	m, at := r.model(key)
-	if take.Mode <= limit.Partial && r.store.blocks[key] > at {
+	if take.Mode <= mode.Partial && r.store.blocks[key] > at {
 		return r.blocked(key, at, take.Cost), nil
 	}
-	if take.Mode == limit.Looking {
+	if take.Mode == mode.Looking {
 		m = r.looked(m, take)
 	}
 	var d limit.Decision
 	switch {
-	case take.Mode == limit.Charging:
+	case take.Mode == mode.Charging:
 		r.charge(key, m, at, take.Cost)
 		return limit.Decision{}, nil
-	case take.Mode == limit.Settling:
+	case take.Mode == mode.Settling:
 		r.settle(key, m, at, take)
 		return limit.Decision{}, nil
 	case take.Lease > 0:
 		return r.lease(m, at, take), nil
-	case take.Mode == limit.Undoing:
+	case take.Mode == mode.Undoing:
 		r.undo(m, at, take.Undone())
 		return limit.Decision{}, nil
-	case take.Mode == limit.Partial && r.fault.partial != nil:
+	case take.Mode == mode.Partial && r.fault.partial != nil:
 		d.Granted, d = r.fault.partial(m, at, take.Cost)
-	case take.Mode == limit.Partial:
+	case take.Mode == mode.Partial:
 		granted, partial := m.ConsumeUpTo(at, take.Cost)
 		d, d.Granted = partial, granted
 	case take.MaxWait != 0 && r.fault.reserve != nil:
@@ -118,10 +120,10 @@ func (r *reference) undo(m *limittest.Model, at time.Duration, receipt limit.Rec
 
 func (r *reference) receipt(take limit.Take, d limit.Decision, at time.Duration) limit.Receipt {
 	tokens := take.Cost
-	if take.Mode == limit.Partial {
+	if take.Mode == mode.Partial {
 		tokens = d.Granted
 	}
-	issued := d.Allowed && tokens > 0 && take.Mode != limit.Looking
+	issued := d.Allowed && tokens > 0 && take.Mode != mode.Looking
 	if r.fault.receipt != nil {
 		issued = r.fault.receipt(take, d)
 	}
@@ -140,7 +142,7 @@ func (r *reference) SetPolicy(p limit.Policy) error {
 		}
 		return fmt.Errorf("an invalid change: %w", err)
 	}
-	if p.Units() != r.policy.Units() {
+	if adapter.UnitsOf(p) != adapter.UnitsOf(r.policy) {
 		r.changes++
 	}
 	r.policy = p
@@ -218,7 +220,7 @@ func abilityFaults() []fault {
 			m.Undo(at, time.Duration(r.Stamp), r.Tokens-1)
 		}},
 		{name: "a part has no receipt", breaks: "undo of a part", receipt: func(t limit.Take, d limit.Decision) bool {
-			return d.Allowed && t.Cost > 0 && t.Mode == limit.Whole
+			return d.Allowed && t.Cost > 0 && t.Mode == mode.Whole
 		}},
 		{name: "everything has a receipt", breaks: "no receipt of nothing", receipt: func(limit.Take, limit.Decision) bool { return true }},
 		{name: "a look takes", breaks: "a look takes nothing", look: func(m *limittest.Model, _ limit.Take) *limittest.Model { return m }},

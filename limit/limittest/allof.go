@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // AllOf tests [limit.AllOf] of a harness's limiters: a denial by one limiter costs nothing at
@@ -20,7 +21,7 @@ func AllOf(t *testing.T, h Harness) {
 	both := limit.AllOf(second, day)
 	ann := key("ann")
 	policy := func(name string) string {
-		if _, ok := second.(limit.Describer); ok {
+		if _, ok := second.(adapter.Describer); ok {
 			return name
 		}
 		return ""

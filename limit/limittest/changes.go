@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // PolicyChanges changes the policies of limiters at random moments, for a number of random
@@ -122,7 +123,7 @@ func changedCall(ctx context.Context, t *testing.T, rng *rand.Rand, l limit.Limi
 			model.call(t, at, got, "Reserve", func(m *Model) limit.Decision { return m.Reserve(at, cost, maxWait) })
 		}
 	case 1:
-		if can(l, limit.Take{Mode: limit.Returning}) {
+		if can(l, limit.Take{Mode: mode.Returning}) {
 			require.NoError(t, limit.Refund(ctx, l, k, max(1, cost)))
 			model.stored = model.read(at)
 			model.stored.Refund(at, max(1, cost))
@@ -130,7 +131,7 @@ func changedCall(ctx context.Context, t *testing.T, rng *rand.Rand, l limit.Limi
 	case 2:
 		charged := model.read(at)
 		charged.Charge(at, min(cost, p.Capacity))
-		if can(l, limit.Take{Mode: limit.Charging}) && charged.tokens.Cmp(model.read(at).tokens) != 0 {
+		if can(l, limit.Take{Mode: mode.Charging}) && charged.tokens.Cmp(model.read(at).tokens) != 0 {
 			require.NoError(t, limit.Charge(ctx, l, k, min(cost, p.Capacity)))
 			model.stored = charged
 		}
@@ -142,7 +143,7 @@ func changedCall(ctx context.Context, t *testing.T, rng *rand.Rand, l limit.Limi
 			model.call(t, at, got, "ConsumeKeeping", func(m *Model) limit.Decision { return m.ConsumeKeeping(at, cost, keep) })
 		}
 	case 4:
-		if can(l, limit.Take{Mode: limit.Partial}) {
+		if can(l, limit.Take{Mode: mode.Partial}) {
 			var granted, want int64
 			granted, got, err = limit.ConsumeUpTo(ctx, l, k, cost)
 			require.NoError(t, err)
@@ -200,10 +201,10 @@ func randomGrant(t *testing.T, rng *rand.Rand, l limit.Limiter) (int64, limit.De
 	if rng.IntN(2) == 0 {
 		cost = d.Remaining
 	}
-	if can(l, limit.Take{Mode: limit.Charging}) && rng.IntN(6) == 0 {
+	if can(l, limit.Take{Mode: mode.Charging}) && rng.IntN(6) == 0 {
 		require.NoError(t, limit.Charge(ctx, l, k, cost))
 	}
-	if can(l, limit.Take{Mode: limit.Partial}) && rng.IntN(3) == 0 {
+	if can(l, limit.Take{Mode: mode.Partial}) && rng.IntN(3) == 0 {
 		granted, d, err := limit.ConsumeUpTo(ctx, l, k, cost)
 		require.NoError(t, err)
 		return granted, d

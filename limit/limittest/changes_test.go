@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -14,7 +15,7 @@ import (
 type sharedBucket struct {
 	missing int64 // units of the policy that wrote it
 	at      int64 // microseconds
-	units   limit.Units
+	units   adapter.Units
 }
 
 // A sharedLimiter is a process with a store that others use with other policies.
@@ -28,8 +29,8 @@ func (l *sharedLimiter) Check(take limit.Take) error { return take.ValidatePlain
 
 func (l *sharedLimiter) Take(_ context.Context, _ limit.Key, take limit.Take) (limit.Decision, error) {
 	cost := take.Cost
-	u, b := l.policy.Units(), *l.bucket
-	if b.units == (limit.Units{}) {
+	u, b := adapter.UnitsOf(l.policy), *l.bucket
+	if b.units == (adapter.Units{}) {
 		b.units = u
 	}
 	full := b.units.Full()

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // chargeable runs check if the limiter can charge. Its argument charge charges.
 func chargeable(h Harness, p limit.Policy, check func(b bench, charge func(cost int64) error) error) error {
 	l := h.New(p)
-	if !can(l, limit.Take{Mode: limit.Charging}) {
+	if !can(l, limit.Take{Mode: mode.Charging}) {
 		return nil
 	}
 	return check(bench{l}, func(cost int64) error { return limit.Charge(context.Background(), l, key("ann"), cost) })
@@ -65,13 +67,13 @@ func chargeOfEverything(h Harness) error {
 				return fmt.Errorf("a charge of everything: %w", err)
 			}
 		}
-		units := policy.Units()
-		missing := limit.MaxDeficit / units.PerToken() * units.PerToken()
+		units := adapter.UnitsOf(policy)
+		missing := adapter.MaxDeficit / units.PerToken() * units.PerToken()
 		got, err := limit.Consume(context.Background(), b, key("ann"), 0)
 		if err != nil {
 			return err
 		}
-		if least, most := time.Duration(missing)*time.Microsecond, limit.MaxDeficit*time.Microsecond; got.ResetAfter < least || got.ResetAfter > most {
+		if least, most := time.Duration(missing)*time.Microsecond, adapter.MaxDeficit*time.Microsecond; got.ResetAfter < least || got.ResetAfter > most {
 			return fmt.Errorf("after a charge of everything, the bucket is full after %v, want from %v to %v", got.ResetAfter, least, most)
 		}
 		_, err = b.allowed(key("ann"), 1, false)

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
 // A Limiter is the simplest correct limiter. Its memory grows with the number of keys.
 type Limiter struct {
-	units limit.Units
+	units adapter.Units
 	now   func() time.Duration
 
 	mu     sync.Mutex
@@ -21,7 +22,7 @@ type Limiter struct {
 
 // NewLimiter returns a limiter that reads the time from now.
 func NewLimiter(p limit.Policy, now func() time.Duration) *Limiter {
-	return &Limiter{units: p.Units(), now: now, fullAt: map[limit.Key]int64{}}
+	return &Limiter{units: adapter.UnitsOf(p), now: now, fullAt: map[limit.Key]int64{}}
 }
 
 // Check returns an error unless a Take is that of limit.Consume.

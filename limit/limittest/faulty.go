@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A FaultyLimiter is a limiter as a distant store is one in bad times, for tests in a testing/synctest
@@ -17,7 +20,7 @@ import (
 // concurrent use.
 //
 // It calls the limiter behind it for each Take that arrives, and for nothing else, so it is no
-// [limit.InProcess], no [limit.Batcher] and no [limit.Rememberer].
+// [adapter.InProcess], no [adapter.Batcher] and no [adapter.Rememberer].
 type FaultyLimiter struct {
 	limiter limit.Limiter
 
@@ -113,11 +116,11 @@ func (l *FaultyLimiter) Step(d time.Duration) {
 // Take is decided then, only Decided says.
 func (l *FaultyLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.plan()
-	if err := pauseFor(ctx, p.before); err != nil {
+	if err := sleep.For(ctx, p.before); err != nil {
 		return limit.Decision{}, err
 	}
 	if p.losesTake {
-		return limit.Decision{}, errors.Join(errLost, pauseFor(ctx, p.lostAfter))
+		return limit.Decision{}, errors.Join(errLost, sleep.For(ctx, p.lostAfter))
 	}
 	if p.step > 0 {
 		l.Step(p.step)
@@ -127,9 +130,9 @@ func (l *FaultyLimiter) Take(ctx context.Context, key limit.Key, take limit.Take
 		return limit.Decision{}, err
 	}
 	if p.losesAnswer {
-		return limit.Decision{}, errors.Join(errLost, pauseFor(ctx, p.lostAfter))
+		return limit.Decision{}, errors.Join(errLost, sleep.For(ctx, p.lostAfter))
 	}
-	if err := pauseFor(ctx, p.after); err != nil {
+	if err := sleep.For(ctx, p.after); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.decided[key][p.index].Lost = true
@@ -192,10 +195,12 @@ func (l *FaultyLimiter) decide(ctx context.Context, key limit.Key, take limit.Ta
 }
 
 // Check returns the error of the limiter behind.
-func (l *FaultyLimiter) Check(take limit.Take) error { return limit.Check(l.limiter, take) }
+func (l *FaultyLimiter) Check(take limit.Take) error { return adapter.Check(l.limiter, take) }
 
-// Describe describes the limiter behind, which must be a [limit.Describer].
-func (l *FaultyLimiter) Describe() []limit.Description { return l.limiter.(limit.Describer).Describe() }
+// Describe describes the limiter behind, which must be a [adapter.Describer].
+func (l *FaultyLimiter) Describe() []limit.Description {
+	return l.limiter.(adapter.Describer).Describe()
+}
 
 // Happened returns how often each fault has happened.
 func (l *FaultyLimiter) Happened() FaultCounts {
@@ -222,29 +227,18 @@ func (l *FaultyLimiter) Granted(key limit.Key) (tokens int64) {
 }
 
 func (d *Decided) granted() int64 {
-	switch mode := d.Take.Mode; {
-	case mode == limit.Partial:
+	switch m := d.Take.Mode; {
+	case m == mode.Partial:
 		return d.Decision.Granted
-	case mode == limit.Charging, mode == limit.Whole && d.Decision.Allowed:
+	case m == mode.Charging, m == mode.Whole && d.Decision.Allowed:
 		return d.Take.Cost
-	case mode == limit.Returning:
+	case m == mode.Returning:
 		return -d.Take.Cost
-	case mode == limit.Undoing:
+	case m == mode.Undoing:
 		return -d.Take.Undone().Tokens
-	case mode == limit.Settling:
+	case m == mode.Settling:
 		return d.Take.Cost - d.Take.Undone().Tokens
 	default:
 		return 0
 	}
-}
-
-// pauseFor waits for d, or until ctx is done.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
 }

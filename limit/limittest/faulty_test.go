@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -122,10 +123,10 @@ func TestFaulty_GrantedCountsEveryMode(t *testing.T) {
 		l.SetFaults(limittest.Faults{})
 		d, err := l.Take(ctx, key, limit.Take{Cost: 4, Receipt: true})
 		require.NoError(t, err)
-		require.NoError(t, limit.Undo(ctx, l, key, d.Receipt))
+		require.NoError(t, d.Receipt.Undo(ctx, l, key))
 		d, err = l.Take(ctx, key, limit.Take{Cost: 6, Lease: time.Minute, Receipt: true})
 		require.NoError(t, err)
-		require.NoError(t, limit.Settle(ctx, l, key, d.Receipt, 2))
+		require.NoError(t, d.Receipt.Settle(ctx, l, key, 2))
 		_, _, err = limit.ConsumeUpTo(ctx, l, key, 3)
 		require.NoError(t, err)
 		require.NoError(t, limit.Charge(ctx, l, key, 5))
@@ -138,7 +139,7 @@ func TestFaulty_GrantedCountsEveryMode(t *testing.T) {
 		before := l.Now()
 		l.Step(-time.Minute)
 		assert.Equal(t, -time.Minute, l.Now().Sub(before))
-		assert.Error(t, limit.Check(l, limit.Take{Cost: -1}))
+		assert.Error(t, adapter.Check(l, limit.Take{Cost: -1}))
 		assert.Equal(t, "", l.Describe()[0].Name)
 	})
 }

@@ -10,12 +10,14 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // refundablePair returns two limiters, or false if they cannot undo a Take.
 func refundablePair(h Harness, p1, p2 limit.Policy) (bench, bench, bool) {
 	a, b := h.New(p1), h.New(p2)
-	return bench{a}, bench{b}, can(a, limit.Take{Mode: limit.Undoing})
+	return bench{a}, bench{b}, can(a, limit.Take{Mode: mode.Undoing})
 }
 
 func jointRequests(h Harness) error {
@@ -63,7 +65,7 @@ func jointRequests(h Harness) error {
 
 func jointCostOfNothing(h Harness) error {
 	users, rooms, ok := refundablePair(h, limit.PerMinute(3).Named("joint-zero-user"), limit.PerMinute(6).Burst(2).Named("joint-zero-room"))
-	if !ok || !can(users.Limiter, limit.Take{Mode: limit.Charging}) {
+	if !ok || !can(users.Limiter, limit.Take{Mode: mode.Charging}) {
 		return nil
 	}
 	ctx := context.Background()
@@ -135,7 +137,7 @@ func jointCallsConcurrently(h Harness) error {
 // batchDecisions checks that a denied batch returns what each limiter would decide alone.
 func batchDecisions(h Harness) error {
 	users, rooms, _ := refundablePair(h, limit.PerMinute(3).Named("batch-user"), limit.PerMinute(6).Burst(4).Named("batch-room"))
-	l, ok := users.Limiter.(limit.Batcher)
+	l, ok := users.Limiter.(adapter.Batcher)
 	if !ok || !l.BatchesWith(rooms.Limiter) {
 		return nil
 	}

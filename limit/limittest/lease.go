@@ -11,6 +11,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // leasing runs check if the limiter has leases. A token returns every ten seconds to a bucket of ten.
@@ -31,7 +33,7 @@ func (b leaseBench) lease(cost int64, length time.Duration) (limit.Receipt, erro
 
 // settle settles a lease and compares what ann's bucket holds then.
 func (b leaseBench) settle(r limit.Receipt, used, remaining int64, resetAfter time.Duration) error {
-	if err := limit.Settle(context.Background(), b, key("ann"), r, used); err != nil {
+	if err := r.Settle(context.Background(), b, key("ann"), used); err != nil {
 		return fmt.Errorf("settling %+v: %w", r, err)
 	}
 	return b.holds(remaining, resetAfter)
@@ -213,8 +215,8 @@ func leasesAreBounded(h Harness) error {
 		return nil
 	}
 	b := leaseBench{undoBench{bench{l}}}
-	for i := range limit.MaxLeases {
-		if _, err := b.lease(1, time.Duration(limit.MaxLeases-i)*time.Second); err != nil {
+	for i := range adapter.MaxLeases {
+		if _, err := b.lease(1, time.Duration(adapter.MaxLeases-i)*time.Second); err != nil {
 			return fmt.Errorf("lease %d: %w", i+1, err)
 		}
 	}
@@ -271,15 +273,15 @@ func invalidLeases(h Harness) error {
 			{Cost: 1, Lease: time.Minute},
 			{Cost: 1, Lease: time.Minute, Receipt: true, Keep: 1},
 			{Cost: 1, Lease: time.Minute, Receipt: true, MaxWait: time.Second},
-			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: limit.Looking},
-			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: limit.Partial},
-			{Cost: -1, Mode: limit.Settling},
-			{Cost: 1, Mode: limit.Settling, Undo: &limit.Receipt{Tokens: 1}},
-			{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: 1, Lease: 1}},
+			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: mode.Looking},
+			{Cost: 1, Lease: time.Minute, Receipt: true, Mode: mode.Partial},
+			{Cost: -1, Mode: mode.Settling},
+			{Cost: 1, Mode: mode.Settling, Undo: &limit.Receipt{Tokens: 1}},
+			{Mode: mode.Undoing, Undo: &limit.Receipt{Tokens: 1, Lease: 1}},
 		} {
 			d, err := b.Take(context.Background(), key("ann"), take)
 			if err == nil || d != (limit.Decision{}) || can(b.Limiter, take) {
-				return fmt.Errorf("%+v is %+v with error %q; want the zero Decision and an error, and one of limit.Check", take, d, fmt.Sprint(err))
+				return fmt.Errorf("%+v is %+v with error %q; want the zero Decision and an error, and one of adapter.Check", take, d, fmt.Sprint(err))
 			}
 		}
 		return b.holds(10, 0)
@@ -310,7 +312,7 @@ func jointLeases(h Harness) error {
 		return fmt.Errorf("after a denial: %w", err)
 	}
 	for range 2 {
-		if err := limit.Settle(ctx, both, key("ann"), first.Receipt, 5); err != nil {
+		if err := first.Receipt.Settle(ctx, both, key("ann"), 5); err != nil {
 			return fmt.Errorf("a settlement: %w", err)
 		}
 		if err := holds(5, 15); err != nil {
@@ -350,7 +352,7 @@ func (r *randomLeases) step(t *testing.T, at time.Duration, cost int64, length t
 		}
 		id := len(r.taken) - 1 - r.rng.IntN(min(len(r.taken), 4))
 		used := min(cost, 1<<30)
-		require.NoError(t, limit.Settle(ctx, r.limiter, r.key, r.taken[id], used))
+		require.NoError(t, r.taken[id].Settle(ctx, r.limiter, r.key, used))
 		r.model.Settle(at, id, used)
 		got, err := limit.Inspect(ctx, r.limiter, r.key)
 		require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A Model is a token bucket of rational numbers, the reference for limiters. It is slow and
@@ -145,8 +146,8 @@ func (m *Model) ConsumeUpTo(at time.Duration, most int64) (granted int64, d limi
 // Charge takes cost, even if the bucket holds less, up to the largest deficit.
 func (m *Model) Charge(at time.Duration, cost int64) {
 	m.refill(at)
-	perToken := rat(m.policy.Units().PerToken())
-	least := new(big.Rat).Sub(rat(m.policy.Capacity), new(big.Rat).Quo(rat(limit.MaxDeficit), perToken))
+	perToken := rat(adapter.UnitsOf(m.policy).PerToken())
+	least := new(big.Rat).Sub(rat(m.policy.Capacity), new(big.Rat).Quo(rat(adapter.MaxDeficit), perToken))
 	takes, most := rat(cost), new(big.Rat).Sub(m.tokens, least)
 	if takes.Cmp(most) > 0 {
 		takes = most
@@ -158,7 +159,7 @@ func (m *Model) Charge(at time.Duration, cost int64) {
 // to the smallest part of a token that returns in whole microseconds.
 func (m *Model) SetPolicy(at time.Duration, p limit.Policy) {
 	m.refill(at)
-	if p.Units() == m.policy.Units() {
+	if adapter.UnitsOf(p) == adapter.UnitsOf(m.policy) {
 		return
 	}
 	missing := new(big.Rat).Sub(rat(m.policy.Capacity), m.tokens)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A modelLease is a Take with a Lease that has not ended.
@@ -28,7 +29,7 @@ func (m *Model) Lease(at time.Duration, cost int64, lease time.Duration, id int)
 			open++
 		}
 	}
-	if open >= limit.MaxLeases {
+	if open >= adapter.MaxLeases {
 		d := m.Clone().Consume(at, cost)
 		if d.Allowed {
 			d = m.Consume(at, 0)

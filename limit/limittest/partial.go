@@ -8,13 +8,14 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // partially runs check if the limiter can take a part. Its argument take consumes and
 // compares the result.
 func partially(h Harness, p limit.Policy, check func(b bench, take func(most, granted int64, want limit.Decision) error) error) error {
 	l := h.New(p)
-	if !can(l, limit.Take{Mode: limit.Partial}) {
+	if !can(l, limit.Take{Mode: mode.Partial}) {
 		return nil
 	}
 	return check(bench{l}, func(most, granted int64, want limit.Decision) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // quotaPolicyChanges calls quotas of one name and different numbers, periods and locations: those
@@ -39,7 +40,7 @@ func quotaPolicyChanges(t *testing.T, h quotaHarness, processes bool) {
 		}, len(policies)) // in which each quota has granted last
 		for range 100 {
 			n := r.rng.IntN(len(policies))
-			tokens, wait := r.grant(t, with(n), policies[n].Max, limit.MaxReserve)
+			tokens, wait := r.grant(t, with(n), policies[n].Max, adapter.MaxReserve)
 			spent := h.Now().Add(wait)
 			grants.add(spent.Sub(start), tokens)
 			if _, end := policies[n].Bounds(key("ann"), spent); tokens > 0 && !end.Equal(periods[n].end) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // quotaLeaseCases returns the rules of leases of a quota.
@@ -30,7 +31,7 @@ func quotaLeaseCases() []WindowCase[limit.QuotaPolicy] {
 // A quotaBench is a quota of ten per hour, 20 minutes after the hour has begun.
 type quotaBench struct {
 	t *testing.T
-	limit.Resetter
+	adapter.Resetter
 }
 
 func newQuotaBench(t *testing.T, h quotaHarness, name string) (quotaBench, bool) {
@@ -53,7 +54,7 @@ func (b quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
 
 func (b quotaBench) settle(r limit.Receipt, used int64) {
 	b.t.Helper()
-	require.NoError(b.t, limit.Settle(context.Background(), b, key("ann"), r, used))
+	require.NoError(b.t, r.Settle(context.Background(), b, key("ann"), used))
 }
 
 func (b quotaBench) holds(remaining int64, resetAfter time.Duration, what string) {
@@ -105,7 +106,7 @@ func quotaSettlement(t *testing.T, h quotaHarness) {
 	b.settle(five, 4)
 	b.holds(6, 30*time.Minute, "a reset ends the lease")
 	six = b.lease(6, 10*time.Minute)
-	require.NoError(t, limit.Undo(context.Background(), b, key("ann"), six))
+	require.NoError(t, six.Undo(context.Background(), b, key("ann")))
 	b.holds(6, 30*time.Minute, "a lease is undone")
 	blocker, ok := b.Resetter.(limit.Blocker)
 	require.True(t, ok)
@@ -137,8 +138,8 @@ func quotaLeasesAreBounded(t *testing.T, h quotaHarness) {
 		return
 	}
 	b := quotaBench{t, l}
-	for i := range limit.MaxLeases {
-		b.lease(1, time.Duration(limit.MaxLeases-i)*time.Second)
+	for i := range adapter.MaxLeases {
+		b.lease(1, time.Duration(adapter.MaxLeases-i)*time.Second)
 	}
 	d, err := b.Take(context.Background(), key("ann"), limit.Take{Cost: 1, Lease: time.Minute, Receipt: true})
 	require.NoError(t, err)
@@ -154,7 +155,7 @@ func quotaSettledLeasesLeaveRoom(t *testing.T, h quotaHarness) {
 	}
 	b := quotaBench{t, l}
 	var second limit.Receipt
-	for i := range limit.MaxLeases + 1 {
+	for i := range adapter.MaxLeases + 1 {
 		r := b.lease(10, limit.MaxLease)
 		if i == 1 {
 			second = r

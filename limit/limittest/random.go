@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // EqualsModel compares decisions with those of a [Model], for a number of random policies, and
@@ -33,7 +34,7 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 			got, err := limit.Consume(context.Background(), l, limit.Key{"user"}, cost)
 			require.NoError(t, err)
 			require.Equal(t, model.Consume(at, cost), got, "%+v: step %d, cost %d, at %v", p, step, cost, at)
-			if can(l, limit.Take{Mode: limit.Returning}) && rng.IntN(8) == 0 {
+			if can(l, limit.Take{Mode: mode.Returning}) && rng.IntN(8) == 0 {
 				tokens := randomCost(rng, p)
 				require.NoError(t, limit.Refund(context.Background(), l, limit.Key{"user"}, tokens))
 				model.Refund(at, tokens)
@@ -44,7 +45,7 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 				require.NoError(t, err)
 				require.Equal(t, model.Reserve(at, cost, maxWait), got, "%+v: step %d, cost %d within %v, at %v", p, step, cost, maxWait, at)
 			}
-			if can(l, limit.Take{Mode: limit.Undoing}) {
+			if can(l, limit.Take{Mode: mode.Undoing}) {
 				undos.step(t, at, randomCost(rng, p))
 			}
 			if can(l, limit.Take{Lease: time.Minute, Receipt: true}) {

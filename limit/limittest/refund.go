@@ -8,12 +8,14 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // refundable runs check if the limiter can return tokens.
 func refundable(h Harness, p limit.Policy, check func(bench) error) error {
 	l := h.New(p)
-	if !can(l, limit.Take{Mode: limit.Returning}) {
+	if !can(l, limit.Take{Mode: mode.Returning}) {
 		return nil
 	}
 	return check(bench{l})
@@ -87,7 +89,7 @@ func refundOfNothing(h Harness) error {
 func resetFills(h Harness) error {
 	ctx := context.Background()
 	return refundable(h, limit.PerHour(3).Named("reset"), func(b bench) error {
-		a, ok := b.Limiter.(limit.Resetter)
+		a, ok := b.Limiter.(adapter.Resetter)
 		if !ok {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // Regressions returns defects that other limiters had, each named after a report of it. Most
@@ -166,7 +167,7 @@ func backwardsClockCreates(h Harness) error {
 func equalLimits(h Harness) error {
 	p := limit.PerHour(2)
 	b := bench{h.New(p.Named("equal-1"))}
-	if can(b.Limiter, limit.Take{Mode: limit.Undoing}) {
+	if can(b.Limiter, limit.Take{Mode: mode.Undoing}) {
 		b.Limiter = limit.AllOf(b.Limiter, h.New(p.Named("equal-2")))
 	}
 	for _, want := range []bool{true, true, false} {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A reserveBench is a limiter under test that can reserve.
@@ -15,7 +17,7 @@ type reserveBench struct {
 }
 
 // can reports whether a limiter can do a Take.
-func can(l limit.Limiter, take limit.Take) bool { return limit.Check(l, take) == nil }
+func can(l limit.Limiter, take limit.Take) bool { return adapter.Check(l, take) == nil }
 
 // reservable runs check if the limiter can reserve.
 func reservable(h Harness, p limit.Policy, check func(reserveBench) error) error {
@@ -138,7 +140,7 @@ func reservationsAreExact(h Harness) error {
 
 func reservationIsRefunded(h Harness) error {
 	return reservable(h, limit.PerSecond(1).Burst(3).Named("reserve-refund"), func(q reserveBench) error {
-		if !can(q.Limiter, limit.Take{Mode: limit.Returning}) {
+		if !can(q.Limiter, limit.Take{Mode: mode.Returning}) {
 			return nil
 		}
 		for _, wait := range []time.Duration{0, 3 * time.Second} {

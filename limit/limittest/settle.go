@@ -7,6 +7,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // busy runs check with a bucket of 20,000 that holds 10,000, and to which 1,000 return every second.
@@ -55,7 +57,7 @@ func settleOfWorkers(h Harness, b leaseBench) error {
 		}
 		h.Sleep(500 * time.Millisecond)
 		for _, r := range open[:2] {
-			if err := limit.Settle(context.Background(), b, key("ann"), r, 250); err != nil {
+			if err := r.Settle(context.Background(), b, key("ann"), 250); err != nil {
 				return fmt.Errorf("a settlement: %w", err)
 			}
 		}
@@ -64,7 +66,7 @@ func settleOfWorkers(h Harness, b leaseBench) error {
 	}
 	// Each second takes and returns 1,000 but for the first one, and the last: of 2 open estimates.
 	for _, r := range open {
-		if err := limit.Settle(context.Background(), b, key("ann"), r, 0); err != nil {
+		if err := r.Settle(context.Background(), b, key("ann"), 0); err != nil {
 			return fmt.Errorf("a settlement: %w", err)
 		}
 	}
@@ -102,7 +104,7 @@ func settleAfterLostRefill(h Harness, b leaseBench) error {
 }
 
 func undoDeductsLostRefillOnly(h Harness) error {
-	return busy(h, "undo-busy", limit.Take{Mode: limit.Undoing}, func(b leaseBench) error {
+	return busy(h, "undo-busy", limit.Take{Mode: mode.Undoing}, func(b leaseBench) error {
 		var receipts [2]limit.Receipt
 		for i := range receipts {
 			var err error
@@ -133,7 +135,7 @@ func settledLeasesLeaveRoom(h Harness) error {
 	}
 	b := leaseBench{undoBench{bench{l}}}
 	var second limit.Receipt
-	for i := range int64(limit.MaxLeases + 1) {
+	for i := range int64(adapter.MaxLeases + 1) {
 		r, err := b.lease(10, limit.MaxLease)
 		if err != nil {
 			return fmt.Errorf("lease %d: %w", i+1, err)
@@ -142,12 +144,12 @@ func settledLeasesLeaveRoom(h Harness) error {
 			second = r
 		}
 		h.Sleep(time.Millisecond)
-		if err := limit.Settle(context.Background(), b, key("ann"), r, 5); err != nil {
+		if err := r.Settle(context.Background(), b, key("ann"), 5); err != nil {
 			return fmt.Errorf("settlement %d: %w", i+1, err)
 		}
 	}
 	if _, err := b.lease(10, limit.MaxLease); err != nil {
-		return fmt.Errorf("after %d settled leases: %w", limit.MaxLeases+1, err)
+		return fmt.Errorf("after %d settled leases: %w", adapter.MaxLeases+1, err)
 	}
 	before, err := limit.Inspect(context.Background(), b, key("ann"))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // SlidingLogCases returns the rules of a sliding-window log.
@@ -22,7 +23,7 @@ func SlidingLogCases() []WindowCase[limit.WindowPolicy] {
 		WindowCase[limit.WindowPolicy]{"the policy changes", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { logPolicyChanges(t, h, false) }},
 		WindowCase[limit.WindowPolicy]{"processes have different policies", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { logPolicyChanges(t, h, true) }},
 		WindowCase[limit.WindowPolicy]{"a refund is of the policy's window", logRefundsOwnWindow},
-		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 1, limit.MaxLog) }},
+		WindowCase[limit.WindowPolicy]{"the clock steps", func(t *testing.T, h WindowHarness[limit.WindowPolicy]) { windowClockSteps(t, h, 1, adapter.MaxLog) }},
 	)
 }
 
@@ -116,7 +117,7 @@ func logEqualsModel(t *testing.T, h WindowHarness[limit.WindowPolicy]) {
 	for n := range h.rounds() {
 		p := r.windowPolicy("model-"+strconv.Itoa(n), 100)
 		if n == 0 {
-			p.Max = limit.MaxLog
+			p.Max = adapter.MaxLog
 		}
 		window := p.Window.Microseconds()
 		newModel := func() windowModel { return &logModel{maximum: p.Max, window: window} }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
 
@@ -184,7 +185,7 @@ func (r *reference) Block(_ context.Context, key limit.Key, d time.Duration) err
 	if r.fault.block != nil {
 		d = r.fault.block(d)
 	}
-	if err := limit.CheckBlock(d); err != nil {
+	if err := adapter.CheckBlock(d); err != nil {
 		return err
 	}
 	r.store.blocks[key] = time.Since(r.start) + d

@@ -8,12 +8,13 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // undoable runs check if the limiter can undo a Take.
 func undoable(h Harness, p limit.Policy, check func(undoBench) error) error {
 	l := h.New(p)
-	if !can(l, limit.Take{Mode: limit.Undoing}) {
+	if !can(l, limit.Take{Mode: mode.Undoing}) {
 		return nil
 	}
 	return check(undoBench{bench{l}})
@@ -34,7 +35,7 @@ func (b undoBench) take(take limit.Take) (limit.Receipt, error) {
 
 // undo undoes a Take and compares what ann's bucket holds then.
 func (b undoBench) undo(r limit.Receipt, remaining int64, resetAfter time.Duration) error {
-	if err := limit.Undo(context.Background(), b, key("ann"), r); err != nil {
+	if err := r.Undo(context.Background(), b, key("ann")); err != nil {
 		return fmt.Errorf("undoing %+v: %w", r, err)
 	}
 	return b.holds(remaining, resetAfter)
@@ -51,7 +52,7 @@ func (b undoBench) holds(remaining int64, resetAfter time.Duration) error {
 func undoOfRefunded(h Harness) error {
 	return undoable(h, limit.PerMinute(6).Burst(10).Named("undo-refunded"), func(b undoBench) error {
 		four, err := b.take(limit.Take{Cost: 4})
-		_, refunded := b.Take(context.Background(), key("ann"), limit.Take{Cost: 4, Mode: limit.Returning})
+		_, refunded := b.Take(context.Background(), key("ann"), limit.Take{Cost: 4, Mode: mode.Returning})
 		_, three := b.allowed(key("ann"), 3, true)
 		if err := cmp.Or(err, refunded, three); err != nil {
 			return err
@@ -169,13 +170,13 @@ func undoAfterChange(h Harness) error {
 
 func undoOfPart(h Harness) error {
 	return undoable(h, limit.PerHour(10).Named("undo-part"), func(b undoBench) error {
-		if !can(b.Limiter, limit.Take{Mode: limit.Partial, Receipt: true}) {
+		if !can(b.Limiter, limit.Take{Mode: mode.Partial, Receipt: true}) {
 			return nil
 		}
 		if _, err := b.take(limit.Take{Cost: 7}); err != nil {
 			return err
 		}
-		three, err := b.take(limit.Take{Cost: 5, Mode: limit.Partial})
+		three, err := b.take(limit.Take{Cost: 5, Mode: mode.Partial})
 		if err != nil {
 			return err
 		}
@@ -185,7 +186,7 @@ func undoOfPart(h Harness) error {
 
 func noReceiptOfNothing(h Harness) error {
 	return undoable(h, limit.PerHour(10).Named("undo-nothing"), func(b undoBench) error {
-		for _, take := range []limit.Take{{}, {Cost: 11}, {Cost: 5, Mode: limit.Looking}} {
+		for _, take := range []limit.Take{{}, {Cost: 11}, {Cost: 5, Mode: mode.Looking}} {
 			take.Receipt = true
 			d, err := b.Take(context.Background(), key("ann"), take)
 			if err != nil {
@@ -204,7 +205,7 @@ func noReceiptOfNothing(h Harness) error {
 
 func lookTakesNothing(h Harness) error {
 	l := h.New(limit.PerMinute(6).Burst(5).Named("look"))
-	if !can(l, limit.Take{Mode: limit.Looking}) {
+	if !can(l, limit.Take{Mode: mode.Looking}) {
 		return nil
 	}
 	b := undoBench{bench{l}}
@@ -227,7 +228,7 @@ func lookTakesNothing(h Harness) error {
 // lookEquals compares a look with the Take, whose tokens it refunds.
 func lookEquals(b undoBench, take limit.Take) error {
 	ctx, look := context.Background(), take
-	look.Mode = limit.Looking
+	look.Mode = mode.Looking
 	seen, err := b.Take(ctx, key("ann"), look)
 	if err != nil {
 		return fmt.Errorf("a look at %+v: %w", take, err)
@@ -251,19 +252,19 @@ func invalidTakes(h Harness) error {
 		{MaxWait: -1},
 		{MaxWait: 2 * time.Hour},
 		{Cost: 1, Keep: 1, MaxWait: 1},
-		{Cost: 1, Keep: 1, Mode: limit.Partial},
-		{Cost: 1, MaxWait: 1, Mode: limit.Charging},
-		{Cost: 1, Keep: 1, Mode: limit.Undoing},
-		{Mode: limit.Undoing, Undo: &limit.Receipt{Tokens: -1}},
-		{Mode: limit.Settling, Undo: &limit.Receipt{Tokens: -1, Lease: 1}},
-		{Cost: 1, Mode: limit.Settling + 1},
+		{Cost: 1, Keep: 1, Mode: mode.Partial},
+		{Cost: 1, MaxWait: 1, Mode: mode.Charging},
+		{Cost: 1, Keep: 1, Mode: mode.Undoing},
+		{Mode: mode.Undoing, Undo: &limit.Receipt{Tokens: -1}},
+		{Mode: mode.Settling, Undo: &limit.Receipt{Tokens: -1, Lease: 1}},
+		{Cost: 1, Mode: mode.Settling + 1},
 	} {
 		d, err := l.Take(context.Background(), key("ann"), take)
 		if err == nil || d != (limit.Decision{}) {
 			return fmt.Errorf("%+v is %+v with error %q; want the zero Decision and an error", take, d, fmt.Sprint(err))
 		}
 		if can(l, take) {
-			return fmt.Errorf("limit.Check permits %+v", take)
+			return fmt.Errorf("adapter.Check permits %+v", take)
 		}
 	}
 	return nil

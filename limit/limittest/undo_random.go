@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // randomUndos makes and undoes Takes of one key.
@@ -31,7 +32,7 @@ type modelReceipt struct {
 func (r *randomUndos) step(t *testing.T, at time.Duration, cost int64) {
 	t.Helper()
 	ctx := context.Background()
-	if n := len(r.receipts); n > 8 || n > 0 && at-r.receipts[0].taken > limit.ExactUndo {
+	if n := len(r.receipts); n > 8 || n > 0 && at-r.receipts[0].taken > adapter.ExactUndo {
 		r.receipts = nil
 	}
 	switch r.rng.IntN(6) {
@@ -54,7 +55,7 @@ func (r *randomUndos) step(t *testing.T, at time.Duration, cost int64) {
 		i := r.rng.IntN(len(r.receipts))
 		one := r.receipts[i]
 		r.receipts = append(r.receipts[:i], r.receipts[i+1:]...)
-		require.NoError(t, limit.Undo(ctx, r.limiter, r.key, one.receipt))
+		require.NoError(t, one.receipt.Undo(ctx, r.limiter, r.key))
 		r.model.Undo(at, one.taken, one.receipt.Tokens)
 		got, err := limit.Inspect(ctx, r.limiter, r.key)
 		require.NoError(t, err)

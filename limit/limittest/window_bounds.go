@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A randomCalls value chooses random policies, costs and times.
@@ -56,7 +58,7 @@ func (r *randomCalls) take(t testing.TB, l limit.Limiter, maximum int64) int64 {
 // spent. Sometimes it charges before.
 func (r *randomCalls) grant(t testing.TB, l limit.Limiter, maximum int64, longest time.Duration) (tokens int64, wait time.Duration) {
 	t.Helper()
-	if r.rng.IntN(12) == 0 && can(l, limit.Take{Mode: limit.Charging}) {
+	if r.rng.IntN(12) == 0 && can(l, limit.Take{Mode: mode.Charging}) {
 		require.NoError(t, limit.Charge(t.Context(), l, key("ann"), r.rng.Int64N(2*maximum+1)))
 	}
 	if r.rng.IntN(3) > 0 || !can(l, limit.Take{MaxWait: longest}) {
@@ -73,24 +75,24 @@ func (r *randomCalls) grant(t testing.TB, l limit.Limiter, maximum int64, longes
 
 // withPolicies returns a function that returns a limiter with one of several policies of one name:
 // that of a process, or one limiter, whose policy it changes.
-func (h WindowHarness[P]) withPolicies(t testing.TB, policies []P, processes bool) func(n int) limit.Resetter {
+func (h WindowHarness[P]) withPolicies(t testing.TB, policies []P, processes bool) func(n int) adapter.Resetter {
 	t.Helper()
 	if processes {
 		if !h.Shared {
 			t.Skip("the limiters share no store")
 		}
-		var limiters []limit.Resetter
+		var limiters []adapter.Resetter
 		for _, p := range policies {
 			limiters = append(limiters, h.New(p))
 		}
-		return func(n int) limit.Resetter { return limiters[n] }
+		return func(n int) adapter.Resetter { return limiters[n] }
 	}
 	l, current := h.New(policies[0]), 0
 	setter, ok := l.(limit.PolicySetter[P])
 	if !ok {
 		t.Skip("the policy cannot change")
 	}
-	return func(n int) limit.Resetter {
+	return func(n int) adapter.Resetter {
 		if n != current {
 			require.NoError(t, setter.SetPolicy(policies[n]))
 		}
@@ -206,7 +208,7 @@ func requireWindowBound(t *testing.T, h WindowHarness[limit.WindowPolicy], r *ra
 
 // requireRetryAfter checks that a denied call is allowed after exactly RetryAfter, whatever policy
 // has written the record.
-func requireRetryAfter[P any](t *testing.T, h WindowHarness[P], with func(n int) limit.Resetter, policies int, maximum func(n int) int64) {
+func requireRetryAfter[P any](t *testing.T, h WindowHarness[P], with func(n int) adapter.Resetter, policies int, maximum func(n int) int64) {
 	t.Helper()
 	for n := range policies {
 		for _, n := range []int{n, (n + 1) % policies} {

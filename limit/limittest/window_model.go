@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A windowModel is the definition of a limiter, without regard to speed. Times are microseconds of
@@ -69,7 +71,7 @@ func modelTake(m windowModel, at, cost, maximum, horizon int64, maxWait time.Dur
 // A modelRun compares a limiter with a model.
 type modelRun[P any] struct {
 	h                WindowHarness[P]
-	l                limit.Resetter
+	l                adapter.Resetter
 	m                windowModel
 	newModel         func() windowModel
 	r                *randomCalls
@@ -85,7 +87,7 @@ type takenTokens struct {
 
 // requireEqualsModel makes random calls and compares every Decision with that of the model. Without
 // reservations, all tokens return within horizon microseconds.
-func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resetter, newModel func() windowModel, r *randomCalls, maximum, horizon int64) {
+func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l adapter.Resetter, newModel func() windowModel, r *randomCalls, maximum, horizon int64) {
 	t.Helper()
 	run := &modelRun[P]{h: h, l: l, m: newModel(), newModel: newModel, r: r, maximum: maximum, horizon: horizon}
 	maxWait := time.Duration(0)
@@ -102,12 +104,12 @@ func requireEqualsModel[P any](t *testing.T, h WindowHarness[P], l limit.Resette
 // maxWait returns how long calls may wait: not at all, for some part of the horizon, or as long as
 // possible.
 func (run *modelRun[P]) maxWait() time.Duration {
-	longest := min(run.horizon, limit.MaxReserve.Microseconds())
+	longest := min(run.horizon, adapter.MaxReserve.Microseconds())
 	switch {
 	case !can(run.l, limit.Take{MaxWait: 1}) || run.r.rng.IntN(3) == 0:
 		return 0
 	case run.r.rng.IntN(4) == 0:
-		return limit.MaxReserve
+		return adapter.MaxReserve
 	default:
 		return time.Duration(run.r.rng.Int64N(longest))*time.Microsecond + time.Duration(run.r.rng.Int64N(1000))
 	}
@@ -118,12 +120,12 @@ func (run *modelRun[P]) take(t *testing.T, step int, maxWait time.Duration) limi
 	at := run.h.Now().UnixMicro()
 	take := limit.Take{Cost: run.r.cost(run.maximum), MaxWait: maxWait, Receipt: step%2 == 0}
 	look := take
-	look.Mode = limit.Looking
+	look.Mode = mode.Looking
 	seen, err := run.l.Take(context.Background(), key("ann"), look)
 	require.NoError(t, err)
 	got, err := run.l.Take(context.Background(), key("ann"), take)
 	require.NoError(t, err)
-	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon+limit.MaxReserve.Microseconds(), maxWait)
+	want, spent := modelTake(run.m, at, take.Cost, run.maximum, run.horizon+adapter.MaxReserve.Microseconds(), maxWait)
 	if got.Receipt != (limit.Receipt{}) {
 		require.Equal(t, take.Cost, got.Receipt.Tokens)
 		run.taken = append(run.taken, takenTokens{spent, got.Receipt})
@@ -150,11 +152,11 @@ func (run *modelRun[P]) change(t *testing.T) {
 	case 2, 3, 4:
 		if len(run.taken) > 0 {
 			one := run.taken[max(0, len(run.taken)-1-run.r.rng.IntN(4))]
-			require.NoError(t, limit.Undo(ctx, run.l, key("ann"), one.receipt))
+			require.NoError(t, one.receipt.Undo(ctx, run.l, key("ann")))
 			run.m.remove(at, one.receipt.Tokens, one.spent)
 		}
 	case 5:
-		if can(run.l, limit.Take{Mode: limit.Charging}) {
+		if can(run.l, limit.Take{Mode: mode.Charging}) {
 			tokens *= 1 + run.r.rng.Int64N(3)
 			require.NoError(t, limit.Charge(ctx, run.l, key("ann"), tokens))
 			run.m.add(at, tokens, true)

@@ -12,12 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // windowCharges charges more than the maximum, nothing, everything, and a blocked key.
 func windowCharges[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
 	l, ctx := h.New(policy("charges", 5)), context.Background()
-	if !can(l, limit.Take{Mode: limit.Charging}) {
+	if !can(l, limit.Take{Mode: mode.Charging}) {
 		t.Skip("the limiter cannot be charged")
 	}
 	full := limit.Decision{Allowed: true, Limit: 5, Remaining: 5}
@@ -69,18 +71,18 @@ func windowReservationsAreUndone[P any](t *testing.T, h WindowHarness[P], policy
 	granted, _, err := limit.ConsumeUpTo(ctx, l, key("ann"), 3)
 	require.NoError(t, err)
 	assert.Zero(t, granted, "later calls queue behind")
-	require.NoError(t, limit.Undo(ctx, l, key("ann"), one.Receipt))
+	require.NoError(t, one.Receipt.Undo(ctx, l, key("ann")))
 	again := reserved(t, l, 1)
 	assert.LessOrEqual(t, again.RetryAfter, two.RetryAfter, "undoing helps later calls")
 	h.Sleep(again.RetryAfter)
 	before := consume(t, l, key("ann"), 0).Remaining
-	require.NoError(t, limit.Undo(ctx, l, key("ann"), again.Receipt))
+	require.NoError(t, again.Receipt.Undo(ctx, l, key("ann")))
 	assert.Equal(t, before+1, consume(t, l, key("ann"), 0).Remaining, "a token returns after it could be spent")
 	if b, ok := l.(limit.Blocker); ok {
 		reserved(t, l, 2)
 		require.NoError(t, b.Block(ctx, key("ann"), time.Minute))
 		want := limit.Decision{Limit: 5, RetryAfter: time.Minute, ResetAfter: time.Minute, Reason: limit.Blocked}
-		for _, mode := range []limit.Mode{limit.Looking, limit.Whole} {
+		for _, mode := range []mode.Mode{mode.Looking, mode.Whole} {
 			d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 1, MaxWait: time.Hour, Mode: mode})
 			require.NoError(t, err)
 			assert.Equal(t, want, d, "a block denies calls that would wait longer")
@@ -125,7 +127,7 @@ func windowChangeIsRejected[P any](t *testing.T, h WindowHarness[P], policy func
 	assert.EqualValues(t, 3, consume(t, l, key("ann"), 0).Remaining)
 	require.NoError(t, l.SetPolicy(policy("rejected", 9)))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
-	assert.EqualValues(t, 9, l.(limit.Describer).Describe()[0].Limit)
+	assert.EqualValues(t, 9, l.(adapter.Describer).Describe()[0].Limit)
 	consume(t, l, key("ann"), 9) // denied, which a limiter remembers
 	require.NoError(t, l.SetPolicy(policy("rejected", 20)))
 	assert.EqualValues(t, 9, consume(t, l, key("ann"), 9).Remaining)
@@ -149,14 +151,14 @@ func windowUndoAfterChange[P any](t *testing.T, h WindowHarness[P], policy func(
 	}
 	unchanged := take()
 	require.NoError(t, l.SetPolicy(policy("undo-change", 5)))
-	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), unchanged))
+	require.NoError(t, unchanged.Undo(context.Background(), l, key("ann")))
 	assert.EqualValues(t, 5, consume(t, l, key("ann"), 0).Remaining, "no change")
 	before := take()
 	require.NoError(t, l.SetPolicy(policy("undo-change", 9)))
-	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), before))
+	require.NoError(t, before.Undo(context.Background(), l, key("ann")))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
 	after := take()
-	require.NoError(t, limit.Undo(context.Background(), l, key("ann"), after))
+	require.NoError(t, after.Undo(context.Background(), l, key("ann")))
 	assert.EqualValues(t, 7, consume(t, l, key("ann"), 0).Remaining)
 }
 

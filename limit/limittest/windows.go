@@ -11,13 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A WindowHarness creates sliding-window logs, sliding-window counters or quotas, whose policies are
 // of type P and whose clock a case can move.
 type WindowHarness[P any] struct {
 	// New returns a limiter. Limiters of different names must not influence each other.
-	New func(P) limit.Resetter
+	New func(P) adapter.Resetter
 
 	// Shared says that limiters of one name share their records, as processes with one store do.
 	// Cases may then call New several times with one name and different numbers.
@@ -110,16 +112,16 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			assert.EqualValues(t, 3, three.Receipt.Tokens)
 			h.Sleep(time.Microsecond)
 			consume(t, l, key("ann"), 1)
-			require.NoError(t, limit.Undo(ctx, l, key("ann"), three.Receipt))
+			require.NoError(t, three.Receipt.Undo(ctx, l, key("ann")))
 			assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
-			require.NoError(t, limit.Undo(ctx, l, key("bob"), three.Receipt), "an unused key")
+			require.NoError(t, three.Receipt.Undo(ctx, l, key("bob")), "an unused key")
 			assert.EqualValues(t, 5, consume(t, l, key("bob"), 0).Remaining)
 			assert.Zero(t, take(limit.Take{Cost: 5, Receipt: true}).Receipt, "a denial")
 			assert.Zero(t, take(limit.Take{Receipt: true}).Receipt, "nothing")
 			old := take(limit.Take{Cost: 2, Receipt: true})
 			h.Sleep(2 * old.ResetAfter)
 			consume(t, l, key("ann"), 5)
-			require.NoError(t, limit.Undo(ctx, l, key("ann"), old.Receipt))
+			require.NoError(t, old.Receipt.Undo(ctx, l, key("ann")))
 			assert.Zero(t, consume(t, l, key("ann"), 0).Remaining, "what has returned does not return again")
 		}},
 		{"look and part", func(t *testing.T, h harness) {
@@ -127,9 +129,9 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			for _, taken := range []int64{0, 3, 2} {
 				consume(t, l, key("ann"), taken)
 				for _, cost := range []int64{0, 2, 5, 6} {
-					d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: limit.Looking})
+					d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking})
 					require.NoError(t, err)
-					again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: limit.Looking, Receipt: true})
+					again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking, Receipt: true})
 					require.NoError(t, err)
 					assert.Equal(t, d, again, "a look takes nothing")
 					got := consume(t, l, key("ann"), cost)
@@ -146,11 +148,11 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 				assert.Equal(t, want > 0, d.Allowed)
 				assert.Equal(t, want > 0, d.RetryAfter == 0)
 			}
-			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: limit.Charging}, {Cost: -1, Mode: limit.Charging}} {
+			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: mode.Charging}, {Cost: -1, Mode: mode.Charging}} {
 				d, err := l.Take(ctx, key("ann"), take)
 				assert.Error(t, err)
 				assert.Zero(t, d)
-				assert.Error(t, limit.Check(l, take))
+				assert.Error(t, adapter.Check(l, take))
 			}
 		}},
 		{"charges", func(t *testing.T, h harness) { windowCharges(t, h, policy) }},
@@ -194,8 +196,8 @@ func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[
 			assert.False(t, d.Allowed)
 			assert.Contains(t, d.Policy, "few")
 			assert.EqualValues(t, 8, consume(t, many, key("ann"), 0).Remaining, "a denial by one takes nothing of the other")
-			require.Len(t, both.(limit.Describer).Describe(), 2)
-			assert.EqualValues(t, 10, both.(limit.Describer).Describe()[0].Limit)
+			require.Len(t, both.(adapter.Describer).Describe(), 2)
+			assert.EqualValues(t, 10, both.(adapter.Describer).Describe()[0].Limit)
 		}},
 	}
 }
@@ -210,7 +212,7 @@ func requireBlocks(t *testing.T, l limit.Blocker, maximum int64, sleep func(time
 		for _, cost := range []int64{0, 1, maximum, 0} {
 			require.Equal(t, want, consume(t, l, key("ann"), cost), "cost %d", cost)
 		}
-		d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 2, Mode: limit.Partial})
+		d, err := l.Take(ctx, key("ann"), limit.Take{Cost: 2, Mode: mode.Partial})
 		require.NoError(t, err)
 		require.Equal(t, want, d)
 		want.RetryAfter = limit.Never

@@ -50,8 +50,8 @@ const (
 	ChargedOverLimit                    // the bucket does not hold the cost; the message is admitted because of Options.ChargeOnly
 	Rejected                            // the bucket does not hold the cost yet, or no permit is free
 	NeverAllowed                        // the cost is above the capacity of the bucket
-	Failed                              // the limiter could not decide; the message is rejected (limit.FailClosed)
-	FailedOpen                          // the limiter could not decide; the message is admitted (limit.FailOpen, Options.ChargeOnly)
+	Failed                              // the limiter could not decide; the message is rejected
+	FailedOpen                          // the limiter could not decide; the message is admitted (Options.FailOpen, Options.ChargeOnly)
 	Canceled                            // the connection or the HTTP request ended before the decision
 	Exempt                              // Options.Access allows the client; nothing was charged
 	Denied                              // Options.Access denies the client; nothing was charged

@@ -90,7 +90,7 @@ func randomScenario(rng *rand.Rand) (s scenario) {
 	}
 	s.opts = httplimit.Options{
 		Name: "chat", Timeout: []time.Duration{time.Millisecond, time.Second}[rng.IntN(2)],
-		FailurePolicy: limit.FailurePolicy(rng.IntN(2)), DryRun: rng.IntN(3) == 0,
+		FailOpen: rng.IntN(2) == 1, DryRun: rng.IntN(3) == 0,
 	}
 	switch rng.IntN(3) {
 	case 0:
@@ -152,7 +152,7 @@ func limitMessages(limiter limit.Limiter, o httplimit.Options, tr *trace) func(a
 	var now arrival
 	opts := &ratelimit.Options{
 		Name: o.Name, Key: ratelimit.KeyPerIP, Access: o.Access, AccessKey: ratelimit.KeyPerIP, MaxWait: o.MaxWait, DryRun: o.DryRun,
-		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout,
 		Cost:       func(router.IngressContext) int64 { return now.cost },
 		ChargeOnly: func(router.IngressContext) bool { return now.chargeOnly },
 	}

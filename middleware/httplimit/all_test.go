@@ -32,7 +32,7 @@ func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
 		{"Cost", rules, &httplimit.Options{Cost: number}, "httplimit: NewAll does not use Options.Cost; set Rule.Cost"},
 		{"MaxWait", rules, &httplimit.Options{MaxWait: 1}, "httplimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key"},
 		{"Keep", rules, &httplimit.Options{Keep: number}, "httplimit: NewAll does not support Keep; use New"},
-		{"Fallback", rules, &httplimit.Options{Fallback: limiter}, "httplimit: NewAll does not support Fallback; set FailurePolicy"},
+		{"Fallback", rules, &httplimit.Options{Fallback: limiter}, "httplimit: NewAll does not support Fallback; set FailOpen"},
 	} {
 		assert.PanicsWithValue(t, tt.want, func() { httplimit.NewAll(tt.rules, tt.opts) }, tt.name)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
@@ -16,7 +17,7 @@ const maxInteger = 999_999_999_999_999
 // describe makes the response list the policies of limiters.
 func (h *httpLimit) describe(limiters ...limit.Limiter) {
 	for i, l := range limiters {
-		if d, ok := l.(limit.Describer); ok && !slices.Contains(limiters[:i], l) {
+		if d, ok := l.(adapter.Describer); ok && !slices.Contains(limiters[:i], l) {
 			h.describers = append(h.describers, d)
 		}
 	}

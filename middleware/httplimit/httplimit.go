@@ -13,7 +13,7 @@
 //
 // A request over the limit is answered with 429 and Retry-After in whole seconds, rounded up. If no
 // wait can help, there is no Retry-After. A client that Access denies is answered with 403. A
-// request that is rejected because of FailurePolicy, or whose cost is negative, is answered with
+// request that is rejected because FailOpen is false, or whose cost is negative, is answered with
 // 503.
 //
 // If the limiter has decided, the response has the fields of
@@ -38,6 +38,7 @@ import (
 	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // New returns a middleware that calls the handler if the request's bucket holds the cost, and
@@ -60,8 +61,8 @@ type httpLimit struct {
 	Options
 
 	enforced   *enforce.Limit
-	rules      []Rule            // of NewAll
-	describers []limit.Describer // the limiters that are
+	rules      []Rule              // of NewAll
+	describers []adapter.Describer // the limiters that are
 }
 
 func (h *httpLimit) wrap(next http.Handler) http.Handler {

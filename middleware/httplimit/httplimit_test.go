@@ -100,7 +100,6 @@ func TestNew_InvalidOptionsPanic(t *testing.T) {
 		{"OnDryRun", bucket, httplimit.Options{OnDryRun: func(*http.Request, limit.Decision) {}}, "httplimit: OnDryRun is set, but DryRun is false; set DryRun too"},
 		{"AccessKey", bucket, httplimit.Options{AccessKey: perUser}, "httplimit: AccessKey is set, but Access is nil; set Access too"},
 		{"Timeout", bucket, httplimit.Options{Timeout: -time.Second}, "httplimit: Timeout is -1s; it must not be negative"},
-		{"FailurePolicy", bucket, httplimit.Options{FailurePolicy: 7}, "httplimit: FailurePolicy is 7; it must be limit.FailClosed or limit.FailOpen"},
 		{"Jitter", bucket, httplimit.Options{Jitter: -1}, "httplimit: Jitter is -1ns; it must not be negative"},
 		{"MaxWait", bucket, httplimit.Options{MaxWait: 2 * time.Hour}, "httplimit: MaxWait is 2h0m0s; it must be from 0 to 1h0m0s"},
 		{"MaxWait of a limiter", failing(nil), httplimit.Options{MaxWait: 1}, "httplimit: MaxWait is set, which a httplimit_test.limiterFunc cannot do: the limiter can only take a cost whole"},
@@ -137,7 +136,7 @@ func TestNew_NegativeCostIsReportedAndRejected(t *testing.T) {
 	}
 }
 
-func TestNew_LimiterErrorsFollowFailurePolicyAndFallback(t *testing.T) {
+func TestNew_LimiterErrorsFollowFailOpenAndFallback(t *testing.T) {
 	down := failing(io.ErrUnexpectedEOF)
 	var reported []error
 	report := func(err error) { reported = append(reported, err) }
@@ -147,7 +146,7 @@ func TestNew_LimiterErrorsFollowFailurePolicyAndFallback(t *testing.T) {
 	assert.NotContains(t, resp.Header, "Ratelimit")
 	assert.Equal(t, []error{io.ErrUnexpectedEOF}, reported, "once")
 
-	resp = attempt(httplimit.New(down, &httplimit.Options{FailurePolicy: limit.FailOpen})(ok), "192.0.2.1:1", nil)
+	resp = attempt(httplimit.New(down, &httplimit.Options{FailOpen: true})(ok), "192.0.2.1:1", nil)
 	assert.Equal(t, 200, resp.StatusCode)
 	assert.NotContains(t, resp.Header, "Ratelimit")
 

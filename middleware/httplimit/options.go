@@ -34,7 +34,7 @@ type Options struct {
 
 	// ChargeOnly reports whether a request is charged but never rejected, even if the limiter cannot
 	// decide. It takes what its bucket holds of the cost; any shortfall is forgiven. A limiter that
-	// cannot take a part ([limit.Partial]), such as [limit.AllOf], is charged nothing for a request that
+	// cannot take a part ([mode.Partial]), such as [limit.AllOf], is charged nothing for a request that
 	// it denies. If nil, there are no such requests.
 	ChargeOnly func(*http.Request) bool
 
@@ -73,15 +73,15 @@ type Options struct {
 	// may be nil, and must be nil without DryRun.
 	OnDryRun func(*http.Request, limit.Decision)
 
-	// FailurePolicy says what happens to a request if the limiter cannot decide: it is
-	// rejected with 503 (limit.FailClosed, the default) or admitted (limit.FailOpen).
-	FailurePolicy limit.FailurePolicy
+	// FailOpen admits a request if the limiter cannot decide. If false, the request is rejected with
+	// 503.
+	FailOpen bool
 
-	// Fallback decides if the limiter cannot. FailurePolicy applies if the Fallback cannot
-	// decide either. If nil, FailurePolicy applies immediately.
+	// Fallback decides if the limiter cannot. FailOpen applies if the Fallback cannot
+	// decide either. If nil, FailOpen applies immediately.
 	Fallback limit.Limiter
 
-	// OnError is called with every error of the limiter, before Fallback and FailurePolicy
+	// OnError is called with every error of the limiter, before Fallback and FailOpen
 	// apply, and with those of Cost and Keep. It may be nil.
 	OnError func(error)
 
@@ -91,7 +91,7 @@ type Options struct {
 	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
-	// that implement [limit.InProcess]. After five failures in a row, calls are paused and fail
+	// that implement [adapter.InProcess]. After five failures in a row, calls are paused and fail
 	// immediately, except one every 250 to 375 ms.
 	Timeout time.Duration
 }
@@ -123,6 +123,6 @@ func newOptions(opts *Options) *httpLimit {
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
 		Package: "httplimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
 	}
 }

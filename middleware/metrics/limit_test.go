@@ -112,7 +112,7 @@ func TestLimit_CountsErrorsFallbacksAndOpenBreakers(t *testing.T) {
 		m, reg := newMetrics()
 		s := &store{takes: 10 * time.Millisecond, err: io.ErrUnexpectedEOF, limit: memory.NewLimiter(limit.PerSecond(100))}
 		failClosed := ratelimit.New(s, &ratelimit.Options{Name: "closed", Observe: m.Limit})
-		failOpen := ratelimit.New(s, &ratelimit.Options{Name: "open", Observe: m.Limit, FailurePolicy: limit.FailOpen})
+		failOpen := ratelimit.New(s, &ratelimit.Options{Name: "open", Observe: m.Limit, FailOpen: true})
 		fallback := ratelimit.New(s, &ratelimit.Options{Name: "fallback", Observe: m.Limit, Fallback: memory.NewLimiter(limit.PerSecond(2))})
 		for range 7 { // the fifth error opens the breakers
 			require.Error(t, failClosed(t.Context(), from("ann")))

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/limitfile"
 	"github.com/penstock-go/penstock/router"
 )
@@ -66,7 +66,7 @@ type Metrics struct {
 // Counted is a limiter that counts its keys, such as those of package memory. Redis counts the
 // keys of its limiters itself.
 type Counted interface {
-	Stats() limit.Stats
+	Stats() adapter.Stats
 }
 
 // New creates metrics and registers them with reg. If opts is nil, it uses the zero options. It

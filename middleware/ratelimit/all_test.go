@@ -111,7 +111,7 @@ func TestNewAll_RejectsInvalidCost(t *testing.T) {
 	limiter := memory.NewLimiter(limit.PerHour(10))
 	admit := ratelimit.NewAll([]ratelimit.Rule{
 		{Limiter: limiter}, {Limiter: limiter, Key: perTenant, Cost: func(router.IngressContext) int64 { return -1 }},
-	}, &ratelimit.Options{FailurePolicy: limit.FailOpen, DryRun: true})
+	}, &ratelimit.Options{FailOpen: true, DryRun: true})
 	err := admit(t.Context(), from("ann"))
 	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 	assert.EqualValues(t, 10, remaining(t, limiter, limit.Key{"user", "", "ann", "SAY"}))
@@ -174,10 +174,10 @@ func TestNewAll_AccessListDecidesFirst(t *testing.T) {
 	assert.EqualValues(t, 1, remaining(t, limiter, limit.Key{"user", "", "ann", "SAY"}))
 }
 
-// TestNewAll_RefundsAndFollowsFailurePolicy lets the second limiter of a pair that cannot decide
+// TestNewAll_RefundsAndFollowsFailOpen lets the second limiter of a pair that cannot decide
 // together fail, until the breaker opens.
-func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
-	for _, policy := range []limit.FailurePolicy{limit.FailClosed, limit.FailOpen} {
+func TestNewAll_RefundsAndFollowsFailOpen(t *testing.T) {
+	for _, failOpen := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			users := memory.NewLimiter(limit.PerHour(9))
 			calls, fails := 0, true
@@ -192,13 +192,13 @@ func TestNewAll_RefundsAndFollowsFailurePolicy(t *testing.T) {
 			var outcomes []observe.Outcome
 			admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: remote, Key: perTenant}},
 				&ratelimit.Options{
-					FailurePolicy: policy, OnError: func(err error) { reported = append(reported, err) },
+					FailOpen: failOpen, OnError: func(err error) { reported = append(reported, err) },
 					Observe: func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
 				})
 			start := time.Now()
 			for range 10 {
 				err := admit(t.Context(), from("ann"))
-				if policy == limit.FailOpen {
+				if failOpen {
 					require.NoError(t, err)
 					continue
 				}
@@ -227,7 +227,7 @@ func TestNewAll_CanceledMessageIsNotDecided(t *testing.T) {
 	}}
 	var outcome observe.Outcome
 	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: remote}}, &ratelimit.Options{
-		FailurePolicy: limit.FailOpen, Observe: func(o observe.Observation) { outcome = o.Outcome },
+		FailOpen: true, Observe: func(o observe.Observation) { outcome = o.Outcome },
 	})
 	require.ErrorIs(t, admit(ctx, from("ann")), context.Canceled)
 	assert.Equal(t, observe.Canceled, outcome)
@@ -281,7 +281,7 @@ func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
 		{"Cost", rules, &ratelimit.Options{Cost: number}, "ratelimit: NewAll does not use Options.Cost; set Rule.Cost"},
 		{"MaxWait", rules, &ratelimit.Options{MaxWait: time.Second}, "ratelimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key"},
 		{"Keep", rules, &ratelimit.Options{Keep: number}, "ratelimit: NewAll does not support Keep; use New"},
-		{"Fallback", rules, &ratelimit.Options{Fallback: limiter}, "ratelimit: NewAll does not support Fallback; set FailurePolicy"},
+		{"Fallback", rules, &ratelimit.Options{Fallback: limiter}, "ratelimit: NewAll does not support Fallback; set FailOpen"},
 		{"Jitter", rules, &ratelimit.Options{Jitter: -1}, "ratelimit: Jitter is -1ns; it must not be negative"},
 	} {
 		assert.PanicsWithValue(t, tt.want, func() { ratelimit.NewAll(tt.rules, tt.opts) }, tt.name)

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
+	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -16,7 +17,7 @@ import (
 //	r.UseIngress(ratelimit.New(limiter, opts))
 //
 // The name, the capacity and the refill are those that the limiter describes as a
-// [limit.Describer]; with [limit.AllOf] there are several. An unnamed policy has Options.Name.
+// [adapter.Describer]; with [limit.AllOf] there are several. An unnamed policy has Options.Name.
 // Limits without a name, limiters that do not describe themselves, and limits that are not token
 // buckets are not announced, because a client cannot pace itself by them exactly. Nothing is
 // announced in a dry run, or for a client that Options.Access names.
@@ -64,7 +65,7 @@ func (l *rateLimit) announce(rules []Rule, in router.IngressContext) (all []rout
 		return nil
 	}
 	for _, rule := range rules {
-		describer, ok := rule.Limiter.(limit.Describer)
+		describer, ok := rule.Limiter.(adapter.Describer)
 		if !ok {
 			continue
 		}

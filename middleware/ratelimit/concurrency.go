@@ -22,10 +22,9 @@ type ConcurrencyOptions struct {
 	// time at which it was opened.
 	Key func(router.IngressContext) limit.Key
 
-	// FailurePolicy says what happens to a message or a connection if the semaphore cannot
-	// decide: it is rejected, a message with UNAVAILABLE (limit.FailClosed, the default), or
-	// admitted without a permit (limit.FailOpen).
-	FailurePolicy limit.FailurePolicy
+	// FailOpen admits a message or a connection without a permit if the semaphore cannot decide. If
+	// false, it is rejected, a message with UNAVAILABLE.
+	FailOpen bool
 
 	// OnError is called with every error of the semaphore. It may be nil.
 	OnError func(error)
@@ -67,7 +66,7 @@ func newConcurrency(caller string, kind router.LimitKind, semaphore limit.Semaph
 	if opts != nil {
 		c.ConcurrencyOptions = *opts
 	}
-	enforce.CheckFailures("ratelimit", c.Timeout, c.FailurePolicy)
+	enforce.CheckTimeout("ratelimit", c.Timeout)
 	if c.Key == nil {
 		c.Key = KeyPerUserOrIPPerType
 	}
@@ -84,7 +83,7 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && c.FailurePolicy == limit.FailOpen:
+		case err != nil && c.FailOpen:
 			return next(ctx)
 		case err != nil:
 			return enforce.Unavailable(err)
@@ -125,7 +124,7 @@ func (c *concurrency) breakerChanged(open bool) {
 
 func (c *concurrency) outcome(permit limit.Permit, err error) observe.Outcome {
 	switch {
-	case err != nil && c.FailurePolicy == limit.FailOpen:
+	case err != nil && c.FailOpen:
 		return observe.FailedOpen
 	case err != nil:
 		return observe.Failed

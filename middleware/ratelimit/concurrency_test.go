@@ -84,7 +84,7 @@ func TestConcurrency_BoundsCallsAndReleasesPermits(t *testing.T) {
 	})
 }
 
-func TestConcurrency_AppliesFailurePolicy(t *testing.T) {
+func TestConcurrency_AppliesFailOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := semaphoreFunc(func(context.Context) (limit.Permit, error) { return limit.Permit{}, io.ErrUnexpectedEOF })
 		var limits []router.LimitExceeded
@@ -92,13 +92,12 @@ func TestConcurrency_AppliesFailurePolicy(t *testing.T) {
 		failClosed := renderer(down, &ratelimit.ConcurrencyOptions{OnError: func(err error) { seen = append(seen, err) }}, &limits)
 		assert.Equal(t, errors.Unavailable, routertest.CallError(routertest.Dial(t, failClosed), Render{"fast"}).Code)
 		assert.Equal(t, []error{io.ErrUnexpectedEOF}, seen)
-		failOpen := renderer(down, &ratelimit.ConcurrencyOptions{FailurePolicy: limit.FailOpen}, &limits)
+		failOpen := renderer(down, &ratelimit.ConcurrencyOptions{FailOpen: true}, &limits)
 		routertest.Call[Rendered](routertest.Dial(t, failOpen), Render{"fast"})
 		assert.Empty(t, limits, "an outage exceeds no limit")
 	})
 	assert.Panics(t, func() { ratelimit.Concurrency(nil, nil) })
 	assert.Panics(t, func() { ratelimit.Concurrency(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{Timeout: -1}) })
-	assert.Panics(t, func() { ratelimit.Concurrency(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{FailurePolicy: 7}) })
 }
 
 func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
@@ -157,9 +156,9 @@ func TestConcurrency_CanceledCallIsNoFailure(t *testing.T) {
 			return limit.Permit{}, ctx.Err()
 		})
 		wrap := ratelimit.Concurrency(slow, &ratelimit.ConcurrencyOptions{
-			FailurePolicy: limit.FailOpen,
-			OnError:       func(err error) { t.Error(err) },
-			Observe:       func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
+			FailOpen: true,
+			OnError:  func(err error) { t.Error(err) },
+			Observe:  func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
 		})
 		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: 10 * time.Millisecond}, OnError: func(router.ErrorReport) {}})
 		r.Use(wrap)

@@ -23,7 +23,7 @@ import (
 // A connection acquires a permit when it is opened, and releases it when its context ends, also
 // if something else rejects it. A connection without a permit is closed with 1013 and holds none.
 // Options.OnLimitExceeded is not called; ConcurrencyOptions.Observe receives every decision. If
-// the semaphore cannot decide, the connection is closed with 1013 or, with limit.FailOpen, stays
+// the semaphore cannot decide, the connection is closed with 1013 or, with FailOpen, stays
 // open without a permit and is not counted.
 //
 // A connection whose identity changes keeps the permit of the key with which it was opened. So a
@@ -52,7 +52,7 @@ func (c *concurrency) open(ctx context.Context, conn *router.Conn) error {
 		ReceivedAt: time.Now(),
 	})
 	switch {
-	case err != nil && c.FailurePolicy == limit.FailOpen:
+	case err != nil && c.FailOpen:
 		return nil
 	case err != nil:
 		return tryAgainLater(errors.Unavailable, "limits cannot be checked")

@@ -121,7 +121,7 @@ func TestConnections_ObserveReceivesEveryDecision(t *testing.T) {
 	})
 }
 
-func TestConnections_OutageAppliesFailurePolicy(t *testing.T) {
+func TestConnections_OutageAppliesFailOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		down := semaphoreFunc(func(context.Context) (limit.Permit, error) {
@@ -135,7 +135,7 @@ func TestConnections_OutageAppliesFailurePolicy(t *testing.T) {
 		}
 		assert.Len(t, seen, 10)
 		assert.Equal(t, 5, calls, "then the breaker is open")
-		failOpen := newNode(ratelimit.Connections(down, &ratelimit.ConcurrencyOptions{FailurePolicy: limit.FailOpen}))
+		failOpen := newNode(ratelimit.Connections(down, &ratelimit.ConcurrencyOptions{FailOpen: true}))
 		for range 10 {
 			routertest.Call[Rendered](dialAs(t, failOpen, "ann"), Render{})
 		}

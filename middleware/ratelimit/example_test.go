@@ -139,7 +139,7 @@ func ExampleKeyPerIPPrefix() {
 // limit; if it rejects the connection, the permit is released.
 func ExampleConnections() {
 	semaphore := memory.NewSemaphore(3) // with several nodes: redis.NewSemaphore(client, "connections", 3)
-	limitConns := ratelimit.Connections(semaphore, &ratelimit.ConcurrencyOptions{FailurePolicy: limit.FailOpen})
+	limitConns := ratelimit.Connections(semaphore, &ratelimit.ConcurrencyOptions{FailOpen: true})
 	r := router.New(&router.Options{
 		OnOpen: func(ctx context.Context, c *router.Conn) error {
 			if err := limitConns(ctx, c); err != nil {

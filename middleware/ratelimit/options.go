@@ -28,7 +28,7 @@ type Options struct {
 
 	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
 	// a topic or acknowledges, even if the limiter cannot decide. It takes what its bucket holds of the
-	// cost; any shortfall is forgiven. A limiter that cannot take a part ([limit.Partial]), such as
+	// cost; any shortfall is forgiven. A limiter that cannot take a part ([mode.Partial]), such as
 	// [limit.AllOf], is charged nothing for a message that it denies. If nil, there are no such messages.
 	ChargeOnly func(router.IngressContext) bool
 
@@ -60,7 +60,7 @@ type Options struct {
 	// or Limits.Concurrency of the router. If false, such a message is charged, as one that its handler
 	// rejects is. A message that the limiter has not charged, because it could not decide for example,
 	// returns nothing. Only the tokens of the message return, and none that have returned with time
-	// meanwhile, or with the next period of a quota; see [limit.Undoing]. With [Tiers], those of the other
+	// meanwhile, or with the next period of a quota; see [mode.Undoing]. With [Tiers], those of the other
 	// tiers do not return.
 	Refund bool
 
@@ -77,15 +77,15 @@ type Options struct {
 	// and must be nil without DryRun.
 	OnDryRun func(router.IngressContext, *router.LimitExceeded)
 
-	// FailurePolicy says what happens to a message if the limiter cannot decide: it is
-	// rejected with UNAVAILABLE (limit.FailClosed, the default) or admitted (limit.FailOpen).
-	FailurePolicy limit.FailurePolicy
+	// FailOpen admits a message if the limiter cannot decide. If false, the message is rejected with
+	// UNAVAILABLE.
+	FailOpen bool
 
-	// Fallback decides if the limiter cannot. FailurePolicy applies if the Fallback cannot
-	// decide either. If nil, FailurePolicy applies immediately.
+	// Fallback decides if the limiter cannot. FailOpen applies if the Fallback cannot
+	// decide either. If nil, FailOpen applies immediately.
 	Fallback limit.Limiter
 
-	// OnError is called with every error of the limiter, before Fallback and FailurePolicy
+	// OnError is called with every error of the limiter, before Fallback and FailOpen
 	// apply. It may be nil.
 	OnError func(error)
 
@@ -95,7 +95,7 @@ type Options struct {
 	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
-	// that implement [limit.InProcess].
+	// that implement [adapter.InProcess].
 	Timeout time.Duration
 }
 
@@ -113,6 +113,6 @@ func (o *Options) mustBeValid() {
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
 		Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailurePolicy: o.FailurePolicy, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -144,7 +145,7 @@ func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
 		set                func(*ratelimit.Options, limit.Limiter)
 		primary, secondary int64 // tokens left, where 50 have been taken before
 	}{
-		"fail open": {func(o *ratelimit.Options, _ limit.Limiter) { o.FailurePolicy = limit.FailOpen }, 50, 100},
+		"fail open": {func(o *ratelimit.Options, _ limit.Limiter) { o.FailOpen = true }, 50, 100},
 		"fallback":  {func(o *ratelimit.Options, fallback limit.Limiter) { o.Fallback = fallback }, 50, 99},
 		"charge only": {func(o *ratelimit.Options, fallback limit.Limiter) {
 			o.Fallback, o.ChargeOnly = fallback, func(router.IngressContext) bool { return true }
@@ -179,7 +180,7 @@ func TestRefund_PanicsIfALimiterCannotUndo(t *testing.T) {
 type brokenRefunder struct{ *memory.Limiter }
 
 func (l brokenRefunder) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if take.Mode == limit.Undoing {
+	if take.Mode == mode.Undoing {
 		return limit.Decision{}, errors.New("lost")
 	}
 	return l.Limiter.Take(ctx, key, take)

@@ -39,7 +39,7 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 		limiter  scriptedLimiter
 		fallback *scriptedLimiter
 		cost     int64
-		policy   limit.FailurePolicy
+		failOpen bool
 		want     string // what the error contains; "" if there is none
 	}{
 		"admitted":                    {limiter: scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 2},
@@ -47,13 +47,13 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 		"free":                        {limiter: scriptedLimiter{decision: denied}},
 		"negative cost":               {limiter: scriptedLimiter{decision: denied}, cost: -1, want: "Cost returned -1"},
 		"fails":                       {limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, want: "broken"},
-		"fails open":                  {limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, policy: limit.FailOpen},
+		"fails open":                  {limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, failOpen: true},
 		"fallback admits":             {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1},
 		"fallback denies":             {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{decision: denied}, cost: 1, want: "rate limit exceeded: 1 of 3"},
 		"fallback fails":              {limiter: scriptedLimiter{err: errors.New("broken")}, fallback: &scriptedLimiter{err: errors.New("also broken")}, cost: 1, want: "also broken"},
 		"admitted, connection closed": {closed: true, limiter: scriptedLimiter{decision: limit.Decision{Allowed: true}}, cost: 1, want: "context canceled"},
 		"denied, connection closed":   {closed: true, limiter: scriptedLimiter{decision: denied}, cost: 1, want: "context canceled"},
-		"fails, connection closed":    {closed: true, limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, policy: limit.FailOpen, want: "context canceled"},
+		"fails, connection closed":    {closed: true, limiter: scriptedLimiter{err: errors.New("broken")}, cost: 1, failOpen: true, want: "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -63,11 +63,11 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 			run := func(observe func(observe.Observation)) (reported []string, calls []int64, err error) {
 				limiter := tt.limiter
 				opts := ratelimit.Options{
-					Key:           ratelimit.KeyPerUserPerType,
-					Cost:          func(router.IngressContext) int64 { return tt.cost },
-					FailurePolicy: tt.policy,
-					OnError:       func(err error) { reported = append(reported, err.Error()) },
-					Observe:       observe,
+					Key:      ratelimit.KeyPerUserPerType,
+					Cost:     func(router.IngressContext) int64 { return tt.cost },
+					FailOpen: tt.failOpen,
+					OnError:  func(err error) { reported = append(reported, err.Error()) },
+					Observe:  observe,
 				}
 				if tt.fallback != nil {
 					fallback := *tt.fallback

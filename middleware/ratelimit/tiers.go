@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
+	"github.com/penstock-go/penstock/limit/mode"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -30,7 +32,7 @@ import (
 //
 // An admitted message calls the limiters of all other tiers after its own. The Fallback of
 // opts replaces the limiter of every tier. Tiers panics as [New] does, and if a limiter is
-// passed twice or cannot be charged ([limit.Charging]), such as a cooldown.
+// passed twice or cannot be charged ([mode.Charging]), such as a cooldown.
 func Tiers(tier func(router.IngressContext) string, limiters map[string]limit.Limiter, opts *Options) router.IngressFunc {
 	return newTiers(tier, limiters, opts).admit
 }
@@ -45,7 +47,7 @@ func newTiers(tier func(router.IngressContext) string, limiters map[string]limit
 		if limiter == nil {
 			panic(fmt.Sprintf("ratelimit: tier %q needs a limiter", name))
 		}
-		if err := limit.Check(limiter, limit.Take{Mode: limit.Charging}); err != nil {
+		if err := adapter.Check(limiter, limit.Take{Mode: mode.Charging}); err != nil {
 			panic(fmt.Sprintf("ratelimit: the limiter of tier %q is a %T, which cannot be charged: %v", name, limiter, err))
 		}
 		if seen[limiter] {

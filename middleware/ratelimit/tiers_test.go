@@ -86,16 +86,16 @@ func TestTiers_ChargesOtherTiersForAdmittedMessages(t *testing.T) {
 	}
 }
 
-// TestTiers_DryRunDuringOutageChargesByFailurePolicy compares a dry run with the enforcement.
-func TestTiers_DryRunDuringOutageChargesByFailurePolicy(t *testing.T) {
-	for policy, left := range map[limit.FailurePolicy]int64{limit.FailClosed: 5, limit.FailOpen: 4} {
+// TestTiers_DryRunDuringOutageChargesByFailOpen compares a dry run with the enforcement.
+func TestTiers_DryRunDuringOutageChargesByFailOpen(t *testing.T) {
+	for policy, left := range map[bool]int64{false: 5, true: 4} {
 		for _, dryRun := range []bool{false, true} {
 			pro := memory.NewLimiter(limit.PerHour(5))
 			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
 				"free": downLimiter{memory.NewLimiter(limit.PerHour(1))}, "pro": pro,
-			}, &ratelimit.Options{Key: ratelimit.KeyPerUser, DryRun: dryRun, FailurePolicy: policy})
+			}, &ratelimit.Options{Key: ratelimit.KeyPerUser, DryRun: dryRun, FailOpen: policy})
 			err := admit(t.Context(), from("ann"))
-			assert.Equal(t, !dryRun && policy == limit.FailClosed, err != nil)
+			assert.Equal(t, !dryRun && !policy, err != nil)
 			d, err := limit.Consume(t.Context(), pro, ratelimit.KeyPerUser(from("ann")), 0)
 			require.NoError(t, err)
 			assert.Equal(t, left, d.Remaining, "dry run: %v, policy: %v", dryRun, policy)

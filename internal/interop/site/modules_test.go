@@ -112,7 +112,7 @@ func TestSlugify_IsThatOfGitHub(t *testing.T) {
 }
 
 func TestGoNames_AreExportedNames(t *testing.T) {
-	const expression = `Object.fromEntries([...goNames()].filter(([name]) => /^(router\.(Options|Options\.OnOpen|Conn\.Subscribe|On|New|options)|limit\.(PerSecond|Never|FailOpen|Policy)|testscale\..*)$/.test(name)))`
+	const expression = `Object.fromEntries([...goNames()].filter(([name]) => /^(router\.(Options|Options\.OnOpen|Conn\.Subscribe|On|New|options)|limit\.(PerSecond|Never|Month|Policy)|testscale\..*)$/.test(name)))`
 	const packages = "https://pkg.go.dev/github.com/penstock-go/penstock/"
 	assert.Equal(t, map[string]string{
 		"router.Options":        packages + "router#Options",
@@ -122,7 +122,7 @@ func TestGoNames_AreExportedNames(t *testing.T) {
 		"router.New":            packages + "router#New",
 		"limit.PerSecond":       packages + "limit#PerSecond",
 		"limit.Never":           packages + "limit#Never",
-		"limit.FailOpen":        packages + "limit#FailOpen",
+		"limit.Month":           packages + "limit#Month",
 		"limit.Policy":          packages + "limit#Policy",
 	}, evaluate[map[string]string](t, "goNames", "gonames", expression))
 }

@@ -56,7 +56,7 @@ func (l *Link) newReceiverLocked(client goredis.UniversalClient) *receiver {
 // run keeps a connection until r.ctx ends.
 func (r *receiver) run() {
 	var c *connection
-	pause := maxPause / 16
+	pause := sleep.Backoff{Max: maxPause}
 	for r.ctx.Err() == nil {
 		if c == nil {
 			c = r.open()
@@ -69,11 +69,10 @@ func (r *receiver) run() {
 			continue
 		}
 		if time.Since(began) > maxPause {
-			pause = maxPause / 16
+			pause.Reset()
 		}
 		r.link.ReloadTopology()
-		_ = sleep.For(r.ctx, pause/2+random.N(pause/2))
-		pause = min(2*pause, maxPause)
+		_ = pause.Wait(r.ctx)
 	}
 	if c != nil {
 		c.close()

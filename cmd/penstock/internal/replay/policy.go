@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/policytext"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A Policy is what a replay simulates: a rule, or several that must all admit a request. The zero
@@ -51,8 +52,8 @@ func (p Policy) bucket() (b tokenBucket, ok bool) {
 
 // validate returns an error if the library does not combine such rules.
 func (p Policy) validate() error {
-	if p.maxWait > limit.MaxReserve {
-		return fmt.Errorf("wait is %s; it must be at most %s", durationText(p.maxWait), durationText(limit.MaxReserve))
+	if p.maxWait > adapter.MaxReserve {
+		return fmt.Errorf("wait is %s; it must be at most %s", durationText(p.maxWait), durationText(adapter.MaxReserve))
 	}
 	for _, r := range p.rules {
 		if _, ok := r.(cooldown); ok && len(p.rules) > 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/policytext"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A rule is the policy of one limiter. String returns it in the syntax of [ParsePolicy].
@@ -19,7 +20,7 @@ type rule interface {
 // A limiter is a limiter of adapters/memory.
 type limiter interface {
 	limit.Limiter
-	Stats() limit.Stats
+	Stats() adapter.Stats
 }
 
 type (

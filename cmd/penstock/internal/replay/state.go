@@ -7,15 +7,16 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/cmd/penstock/internal/trace"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A state is a policy with its buckets or limiters, and its counts.
 type state struct {
 	Policy
 
-	units   limit.Units // of a token bucket
-	joint   *joint      // decides for every other policy, from the first request on
-	buckets []bucket    // by key
+	units   adapter.Units // of a token bucket
+	joint   *joint        // decides for every other policy, from the first request on
+	buckets []bucket      // by key
 
 	admitted, delayed, rejected, neverAdmitted, overflowed int64
 	longestDelay, worst                                    time.Duration
@@ -30,7 +31,7 @@ type bucket struct {
 func newState(p Policy) *state {
 	s := &state{Policy: p}
 	if b, ok := p.bucket(); ok {
-		s.units = b.Units()
+		s.units = adapter.UnitsOf(b.Policy)
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A rate has a bucket of the largest valid capacity per key, and records the largest debt of each.
@@ -19,7 +20,7 @@ import (
 type rate struct {
 	limit.Policy // with the largest valid capacity
 
-	units limit.Units
+	units adapter.Units
 	debts []debt // by key
 }
 
@@ -31,7 +32,7 @@ type debt struct {
 func newRate(p limit.Policy) *rate {
 	const maxCapacity = 1 << 51 // no valid policy has more
 	p = p.Burst(int64(sort.Search(maxCapacity, func(n int) bool { return p.Burst(int64(n)+1).Validate() != nil && n > 0 })))
-	return &rate{Policy: p, units: p.Units()}
+	return &rate{Policy: p, units: adapter.UnitsOf(p)}
 }
 
 func (r *rate) take(key int, micros, cost int64) {
@@ -139,7 +140,7 @@ func (r *rate) candidate(share Share, window time.Duration) (Candidate, bool) {
 		Policy:       p,
 		KeysRejected: int64(len(debts) - rejected),
 		Max:          float64(capacity) + float64(p.Refill)*float64(window)/float64(p.Per),
-		FullAfter:    p.Units().Decision(0, 0).ResetAfter,
+		FullAfter:    adapter.UnitsOf(p).Decision(0, 0).ResetAfter,
 	}, true
 }
 

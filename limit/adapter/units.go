@@ -1,24 +1,17 @@
-package limit
+package adapter
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/penstock-go/penstock/limit"
 )
 
-// Bounds of exact arithmetic.
-const (
-	// maxFull bounds the units of a full bucket plus one microsecond's refill, so that
-	// stores that count in float64, such as Redis scripts, are exact too.
-	maxFull = 1 << 51
-	// maxPerMicro keeps a time of 30 years, in units, below 2^63.
-	maxPerMicro = 9000
-)
-
-// Units is a policy in whole numbers, for adapters. A unit is such a fraction of a token that
-// a whole number of units returns every microsecond. Therefore only the numbers of a Decision
-// are ever rounded, never the state of a bucket.
+// Units is the policy of a token bucket in whole numbers. A token is divided into equal units, small
+// enough that a whole number of them returns every microsecond. So the state of a bucket is exact, and
+// only the numbers of a Decision are rounded. Stores that count in float64, such as Redis scripts, are
+// exact too: a full bucket holds at most 2^51 units.
 type Units struct {
 	perMicro int64 // units that return every microsecond
 	perToken int64 // units of a token
@@ -26,27 +19,13 @@ type Units struct {
 	capacity int64 // tokens in a full bucket
 }
 
-// Units returns the policy in whole numbers. It panics if the policy is not valid.
-func (p Policy) Units() Units {
+// UnitsOf returns a policy in whole numbers. It panics if the policy is not valid.
+func UnitsOf(p limit.Policy) Units {
 	if err := p.Validate(); err != nil {
 		panic(err.Error())
 	}
-	return p.units()
-}
-
-func (p Policy) units() Units {
-	micros := p.per().Microseconds()
-	g := gcd(p.Refill, micros)
-	u := Units{perMicro: p.Refill / g, perToken: micros / g, capacity: p.Capacity}
-	u.full = p.Capacity * u.perToken
-	return u
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
+	perMicro, perToken := p.LowestTerms()
+	return Units{perMicro: perMicro, perToken: perToken, full: p.Capacity * perToken, capacity: p.Capacity}
 }
 
 // PerMicro returns how many units return to a bucket every microsecond.
@@ -67,12 +46,8 @@ func (u Units) CostUnits(cost int64) int64 {
 // RefundUnits returns the units of a refund in tokens, which must not be negative. A refund of
 // more tokens than the largest deficit of a bucket is reduced, so that it is exact in float64 too.
 func (u Units) RefundUnits(tokens int64) int64 {
-	return min(tokens, 2*maxFull/u.perToken) * u.perToken
+	return min(tokens, MaxDeficit/u.perToken) * u.perToken
 }
-
-// MaxDeficit is the number of units that a bucket lacks at most, in microseconds of the refill of one
-// unit each: 142 years, unless more than one unit returns in a microsecond.
-const MaxDeficit = 2 * maxFull
 
 // DebtUnits returns the units of a charge in tokens, which must not be negative: at most MaxDeficit.
 func (u Units) DebtUnits(tokens int64) int64 {
@@ -87,13 +62,13 @@ func (u Units) UndoUnits(tokens int64, since time.Duration) int64 {
 
 // Decision returns the Decision about a cost of costUnits at a bucket that holds have units.
 // A negative have is a deficit, the result of reservations.
-func (u Units) Decision(have, costUnits int64) Decision {
-	d := Decision{Allowed: costUnits <= max(have, 0), Limit: u.capacity}
+func (u Units) Decision(have, costUnits int64) limit.Decision {
+	d := limit.Decision{Allowed: costUnits <= max(have, 0), Limit: u.capacity}
 	switch {
 	case d.Allowed:
 		have -= costUnits
 	case costUnits > u.full:
-		d.RetryAfter = Never
+		d.RetryAfter = limit.Never
 	default:
 		d.RetryAfter = u.wait(costUnits - have)
 	}
@@ -103,10 +78,10 @@ func (u Units) Decision(have, costUnits int64) Decision {
 }
 
 // KeepDecision returns the Decision about a cost of costUnits that must leave keepUnits.
-func (u Units) KeepDecision(have, costUnits, keepUnits int64) Decision {
+func (u Units) KeepDecision(have, costUnits, keepUnits int64) limit.Decision {
 	if costUnits > u.full || keepUnits > u.full-costUnits {
 		d := u.Decision(have, math.MaxInt64)
-		d.RetryAfter = Never
+		d.RetryAfter = limit.Never
 		return d
 	}
 	d := u.Decision(have, costUnits+keepUnits)
@@ -123,8 +98,8 @@ func (u Units) WholeTokens(have int64) int64 { return max(have, 0) / u.perToken 
 func (u Units) Window() time.Duration { return u.wait(u.full) }
 
 // Description describes a token bucket of the policy with these units.
-func (u Units) Description(name string) Description {
-	return Description{
+func (u Units) Description(name string) limit.Description {
+	return limit.Description{
 		Name: name, Limit: u.capacity, Window: u.Window(),
 		Refill: u.perMicro, Per: time.Duration(u.perToken) * time.Microsecond,
 	}
@@ -140,13 +115,13 @@ func (u Units) PerToken() int64 { return u.perToken }
 func (u Units) FromUnits(missing int64, old Units) int64 {
 	high, low := bits.Mul64(uint64(missing), uint64(u.perToken))
 	if high >= uint64(old.perToken) {
-		return 2 * maxFull
+		return MaxDeficit
 	}
 	quotient, rest := bits.Div64(high, low, uint64(old.perToken))
 	if rest > 0 {
 		quotient++
 	}
-	return int64(min(quotient, 2*maxFull))
+	return int64(min(quotient, MaxDeficit))
 }
 
 // RefillsFasterThan reports whether a bucket of u fills with more tokens per time than one of
@@ -158,10 +133,10 @@ func (u Units) RefillsFasterThan(old Units) bool {
 }
 
 // ReserveDecision returns the Decision about a cost of costUnits that may wait for maxWait.
-func (u Units) ReserveDecision(have, costUnits int64, maxWait time.Duration) Decision {
+func (u Units) ReserveDecision(have, costUnits int64, maxWait time.Duration) limit.Decision {
 	d := u.Decision(have, costUnits)
 	switch {
-	case d.Allowed, d.RetryAfter == Never:
+	case d.Allowed, d.RetryAfter == limit.Never:
 		return d
 	case d.RetryAfter <= maxWait:
 		d.Allowed, d.Remaining = true, 0
@@ -174,10 +149,10 @@ func (u Units) ReserveDecision(have, costUnits int64, maxWait time.Duration) Dec
 
 // BlockedDecision returns the Decision about a cost of costUnits at a bucket that stays
 // blocked for left.
-func (u Units) BlockedDecision(left time.Duration, costUnits int64) Decision {
-	d := Decision{Limit: u.capacity, RetryAfter: left, ResetAfter: left, Reason: Blocked}
+func (u Units) BlockedDecision(left time.Duration, costUnits int64) limit.Decision {
+	d := limit.Decision{Limit: u.capacity, RetryAfter: left, ResetAfter: left, Reason: limit.Blocked}
 	if costUnits > u.full {
-		d.RetryAfter = Never
+		d.RetryAfter = limit.Never
 	}
 	return d
 }
@@ -188,14 +163,4 @@ func (u Units) wait(units int64) time.Duration {
 		return time.Duration(units) * time.Microsecond
 	}
 	return time.Duration((units+u.perMicro-1)/u.perMicro) * time.Microsecond
-}
-
-const maxBlock = 365 * 24 * time.Hour
-
-// CheckBlock returns an error if the duration of a Block is invalid. It is for adapters.
-func CheckBlock(d time.Duration) error {
-	if d < time.Microsecond || d > maxBlock {
-		return fmt.Errorf("a block of %v; it must be from 1µs to %v", d, maxBlock)
-	}
-	return nil
 }
