@@ -10,7 +10,7 @@ import (
 )
 
 // A Store keeps the buckets or the records of one [Limiter]. It is safe for concurrent use.
-type Store interface {
+type Store interface { //nolint:interfacebloat // all of it differs between stores
 	// Do executes a request, whose Never is false. The reply describes the bucket before it, or the
 	// record after it.
 	Do(ctx context.Context, r *Request) (Reply, error)
