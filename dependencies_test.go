@@ -169,7 +169,7 @@ func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "internal/random", "internal/sleep", "limit", "limit/access", "limit/observe", "middleware/httplimit",
+		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "internal/random", "internal/sleep", "limit", "limit/access", "limit/adapter", "limit/mode", "limit/observe", "middleware/httplimit",
 	}, linked)
 }
 

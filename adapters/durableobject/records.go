@@ -32,11 +32,11 @@ func (r *records) Now() time.Duration { return r.client.now() }
 // Time returns the time of the calendar.
 func (r *records) Time() time.Time { return r.clock() }
 
-// Prefix returns how the names of all records begin.
-func (r *records) Prefix() string { return r.kind + ":" + r.name }
+// NamePrefix returns how the names of all records begin.
+func (r *records) NamePrefix() string { return r.kind + ":" + r.name }
 
 // Name returns the name of a key's record.
-func (r *records) Name(key *limit.Key) string { return r.Prefix() + ":" + nameOf(key) }
+func (r *records) Name(key *limit.Key) string { return r.NamePrefix() + ":" + nameOf(key) }
 
 func nameOf(key *limit.Key) string { return keyname.JoinASCII("", keyname.Parts(key)) }
 

@@ -32,8 +32,8 @@ func (r *limitRows) Now() time.Duration { return r.limits.now() }
 // Time returns the time of the calendar.
 func (r *limitRows) Time() time.Time { return r.clock() }
 
-// Prefix returns how the names of all rows begin.
-func (r *limitRows) Prefix() string { return r.keys.prefix }
+// NamePrefix returns how the names of all rows begin.
+func (r *limitRows) NamePrefix() string { return r.keys.prefix }
 
 // Name returns the name of a key's row.
 func (r *limitRows) Name(key *limit.Key) string {

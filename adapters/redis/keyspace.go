@@ -53,8 +53,8 @@ func (p *keyspace) Now() time.Duration { return p.now() }
 // Time returns the time of the calendar.
 func (p *keyspace) Time() time.Time { return p.clock() }
 
-// Prefix returns how the names of all keys begin.
-func (p *keyspace) Prefix() string { return p.prefix }
+// NamePrefix returns how the names of all keys begin.
+func (p *keyspace) NamePrefix() string { return p.prefix }
 
 // Name returns the name of a key.
 func (p *keyspace) Name(key *limit.Key) string { return keyname.Join(p.prefix, keyname.Parts(key)) }

@@ -194,7 +194,7 @@ func (l *Limiter) invalidate(key limit.Key) {
 
 // BucketPrefix returns how the names of all buckets or records begin in the store: limiters with an
 // equal one share them.
-func (l *Limiter) BucketPrefix() string { return l.store.Prefix() }
+func (l *Limiter) BucketPrefix() string { return l.store.NamePrefix() }
 
 // Count returns how many admitted calls of key are in the window that ends at present.
 func (c *Cooldown) Count(ctx context.Context, key limit.Key) (int64, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A Store keeps the buckets or the records of one [Limiter]. It is safe for concurrent use.
-type Store interface {
+type Store interface { //nolint:interfacebloat // all of it differs between stores
 	// Do executes a request, whose Never is false. The reply describes the bucket before it, or the
 	// record after it.
 	Do(ctx context.Context, r *Request) (Reply, error)
@@ -26,9 +26,9 @@ type Store interface {
 	// SetBlock removes what a key has taken, and blocks the key unless d is 0.
 	SetBlock(ctx context.Context, key *limit.Key, d time.Duration) error
 
-	// Prefix returns how the names of all buckets or records begin. Limiters whose prefixes are equal
+	// NamePrefix returns how the names of all buckets or records begin. Limiters whose prefixes are equal
 	// share them.
-	Prefix() string
+	NamePrefix() string
 
 	// Name returns the name of the bucket or the record of a key. It identifies it among those of all
 	// stores that share.
