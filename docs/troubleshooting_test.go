@@ -1,4 +1,4 @@
-package guides_test
+package docs_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // TestTroubleshooting_HasEveryCode looks for a row of a table that begins with each close code of
 // docs/protocol.json, and with each error code.
 func TestTroubleshooting_HasEveryCode(t *testing.T) {
-	text, err := os.ReadFile("troubleshooting.md")
+	text, err := os.ReadFile("guides/troubleshooting.md")
 	require.NoError(t, err)
 	row := func(code string) {
 		assert.Regexp(t, `(?m)^\| `+regexp.QuoteMeta(code)+` \| [^|]`, string(text), "no row of a table begins with %s", code)
