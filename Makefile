@@ -54,8 +54,7 @@ world: ## simulated clusters with other seeds each time, for WORLDTIME; docs/how
 	@first=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); echo "the first seed is $$first"; \
 	PENSTOCK_TESTS=$(WORLDTIME) go test -tags simulatedpoll -count=1 -v -timeout 0 -run '^TestSeeds$$' ./internal/simtest -first $$first
 
-faults: ## node processes on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
-	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
+faults: ## processes with runs on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestProcesses_ ./run -args -run.update=$(CURDIR)/docs/reference/faults.md
 	PENSTOCK_TESTS=1h go test -C adapters/postgres -count=1 -v -timeout 0 -run '^TestFaults$$' . -faults.update $(CURDIR)/docs/reference/faults.md
 
