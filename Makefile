@@ -8,12 +8,11 @@ fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
 # The broker on PostgreSQL, the generator of JSON code, the command, OpenTelemetry, the examples with them,
-# the benchmarks, the check of containers, the tests with frameworks, the collector and the preparation of
-# releases are modules of their own, so that what they connect to, parse and draw with, export to, measure
-# against and run behind does not become a dependency. PUBLISHED are the modules that a release has; a
-# test of internal/release checks that it is all of them.
+# the benchmarks, the check of containers, the tests with frameworks and the collector are modules of their
+# own, so that what they connect to, parse and draw with, export to, measure against and run behind does not
+# become a dependency. PUBLISHED are the modules that a release has; .ci/release checks that it is all of them.
 PUBLISHED := . adapters/postgres codec/jsoncode cmd/penstock otel
-MODULES := $(PUBLISHED) examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
+MODULES := $(PUBLISHED) examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol
 
 published: ## prints the folders of the modules that are released
 	@echo $(PUBLISHED)
