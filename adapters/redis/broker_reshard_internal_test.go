@@ -293,27 +293,6 @@ func TestBroker_Resharding(t *testing.T) {
 	r.check(t)
 }
 
-// TestBroker_ReshardingDuringFailover kills another master meanwhile.
-func TestBroker_ReshardingDuringFailover(t *testing.T) {
-	testscale.FullOnly(t, "TestBroker_Resharding")
-	t.Parallel()
-	const slots = 300
-	servers, client := startReplicatedCluster(t)
-	admins := adminsOf(t, servers)
-	r := startResharding(t, client, slots, 20, 40)
-	reads := r.run(t, func() {
-		servers[1].Stop()
-		living := append(admins[:1:1], admins[2:]...)
-		for slot := range slots {
-			moveSlot(t, living[:2], slot, 0, 1, func() {})
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	r.log(t)
-	t.Logf("%d reads", reads)
-	r.check(t)
-}
-
 // TestBroker_ClusterThatIsDownInterruptsNothing subscribes while the cluster rejects that, because
 // one slot has no owner, as it does if it is configured to. Other subscriptions of the same
 // connection remain, and this one is made when the slot has one.

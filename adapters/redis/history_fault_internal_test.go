@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -283,37 +282,6 @@ func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
 		subscribers := server.Client(t).PubSubNumSub(t.Context(), b.keysOf("news").channel.Name).Val()
 		return subscribers[b.keysOf("news").channel.Name] == 0
 	}, time.Minute, 10*time.Millisecond)
-}
-
-func TestHistory_CloseRejectsPublications(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	n := connectHistory(t, server.Client(t))
-	n.followNews(t)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				if _, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention}); err != nil {
-					assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-					return
-				}
-			}
-		})
-	}
-	n.eventually(t, "published", func() bool { return len(n.published) > 100 })
-	require.NoError(t, n.Close(t.Context()))
-	wg.Wait()
-	n.mu.Lock()
-	published := len(n.published)
-	n.mu.Unlock()
-	connectHistory(t, server.Client(t)).publish(t, "after")
-	n.Follow("other")
-	_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-	_, err = n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: retention})
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-	assert.Len(t, n.published, published)
 }
 
 func TestHistory_EvictionPolicyIsChecked(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -206,58 +205,6 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 			require.True(t, d.Allowed, "at the end")
 		})
 	}
-}
-
-// TestQuotaLease_Full fills a key with leases: others are denied, alone and jointly, and plain calls are
-// not.
-func TestQuotaLease_Full(t *testing.T) {
-	t.Parallel()
-	b := newQuotaBench(t)
-	b.Quota = b.process(10_000)
-	first := b.lease(1, 10*time.Second)
-	for range limit.MaxLeases - 1 {
-		b.lease(1, time.Minute)
-	}
-	bucket := b.m.harness(t).New(limit.PerSecond(10).Named("bucket"))
-	requests := []limit.Request{{Limiter: bucket, Key: b.key, Cost: 2}, {Limiter: b.Quota, Key: b.key, Cost: 2}}
-	lease := limit.Take{Lease: time.Minute, Receipt: true}
-	periodEnds := b.m.server.Now().Truncate(time.Hour).Add(time.Hour).Sub(b.m.server.Now())
-	for range 2 {
-		decisions, err := b.TakeBatch(t.Context(), requests, lease)
-		require.NoError(t, err)
-		require.True(t, decisions[0].Allowed)
-		require.Equal(t, limit.Decision{Limit: 10_000, Remaining: 9000, RetryAfter: 10 * time.Second, ResetAfter: periodEnds}, decisions[1])
-	}
-	d, err := limit.Inspect(t.Context(), bucket, b.key)
-	require.NoError(t, err)
-	require.Zero(t, d.ResetAfter, "nothing was taken")
-	d, err = limit.Consume(t.Context(), b.Quota, b.key, 2)
-	require.NoError(t, err)
-	require.True(t, d.Allowed, "a call without a lease")
-	d, err = b.Take(t.Context(), b.key, limit.Take{Cost: 9000, Lease: time.Minute, Receipt: true})
-	require.NoError(t, err)
-	require.Equal(t, periodEnds, d.RetryAfter, "the longer wait")
-	b.settle(first, 1)
-	decisions, err := b.TakeBatch(t.Context(), requests, lease)
-	require.NoError(t, err)
-	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
-}
-
-// TestQuotaLease_DenialOfLeasesIsNotRemembered fills a key with leases that end after the period.
-func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
-	testscale.FullOnly(t, "TestQuotaLease_Full")
-	t.Parallel()
-	b := newQuotaBench(t)
-	b.Quota = b.process(10_000)
-	for range limit.MaxLeases {
-		b.lease(1, time.Hour)
-	}
-	d, err := b.Take(t.Context(), b.key, limit.Take{Cost: 9500, Lease: time.Hour, Receipt: true})
-	require.NoError(t, err)
-	require.Equal(t, time.Hour, d.RetryAfter, "a lease ends after the period")
-	d, err = limit.Consume(t.Context(), b.Quota, b.key, 9500)
-	require.NoError(t, err)
-	require.Equal(t, d.ResetAfter, d.RetryAfter, "a call without a lease waits for the period")
 }
 
 // TestMeter_OfBucketAndQuota reserves from both, which are decided in one step.

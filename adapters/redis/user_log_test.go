@@ -140,29 +140,3 @@ func TestUserHistory_NodeThatWasCutOff(t *testing.T) {
 	assert.Contains(t, answer.Text, `"recovered":true`)
 	next.expect(104, 110)
 }
-
-// TestUserHistory_Cluster sends messages to users whose logs are in different partitions.
-func TestUserHistory_Cluster(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	var nodes []*router.Router
-	for range 2 {
-		r := router.New(userOptions(cluster.Client(t), func(topic string, n int) { t.Error("lost", topic, n) }))
-		shutdownAfter(t, r, func() {})
-		nodes = append(nodes, r)
-	}
-	const users = 20
-	var clients []*userClient
-	for n := range users {
-		clients = append(clients, dialUser(t, nodes[n%2], fmt.Sprint("user", n)))
-	}
-	for n := range users {
-		sendNotes(t, nodes[0], fmt.Sprint("user", n), 1, 5)
-	}
-	for n, c := range clients {
-		c.expect(1, 5)
-		_, err := nodes[0].DisconnectUser("", fmt.Sprint("user", n), 4403, "")
-		require.NoError(t, err)
-		assert.EqualValues(t, 4403, c.Closed().Code)
-	}
-}

@@ -11,33 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
-
-func TestValue_ExpiresInRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr})
-	defer func() { _ = client.Close() }()
-	session := connectHistory(t, client)
-	version, err := session.StoreValue(t.Context(), "a b", []byte("data"), 0, time.Minute)
-	require.NoError(t, err)
-	loaded, err := session.LoadValue(t.Context(), "a b")
-	require.NoError(t, err)
-	assert.Equal(t, broker.Value{Data: []byte("data"), Version: version}, loaded)
-	keys, err := client.Keys(t.Context(), "*:value:*").Result()
-	require.NoError(t, err)
-	require.Len(t, keys, 1)
-	life, err := client.PTTL(t.Context(), keys[0]).Result()
-	require.NoError(t, err)
-	assert.Greater(t, life, 50*time.Second)
-	_, err = session.StoreValue(t.Context(), "a b", nil, version+1, time.Minute)
-	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
-}
 
 // createValue stores the first value of key.
 func createValue(t *testing.T, n *observedNode) (version uint64) {
@@ -204,44 +182,4 @@ func TestValue_DataIsNotKept(t *testing.T) {
 		return err == nil && loaded.Version > 0
 	}, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, bytes.Count(loaded.Data, []byte("b")))
-}
-
-// TestValue_SlotMigration replaces and loads a value while its slot moves to another master.
-func TestValue_SlotMigration(t *testing.T) {
-	testscale.FullOnly(t, "TestValue_OutcomeOfInterruptedCall")
-	t.Parallel()
-	servers := redistest.StartCluster(t)
-	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	current := broker.Value{Version: createValue(t, a), Data: []byte("data")}
-	stored, failed := 0, 0
-	replace := func() {
-		data := fmt.Append(nil, "call ", stored, " ", failed)
-		version, err := a.StoreValue(t.Context(), "key", data, current.Version, time.Hour)
-		if err != nil {
-			failed++
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-			return
-		}
-		stored++
-		current = broker.Value{Version: version, Data: data}
-	}
-	check := func() {
-		loaded, err := b.LoadValue(t.Context(), "key")
-		if err != nil {
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-			return
-		}
-		assert.Equal(t, current, loaded)
-	}
-	partition, _ := a.keyOf(valueKind, "key")
-	moveFromOwner(t, servers, int(pubsub.SlotOf(a.engine.Tags[partition])), func() {
-		replace()
-		check()
-	})
-	before := stored
-	require.Eventually(t, func() bool { replace(); return stored > before }, time.Minute, 50*time.Millisecond)
-	t.Logf("%d values were stored and %d were not", stored, failed)
-	loaded, err := b.LoadValue(t.Context(), "key")
-	require.NoError(t, err)
-	assert.Equal(t, current, loaded)
 }
