@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: published check fmt vet platforms lint test tidy fuzz stress world mutants faults soak bench site
+.PHONY: published check fmt vet platforms lint test tidy fuzz stress world mutants soak bench site
 
 check: fmt vet platforms lint test tidy ## everything that must hold before a commit
 
@@ -52,10 +52,6 @@ WORLDTIME := 10m
 world: ## simulated clusters with other seeds each time, for WORLDTIME; docs/how-penstock-is-tested.md explains what to do with one that fails
 	@first=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); echo "the first seed is $$first"; \
 	PENSTOCK_TESTS=$(WORLDTIME) go test -tags simulatedpoll -count=1 -v -timeout 0 -run '^TestSeeds$$' ./internal/simtest -first $$first
-
-faults: ## processes with runs on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
-	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestProcesses_ ./run -args -run.update=$(CURDIR)/docs/reference/faults.md
-	PENSTOCK_TESTS=1h go test -C adapters/postgres -count=1 -v -timeout 0 -run '^TestFaults$$' . -faults.update $(CURDIR)/docs/reference/faults.md
 
 mutants: ## puts known faults into the product, one at a time, and prints which seed of internal/simtest finds each; one takes about a minute
 	nice -n 10 go run ./internal/simtest/mutants
