@@ -44,7 +44,7 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; done; done
 
 STRESSTIME := 5m
-stress: ## a router against misbehaving clients and against 2,000 busy ones, and limiters on a failing Redis, for STRESSTIME each
+stress: ## a router against misbehaving clients, and limiters on a failing Redis, for STRESSTIME each
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/stress
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos
 

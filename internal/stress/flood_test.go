@@ -33,6 +33,13 @@ type Flood struct {
 
 func (Flood) MessageType() string { return "FLOOD" }
 
+// Said is a message in a room.
+type Said struct {
+	N int `json:"n"`
+}
+
+func (Said) MessageType() string { return "SAID" }
+
 // A transport is how the server of a test is reached.
 type transport struct {
 	name  string

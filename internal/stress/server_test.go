@@ -94,8 +94,8 @@ const (
 	networks
 )
 
-// newServer returns a server for clients with numbers below n, which also has the given routes.
-func newServer(t *testing.T, n int, routes ...func(*router.Router)) *server {
+// newServer returns a server for clients with numbers below n.
+func newServer(t *testing.T, n int) *server {
 	s := &server{records: make([]*record, n)}
 	for i := range s.records {
 		s.records[i] = &record{number: i, calls: map[int]int{}}
@@ -133,9 +133,6 @@ func newServer(t *testing.T, n int, routes ...func(*router.Router)) *server {
 		recordOf(ctx).handled(m.numbered, true)
 		return SerialReply(m), nil
 	}).Serial()
-	for _, route := range routes {
-		route(s.router)
-	}
 	s.listen(t)
 	return s
 }

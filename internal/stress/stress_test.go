@@ -30,8 +30,8 @@ var seed = flag.Uint64("stress.seed", 0, "the seed of a run to repeat; 0 chooses
 // clientsPerRound is the number of clients in a round.
 func clientsPerRound() int { return testscale.Tiers(60, 100, 200) }
 
-// TestStress runs rounds until its time is over. Each round has a router of its own. A part of the
-// rounds shuts the router down while the clients send.
+// TestStress runs rounds until its time is over. Each round has a router of its own, and one or several event
+// loops. A part of the rounds shuts the router down while the clients send.
 func TestStress(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -42,7 +42,9 @@ func TestStress(t *testing.T) {
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
 	start := time.Now()
 	n := uint64(1)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for ; n < testscale.Pick[uint64](2, 3) || time.Since(start) < limit; n++ {
+		runtime.GOMAXPROCS([]int{1, 2, 8}[n%3]) // as many event loops
 		round(t, rand.New(rand.NewPCG(*seed, n)), n%3 == 0)
 		requireBaseline(t, goroutines, descriptors)
 		if t.Failed() {
