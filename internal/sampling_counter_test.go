@@ -1,4 +1,4 @@
-package sampling_test
+package internal_test
 
 import (
 	"strconv"

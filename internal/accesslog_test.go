@@ -1,13 +1,16 @@
-package accesslog
+package internal_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/penstock-go/penstock/internal/accesslog"
 )
 
 func TestRecent_ForgetsTheOldest(t *testing.T) {
-	var r Recent[int, string]
+	const maxRecent = 1024
+	var r accesslog.Recent[int, string]
 	found := func(key int, since uint32) string {
 		v, ok, unknown := r.Find(key, since)
 		switch {
@@ -33,7 +36,7 @@ func TestRecent_ForgetsTheOldest(t *testing.T) {
 }
 
 func TestPrecedes_NumbersOverflow(t *testing.T) {
-	assert.True(t, Precedes(1<<32-2, 1))
-	assert.False(t, Precedes(1, 1<<32-2))
-	assert.False(t, Precedes(7, 7))
+	assert.True(t, accesslog.Precedes(1<<32-2, 1))
+	assert.False(t, accesslog.Precedes(1, 1<<32-2))
+	assert.False(t, accesslog.Precedes(7, 7))
 }
