@@ -67,34 +67,6 @@ func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
 	assert.Empty(t, packets)
 }
 
-func TestHistory_PromotionBeginsEpoch(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
-	t.Parallel()
-	servers := redistest.StartSentinel(t)
-	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	b.followNews(t)
-	for _, packet := range numbers(1, 3) {
-		a.publish(t, packet)
-	}
-	before, _ := a.page(t)
-	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
-	servers.Promote(t)
-	// The old master still accepts what nodes that do not know the new one publish.
-	require.Eventually(t, func() bool {
-		after, err := a.Read(t.Context(), broker.Query{Topic: "news", Retention: retention, Limit: 10})
-		if err != nil || after.Position.Epoch == before.Position.Epoch {
-			return false
-		}
-		assert.Equal(t, before.Position, after.Previous)
-		assert.EqualValues(t, 3, after.Position.Offset)
-		return assert.Len(t, after.Publications, 3)
-	}, time.Minute, 50*time.Millisecond)
-	b.eventually(t, "following the new master", func() bool { return b.following >= 2 })
-	appended := a.publish(t, "4")
-	assert.EqualValues(t, 4, appended.Position.Offset)
-	b.eventually(t, "published", func() bool { return b.published[len(b.published)-1].Position == appended.Position })
-}
-
 // TestHistory_ReplicaIsNotRead reads and publishes on a replica, as if it had just been demoted.
 func TestHistory_ReplicaIsNotRead(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
@@ -262,26 +234,6 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	proxy.Cut()
 	err = <-result
 	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
-}
-
-func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	a := connectHistory(t, server.Client(t))
-	b := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	b.followNews(t)
-	proxy.Cut()
-	a.publish(t, "lost")
-	proxy.Restore()
-	b.eventually(t, "following again", func() bool { return b.following == 2 })
-	a.publish(t, "2")
-	b.eventually(t, "published", func() bool { return len(b.published) == 1 && string(b.published[0].Packet) == "2" })
-	b.Unfollow("news")
-	require.Eventually(t, func() bool {
-		subscribers := server.Client(t).PubSubNumSub(t.Context(), b.keysOf("news").channel.Name).Val()
-		return subscribers[b.keysOf("news").channel.Name] == 0
-	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestHistory_EvictionPolicyIsChecked(t *testing.T) {

@@ -110,39 +110,6 @@ func (n *observedNode) otherTopic(t *testing.T) string {
 	return ""
 }
 
-// TestHistory_LostTopicDoesNotReuseItsPositions lets the keys of a topic expire while the record of its
-// partition remains. A topic without publications continues.
-func TestHistory_LostTopicDoesNotReuseItsPositions(t *testing.T) {
-	t.Parallel()
-	for _, all := range []bool{false, true} {
-		t.Run(fmt.Sprintf("all keys: %v", all), func(t *testing.T) {
-			server := redistest.Start(t)
-			n, admin := connectHistory(t, server.Client(t)), server.Client(t)
-			other := n.otherTopic(t)
-			position := func(topic string) broker.Page {
-				page, err := n.Read(t.Context(), broker.Query{Topic: topic, Retention: retention})
-				require.NoError(t, err)
-				return page
-			}
-			epochs := map[string]bool{}
-			for range 4 {
-				before, idle := position("news"), position(other)
-				assert.False(t, epochs[before.Position.Epoch], "an epoch is used again")
-				epochs[before.Position.Epoch] = true
-				assert.Zero(t, before.Previous, "where the epoch ended is not known")
-				assert.Equal(t, before.Position.Epoch, n.publish(t, "1").Position.Epoch, "readers of the empty topic continue")
-				n.publish(t, "2")
-				n.lose(t, admin, all)
-				after, packets := n.page(t)
-				assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
-				assert.Zero(t, after.Position.Offset)
-				assert.Empty(t, packets)
-				assert.Equal(t, idle.Position, position(other).Previous, "it has ended at offset 0")
-			}
-		})
-	}
-}
-
 // TestHistory_LostTopicIsPublishedFirst publishes on a topic whose keys are lost before it is read.
 func TestHistory_LostTopicIsPublishedFirst(t *testing.T) {
 	t.Parallel()

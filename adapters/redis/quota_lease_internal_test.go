@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -205,36 +204,4 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 			require.True(t, d.Allowed, "at the end")
 		})
 	}
-}
-
-// TestMeter_OfBucketAndQuota reserves from both, which are decided in one step.
-func TestMeter_OfBucketAndQuota(t *testing.T) {
-	t.Parallel()
-	b := newQuotaBench(t)
-	bucket := b.m.harness(t).New(limit.PerMinute(6).Burst(20).Named("bucket" + redistest.Prefix(t)))
-	meter := limit.NewMeter(time.Minute, bucket, b.Quota)
-	holds := func(inBucket, inQuota int64) {
-		t.Helper()
-		d, err := limit.Inspect(t.Context(), bucket, b.key)
-		require.NoError(t, err)
-		require.Equal(t, inBucket, d.Remaining)
-		b.remains(inQuota, "of the quota")
-	}
-	first, err := meter.Reserve(t.Context(), 6, b.key)
-	require.NoError(t, err)
-	require.True(t, first.Allowed)
-	denied, err := meter.Reserve(t.Context(), 6, b.key)
-	require.NoError(t, err)
-	require.Equal(t, []any{false, "q", limit.Receipt{}}, []any{denied.Allowed, denied.Policy, denied.Receipt})
-	holds(14, 4)
-	for range 2 {
-		require.NoError(t, meter.Settle(t.Context(), first.Receipt, 8, b.key))
-		holds(12, 2)
-	}
-	lost, err := meter.Reserve(t.Context(), 2, b.key)
-	require.NoError(t, err)
-	require.True(t, lost.Allowed)
-	holds(10, 0)
-	b.m.sleep(time.Minute)
-	holds(18, 2)
 }

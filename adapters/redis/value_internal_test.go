@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // createValue stores the first value of key.
@@ -54,31 +53,6 @@ func TestValue_FullMemory(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, loaded)
 		})
-	}
-}
-
-// TestValue_ReplicaIsNotUsed uses a replica, as if it had just been demoted. Its versions may be old, so
-// it must not decide that another version is current.
-func TestValue_ReplicaIsNotUsed(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
-	t.Parallel()
-	servers := redistest.StartSentinel(t)
-	version := createValue(t, connectHistory(t, servers.Master.Client(t)))
-	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
-	n := connectHistory(t, servers.Replica.Client(t))
-	for _, plain := range []bool{false, true} {
-		for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
-			s.isPlain.Store(plain)
-		}
-		_, err := n.LoadValue(t.Context(), "key")
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-		for _, version := range []uint64{version, version + 2, 0} {
-			for _, lifetime := range []time.Duration{time.Hour, 0} {
-				_, err := n.StoreValue(t.Context(), "key", nil, version, lifetime)
-				assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-				assert.ErrorContains(t, err, "READONLY")
-			}
-		}
 	}
 }
 
