@@ -1,8 +1,6 @@
 //go:build linux
 
-// Package stress_test runs a router on real sockets against many clients that behave well, badly,
-// and as networks do, and counts every message.
-package stress_test
+package faults_test
 
 import (
 	"context"
@@ -24,6 +22,9 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
+
+// The files stress_*_test.go run a router on real sockets against many clients that behave well, badly, and as networks
+// do, and count every message.
 
 var seed = flag.Uint64("stress.seed", 0, "the seed of a run to repeat; 0 chooses one")
 

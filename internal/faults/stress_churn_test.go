@@ -1,6 +1,6 @@
 //go:build linux
 
-package stress_test
+package faults_test
 
 import (
 	"os"
