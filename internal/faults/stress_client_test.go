@@ -37,8 +37,8 @@ const (
 	behaviors
 )
 
-// A client sends messages with the numbers 0, 1, 2 and so on.
-type client struct {
+// A stressClient sends messages with the numbers 0, 1, 2 and so on.
+type stressClient struct {
 	net.Conn
 	r        *bufio.Reader
 	random   *rand.Rand
@@ -56,7 +56,7 @@ type client struct {
 }
 
 // run connects, sends and ends. The error is a mistake of the server.
-func (c *client) run(s *server) error {
+func (c *stressClient) run(s *server) error {
 	if err := c.dial(s); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *client) run(s *server) error {
 	return nil
 }
 
-func (c *client) dial(s *server) (err error) {
+func (c *stressClient) dial(s *server) (err error) {
 	address := s.servers[c.network].Listener.Addr()
 	c.Conn, err = net.Dial(address.Network(), address.String())
 	if err == nil && c.network == overTLS {
@@ -102,7 +102,7 @@ func (c *client) dial(s *server) (err error) {
 
 var errRejected = errors.New("the server has rejected the connection")
 
-func (c *client) handshake() error {
+func (c *stressClient) handshake() error {
 	request := fmt.Sprintf("GET /?n=%d HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", c.number)
 	if c.behavior == badHandshake {
@@ -124,7 +124,7 @@ func (c *client) handshake() error {
 }
 
 // messages encodes what the client sends, in frames.
-func (c *client) messages() []byte {
+func (c *stressClient) messages() []byte {
 	n := c.random.IntN(40)
 	if c.behavior == notReading {
 		n = 300
@@ -154,7 +154,7 @@ func (c *client) messages() []byte {
 }
 
 // appendMessage encodes a message in one frame or in fragments with pings between.
-func (c *client) appendMessage(b []byte, message string) []byte {
+func (c *stressClient) appendMessage(b []byte, message string) []byte {
 	opcode := byte(1 + c.random.IntN(2))
 	for c.random.IntN(8) == 0 {
 		n := c.random.IntN(len(message) + 1)
@@ -167,7 +167,7 @@ func (c *client) appendMessage(b []byte, message string) []byte {
 	return c.appendFrame(b, 0x80|opcode, message)
 }
 
-func (c *client) appendFrame(b []byte, first byte, payload string) []byte {
+func (c *stressClient) appendFrame(b []byte, first byte, payload string) []byte {
 	switch n := len(payload); {
 	case n < 126:
 		b = append(b, first, 0x80|byte(n))
@@ -187,7 +187,7 @@ func (c *client) appendFrame(b []byte, first byte, payload string) []byte {
 
 // sendAll writes pieces of random lengths, with pauses of random lengths. It reports whether
 // everything was written.
-func (c *client) sendAll(b []byte) bool {
+func (c *stressClient) sendAll(b []byte) bool {
 	most := []int{1 << 20, 4096, 300, 20}[c.random.IntN(4)]
 	pauses := 0
 	urgent := c.random.IntN(4) == 0
@@ -218,7 +218,7 @@ func (c *client) sendAll(b []byte) bool {
 
 // sendUrgent sends a byte of urgent data, which is not part of the stream (RFC 9293, section
 // 3.8.5).
-func (c *client) sendUrgent() {
+func (c *stressClient) sendUrgent() {
 	conn, ok := c.Conn.(*net.TCPConn)
 	if !ok {
 		return
@@ -232,7 +232,7 @@ func (c *client) sendUrgent() {
 }
 
 // end sends what the behavior ends with. It reports whether that was written.
-func (c *client) end() bool {
+func (c *stressClient) end() bool {
 	var b []byte
 	switch c.behavior {
 	case patient, closeFrame:
@@ -261,7 +261,7 @@ func (c *client) end() bool {
 }
 
 // reset closes the connection without the end of the stream.
-func (c *client) reset() error {
+func (c *stressClient) reset() error {
 	conn := c.Conn
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -276,7 +276,7 @@ func (c *client) reset() error {
 var errMessage = errors.New("wrong message")
 
 // readToEnd records the answers. The error is the end of the stream, or errMessage.
-func (c *client) readToEnd() error {
+func (c *stressClient) readToEnd() error {
 	for {
 		first, payload, err := c.readFrame()
 		switch {
@@ -299,7 +299,7 @@ func (c *client) readToEnd() error {
 	}
 }
 
-func (c *client) readFrame() (first byte, payload []byte, err error) {
+func (c *stressClient) readFrame() (first byte, payload []byte, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
 		return 0, nil, err
@@ -326,7 +326,7 @@ func (c *client) readFrame() (first byte, payload []byte, err error) {
 }
 
 // answer records a reply or an error.
-func (c *client) answer(message []byte) error {
+func (c *stressClient) answer(message []byte) error {
 	var m struct {
 		Type string
 		Meta struct {

@@ -57,11 +57,11 @@ func TestStress(t *testing.T) {
 
 func round(t *testing.T, random *rand.Rand, shutdown bool) {
 	s := newServer(t, clientsPerRound())
-	clients := make([]*client, clientsPerRound())
+	clients := make([]*stressClient, clientsPerRound())
 	var wg sync.WaitGroup
 	stop := churn()
 	for i := range clients {
-		c := &client{
+		c := &stressClient{
 			random:   rand.New(rand.NewPCG(random.Uint64(), random.Uint64())),
 			number:   i,
 			network:  []int{overTCP, overTCP, overTLS, overUnix}[random.IntN(4)],
@@ -117,7 +117,7 @@ func (s *server) requireEmpty(t *testing.T) {
 }
 
 // check compares what a client has sent with what was handled and answered.
-func (s *server) check(t *testing.T, r *record, c *client, shutdown bool) {
+func (s *server) check(t *testing.T, r *record, c *stressClient, shutdown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := fmt.Sprintf("connection %d, network %d, behavior %d, close code %d", c.number, c.network, c.behavior, c.code)
@@ -155,7 +155,7 @@ func (s *server) check(t *testing.T, r *record, c *client, shutdown bool) {
 
 // checkComplete checks a client that has sent everything before an orderly end, and has read to
 // the end.
-func (c *client) checkComplete(t *testing.T, r *record, name string) {
+func (c *stressClient) checkComplete(t *testing.T, r *record, name string) {
 	handled := map[int]bool{}
 	for _, seq := range r.ordered {
 		handled[seq] = true

@@ -1,6 +1,7 @@
-// Package versions tests that nodes of two versions work together: the last release and the present
-// code share one Redis server.
-package versions_test
+// The files versions_*_test.go test that nodes of two versions work together: the last release and the present code
+// share one Redis server.
+
+package faults_test
 
 import (
 	"context"
@@ -82,18 +83,18 @@ type (
 		Texts  []string `json:"texts"`
 		Number int64    `json:"number"`
 	}
-	answer result
+	versionsAnswer result
 )
 
-func (enter) MessageType() string    { return "ENTER" }
-func (publish) MessageType() string  { return "PUBLISH" }
-func (members) MessageType() string  { return "MEMBERS" }
-func (askUser) MessageType() string  { return "ASK_USER" }
-func (spend) MessageType() string    { return "SPEND" }
-func (note) MessageType() string     { return "NOTE" }
-func (question) MessageType() string { return "QUESTION" }
-func (result) MessageType() string   { return "RESULT" }
-func (answer) MessageType() string   { return "ANSWER" }
+func (enter) MessageType() string          { return "ENTER" }
+func (publish) MessageType() string        { return "PUBLISH" }
+func (members) MessageType() string        { return "MEMBERS" }
+func (askUser) MessageType() string        { return "ASK_USER" }
+func (spend) MessageType() string          { return "SPEND" }
+func (note) MessageType() string           { return "NOTE" }
+func (question) MessageType() string       { return "QUESTION" }
+func (result) MessageType() string         { return "RESULT" }
+func (versionsAnswer) MessageType() string { return "ANSWER" }
 
 // TestVersions_ShareCluster runs a node of the last release beside one of the present code.
 func TestVersions_ShareCluster(t *testing.T) {
@@ -171,9 +172,9 @@ func testPublications(t *testing.T, from, to string) {
 			call(t, publisher, publish{Topic: topic, Text: fmt.Sprint(i)})
 		}
 		for i := range 100 {
-			got := receive(t, notes)
+			got := versionsReceive(t, notes)
 			for got.Text == ready {
-				got = receive(t, notes)
+				got = versionsReceive(t, notes)
 			}
 			require.Equal(t, note{Topic: topic, Text: fmt.Sprint(i)}, got)
 		}
@@ -206,23 +207,23 @@ func testPresence(t *testing.T, from, to string) {
 		}
 	}})
 	require.NoError(t, err)
-	require.Equal(t, "+watcher", receive(t, seen))
+	require.Equal(t, "+watcher", versionsReceive(t, seen))
 	guest, _ := connect(t, from, "guest", client.Options{})
 	_, err = guest.Subscribe(within(t), topic, &client.SubscribeOptions{OnPresence: func([]client.Member, []client.Member, bool) {}})
 	require.NoError(t, err)
-	require.Equal(t, "+guest", receive(t, seen))
+	require.Equal(t, "+guest", versionsReceive(t, seen))
 	require.Equal(t, []string{"guest", "watcher"}, call(t, guest, members{Topic: topic}).Texts)
 	require.Equal(t, []string{"guest", "watcher"}, call(t, watcher, members{Topic: topic}).Texts)
 	require.NoError(t, guest.Close(within(t)))
-	require.Equal(t, "-guest", receive(t, seen))
+	require.Equal(t, "-guest", versionsReceive(t, seen))
 }
 
 func testCalls(t *testing.T, from, to string) {
 	caller, _ := connect(t, from, "ann", client.Options{})
 	for _, addr := range []string{from, to} {
 		called, _ := connect(t, addr, t.Name(), client.Options{})
-		client.Handle(called, func(_ context.Context, m question) (answer, error) {
-			return answer{Texts: []string{m.Text}}, nil
+		client.Handle(called, func(_ context.Context, m question) (versionsAnswer, error) {
+			return versionsAnswer{Texts: []string{m.Text}}, nil
 		})
 	}
 	require.Equal(t, []string{"why", "why"}, call(t, caller, askUser{User: t.Name(), Text: "why"}).Texts)
@@ -247,7 +248,7 @@ func testSessions(t *testing.T, from, to string) {
 			connected <- struct{}{}
 		}
 	}})
-	receive(t, connected)
+	versionsReceive(t, connected)
 	client.On(guest, func(m note, received *client.Received) {
 		if received.Topic == hall {
 			inHall <- m
@@ -263,15 +264,15 @@ func testSessions(t *testing.T, from, to string) {
 		missed := note{Topic: topic, Text: fmt.Sprint("missed ", i)}
 		call(t, publisher, publish(missed))
 		way.move(addr)
-		receive(t, connected)
-		require.Equal(t, missed, receive(t, notes))
+		versionsReceive(t, connected)
+		require.Equal(t, missed, versionsReceive(t, notes))
 		present, ok := guest.Connection()
 		require.True(t, ok)
 		require.True(t, present.Resumed, "the session continues on the other node")
 		require.Equal(t, first.MemberID, present.MemberID)
 		next := note{Topic: hall, Text: fmt.Sprint("hall ", i)}
 		call(t, publisher, publish(next))
-		require.Equal(t, next, receive(t, inHall))
+		require.Equal(t, next, versionsReceive(t, inHall))
 	}
 }
 
@@ -286,7 +287,7 @@ func testShutdown(t *testing.T, old, present *node) {
 	old.shutDown(t)
 	next := note{Topic: topic, Text: "after the shutdown"}
 	call(t, publisher, publish(next))
-	require.Equal(t, next, receive(t, notes))
+	require.Equal(t, next, versionsReceive(t, notes))
 	conn, ok := guest.Connection()
 	require.True(t, ok)
 	require.True(t, conn.Resumed)

@@ -1,4 +1,4 @@
-package versions_test
+package faults_test
 
 import (
 	"bufio"
@@ -143,8 +143,8 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// receive returns the next value of a channel.
-func receive[T any](t *testing.T, values <-chan T) (v T) {
+// versionsReceive returns the next value of a channel.
+func versionsReceive[T any](t *testing.T, values <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-values:
