@@ -261,6 +261,25 @@ func TestDecision_ConnectionThatLastsProvesWebSocket(t *testing.T) {
 	}
 }
 
+func TestDecision_LateMessageProvesWebSocket(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(fallback.Options{})
+		s.check = fails
+		s.websocket = s.upgrades
+		resp, err := s.attempt(t)
+		require.NoError(t, err)
+		go func() { _, _ = io.Copy(io.Discard, resp.Body) }()
+		time.Sleep(20 * time.Second)
+		_, err = s.server.Write(message("{}"))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		s.websocket, s.check = answers(http.StatusForbidden, false), works
+		s.expect(t, failing)
+		s.expect(t, failing)
+		s.expect(t, fallsBack)
+	})
+}
+
 func TestDecision_ConnectionThatTheClientClosesDecidesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newScene(fallback.Options{})
@@ -312,6 +331,24 @@ func TestDecision_ServerForbidsToFallBack(t *testing.T) {
 		s.expect(t, failing)
 		assert.Equal(t, []string{"blocked"}, s.reports)
 	})
+}
+
+func TestDecision_MeasureReportsOnly(t *testing.T) {
+	for status, blocked := range map[int]bool{204: true, 200: true, 404: true, 405: true, 302: true, 429: false, 500: false, 503: false} {
+		bubbleNamed(t, status, func(t *testing.T) {
+			s := newScene(fallback.Options{Measure: true})
+			s.check = answers(status, false)
+			s.expect(t, failing)
+			s.expect(t, failing)
+			if blocked {
+				assert.Equal(t, []string{"blocked"}, s.reports)
+			} else {
+				assert.Empty(t, s.reports)
+			}
+			s.connect(t, 6*time.Second, message("{}"))
+			assert.Equal(t, "websocket", s.reports[len(s.reports)-1])
+		})
+	}
 }
 
 func TestDecision_BinaryFormatsStayWithWebSocket(t *testing.T) {
