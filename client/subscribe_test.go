@@ -295,3 +295,33 @@ func TestSubscribe_PresenceOfATopicWithoutItIsReported(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, failures, "this one has not asked")
 }
+
+// What is gone for a subscription that begins early is not lost for the others.
+func TestSubscribe_LossOfOneSubscriptionIsNotThatOfOthers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
+		History: router.History{Messages: 5}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	subscribe := func(since client.Position) (chan string, *client.Subscription) {
+		received, on := inbox()
+		sub, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{
+			Since: since, Handlers: []client.Handler{client.HandlerFor(on)},
+			OnLoss: func(l client.Loss) { received <- fmt.Sprint("lost until ", l.Position.Offset) },
+		})
+		require.NoError(t, err)
+		return received, sub
+	}
+	first, one := subscribe(client.Position{})
+	for n := range 20 {
+		s.publish("room/a", n)
+		expect(t, first, fmt.Sprint("room/a ", n, " ", n+1))
+	}
+	second, _ := subscribe(client.Position{Epoch: one.Position().Epoch, Offset: 1})
+	expect(t, second, "lost until 20")
+	s.publish("room/a", 20)
+	expect(t, first, "room/a 20 21")
+	expect(t, second, "room/a 20 21")
+}

@@ -138,3 +138,14 @@ func TestBroker_ExpiredTopicIsNotRecovered(t *testing.T) {
 		}
 	})
 }
+
+func TestBroker_RestartWithoutDataEndsPositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unused := newWaitingNode(t, memory.NewBroker()).join(t, broker.Position{}).Position
+		restarted := memory.NewBroker()
+		n := newWaitingNode(t, restarted)
+		assert.False(t, n.join(t, unused).Recovered)
+		publish(t, connectHistory(t, restarted), "news")
+		assert.False(t, n.join(t, unused).Recovered)
+	})
+}

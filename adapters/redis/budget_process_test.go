@@ -156,7 +156,6 @@ type node struct {
 	Workers    int
 	Paths      int
 	Hang       bool // send one request to /hang
-
 }
 
 // run returns how many requests got status 200.

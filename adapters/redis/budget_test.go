@@ -135,17 +135,16 @@ func (s testBudget) acquireUpTo(limit int) (grants []outbound.Grant) {
 }
 
 // acquire waits until a request is permitted.
-func (s testBudget) acquire() outbound.Grant {
+func (s testBudget) acquire() {
 	s.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		c := s.tryAcquire()
 		if c.Wait == 0 {
-			return c
+			return
 		}
 		time.Sleep(c.Wait)
 	}
 	require.FailNow(s.t, "no request is permitted within 10 seconds")
-	return outbound.Grant{}
 }
 
 func (s testBudget) respond(c outbound.Grant, status outbound.Status) {

@@ -22,7 +22,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
-	for _, packet := range numbers(1, 3) {
+	for _, packet := range numbers(3) {
 		n.publish(t, packet)
 	}
 	before, _ := n.page(t)
@@ -36,7 +36,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 		assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
 		assert.EqualValues(t, 3, after.Position.Offset)
 		assert.Equal(t, before.Position, after.Previous)
-		assert.Equal(t, numbers(1, 3), packets)
+		assert.Equal(t, numbers(3), packets)
 		assert.Equal(t, broker.Position{Epoch: after.Position.Epoch, Offset: 4}, n.publish(t, "4").Position)
 	})
 	t.Run("when it is published", func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 		assert.EqualValues(t, 5, after.Position.Offset)
 		assert.Equal(t, last.Position, after.Previous)
 		assert.NotEqual(t, last.Position.Epoch, after.Position.Epoch)
-		assert.Equal(t, numbers(1, 5), packets)
+		assert.Equal(t, numbers(5), packets)
 	})
 }
 
@@ -120,14 +120,14 @@ func TestHistory_ScriptsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
-	for _, packet := range numbers(1, 3) {
+	for _, packet := range numbers(3) {
 		n.publish(t, packet)
 		n.page(t)
 		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
 	}
 	page, packets := n.page(t)
 	assert.EqualValues(t, 3, page.Position.Offset)
-	assert.Equal(t, numbers(1, 3), packets)
+	assert.Equal(t, numbers(3), packets)
 }
 
 // TestHistory_FullMemory fills the memory of a server.

@@ -96,8 +96,8 @@ func (n *observedNode) read(t *testing.T, q broker.Query) (page broker.Page, pac
 	return page, packets
 }
 
-func numbers(from, to int) (all []string) {
-	for i := from; i <= to; i++ {
+func numbers(to int) (all []string) {
+	for i := 1; i <= to; i++ {
 		all = append(all, fmt.Sprint(i))
 	}
 	return all

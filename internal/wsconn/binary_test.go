@@ -21,7 +21,7 @@ func queueBinary(c *wsconn.Conn, message string) error {
 
 func TestDeflate_KeepsTheOpcode(t *testing.T) {
 	addr, conns := listen(t, deflating())
-	client, _ := dialDeflating(t, addr, "permessage-deflate")
+	client := dialDeflating(t, addr, "permessage-deflate")
 	c := <-conns
 	defer c.Release()
 	require.NoError(t, queueBinary(c, strings.Repeat("x", 1000)))
