@@ -7,12 +7,13 @@ check: fmt vet platforms lint test tidy ## everything that must hold before a co
 fmt: ## fails if a file is not formatted
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-# The broker on PostgreSQL, the generator of JSON code, the command, OpenTelemetry, the examples with them,
-# the benchmarks, the check of containers, the tests with frameworks and the collector are modules of their
-# own, so that what they connect to, parse and draw with, export to, measure against and run behind does not
-# become a dependency. PUBLISHED are the modules that a release has; .ci/release checks that it is all of them.
-PUBLISHED := . adapters/postgres codec/jsoncode cmd/penstock otel
-MODULES := $(PUBLISHED) examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol
+# What few programs need is in modules of its own, so that others do not read, test or require it: the
+# adapters of PostgreSQL, Durable Objects and the AI SDK, Durable Streams, requests within the limits of
+# others, the command, OpenTelemetry, and the examples with them. So are the
+# benchmarks, the check of containers, the tests with frameworks and the collector. PUBLISHED are the modules
+# that a release has; .ci/release checks that it is all of them.
+PUBLISHED := . adapters/aisdk adapters/durableobject adapters/postgres cmd/penstock durablestreams otel outbound
+MODULES := $(PUBLISHED) examples/aichat examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol
 
 published: ## prints the folders of the modules that are released
 	@echo $(PUBLISHED)
@@ -24,8 +25,9 @@ PLATFORMS := linux/386/tests linux/arm64 darwin/arm64 windows/amd64 freebsd/amd6
 vet:
 	@set -e; for m in $(MODULES); do echo "go vet -C $$m ./..."; go vet -C $$m ./...; done
 
-platforms: ## fails if something cannot be compiled for other systems
-	go run ./internal/platforms $(PLATFORMS)
+platforms: ## fails if a library cannot be compiled for other systems
+	@set -e; for m in $(filter-out cmd/penstock,$(PUBLISHED)); do echo "platforms of $$m"; \
+	  go run -C $$m github.com/penstock-go/penstock/internal/platforms $(PLATFORMS); done
 
 lint:
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); done

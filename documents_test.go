@@ -89,8 +89,16 @@ func moduleOf(blocks []string) string {
 	switch all := strings.Join(blocks, ""); {
 	case strings.Contains(all, `"go.opentelemetry.io/otel`):
 		return "internal/interop" // requires an exporter
+	case strings.Contains(all, `/adapters/aisdk"`):
+		return "adapters/aisdk"
+	case strings.Contains(all, `/adapters/durableobject"`):
+		return "adapters/durableobject"
 	case strings.Contains(all, `/adapters/postgres"`):
 		return "adapters/postgres"
+	case strings.Contains(all, `/durablestreams"`):
+		return "durablestreams"
+	case strings.Contains(all, `/outbound"`):
+		return "outbound"
 	default:
 		return "."
 	}
@@ -224,11 +232,23 @@ func TestContributing_TreeIsComplete(t *testing.T) {
 	packages, err := listPackages()
 	require.NoError(t, err)
 	for path, pkg := range packages {
-		if name, ok := strings.CutPrefix(path, module+"/"); ok && pkg.module == module {
+		if name, ok := strings.CutPrefix(path, module+"/"); ok && pkg.isOurs() {
 			assert.True(t, slices.ContainsFunc(folders, func(folder string) bool {
 				return strings.HasPrefix(name+"/", folder+"/")
 			}), "the tree in CONTRIBUTING.md has no folder of the package %s", name)
 		}
+	}
+}
+
+// TestDecisions_AreShort bounds the words of each decision.
+func TestDecisions_AreShort(t *testing.T) {
+	paths, err := filepath.Glob("docs/decisions/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(strings.Fields(string(text))), 200, "words of %s", path)
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 
 import (
 	"context"
+	"crypto/subtle"
 	"database/sql"
 	"fmt"
 	"iter"
@@ -51,6 +52,8 @@ import (
 	"github.com/penstock-go/penstock/client/runs"
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/codec/cbor"
+	"github.com/penstock-go/penstock/contract"
+	"github.com/penstock-go/penstock/contract/contracttest"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/inspect"
 	"github.com/penstock-go/penstock/limit"
@@ -61,7 +64,9 @@ import (
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/middleware/recorder"
 	"github.com/penstock-go/penstock/outbound"
+	"github.com/penstock-go/penstock/outbound/redisbudget"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 	"github.com/penstock-go/penstock/run"
 )
@@ -196,12 +201,27 @@ func TestGuides_CodeBlocksCompile(t *testing.T) {
 		blocks++
 		write(fmt.Sprintf("block%d.go", blocks), file)
 	})
-	out, _ := exec.Command("go", "build", "-gcflags=-e", "./"+dir).CombinedOutput()
+	build := exec.Command("go", "build", "-gcflags=-e", "./"+dir) //nolint:gosec // the folder is that above
+	build.Env = append(os.Environ(), "GOWORK="+workspace(t))
+	out, _ := build.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "and not used") {
 			assert.Fail(t, strings.TrimSpace(line))
 		}
 	}
+}
+
+// workspace returns the path of a go.work file with the modules that blocks import.
+func workspace(t *testing.T) string {
+	text := "go 1.26.0\n"
+	for _, folder := range modules {
+		absolute, err := filepath.Abs(folder)
+		require.NoError(t, err)
+		text += fmt.Sprintf("use %q\n", absolute)
+	}
+	path := filepath.Join(t.TempDir(), "go.work")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // TestGuides_CodeBlocksUseWhatExists parses the blocks, and looks up the identifiers that they use of

@@ -166,7 +166,7 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 func (c *Client) serveCall(ctx context.Context, cn *conn, e *envelope, serve server) {
 	id := e.Meta.CorrelationID
 	typ, answer := protocol.TypeRPCError, errorPayload(errors.Errorf(errors.Internal, "the client has failed"))
-	defer func() { // even if the handler calls runtime.Goexit
+	defer func() { // even if the handler does not return
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if ctx.Err() == nil {

@@ -41,9 +41,9 @@ func (question) MessageType() string { return "QUESTION" }
 
 const smallLimit = 2_000
 
-// smallRouter refuses messages of more than 2,000 bytes, and closes connections with messages of more than 4,000.
+// smallRouter refuses messages of more than 2,000 bytes.
 func smallRouter(opts *router.Options) *router.Router {
-	opts.Limits.MaxMessageBytes, opts.Limits.MaxReadBytes = smallLimit, 2*smallLimit
+	opts.Limits.MaxMessageBytes = smallLimit
 	r := quietRouter(opts)
 	router.RPC(r, func(_ *router.Context, m note) (length, error) { return length{len(m.Text)}, nil })
 	router.On(r, func(*router.Context, say) error { return nil })

@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/description"
 )
 
 // A Contract is what a router and its clients agree on. Create one with [New] or [Parse]. Its methods
@@ -50,7 +50,7 @@ type Options struct {
 // of the field, and what to write instead: a [time.Duration]; an int64 or uint64 without the option
 // string or the tag contract:"safe"; a type that encodes itself and has no schema; an interface without
 // variants; a channel, function or complex number.
-func New(d router.Description, opts *Options) (*Contract, error) {
+func New(d description.Contract, opts *Options) (*Contract, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -112,15 +112,15 @@ func encode(v any) []byte {
 }
 
 // addSent adds what clients send: the messages of routes, and the replies to calls of the server.
-func (doc *document) addSent(d router.Description, w *walker) {
+func (doc *document) addSent(d description.Contract, w *walker) {
 	for _, rt := range d.Routes {
 		e := event{Type: rt.Type, Description: rt.Description, Payload: w.root(rt.Type, rt.Go), MaxMessageBytes: d.MaxBytes[rt.Type]}
 		switch rt.Kind {
-		case router.KindEvent:
+		case description.KindEvent:
 			doc.Events = append(doc.Events, e)
-		case router.KindCall:
+		case description.KindCall:
 			doc.Calls = append(doc.Calls, call{event: e, TimeoutMs: rt.Timeout.Milliseconds()})
-		case router.KindStream:
+		case description.KindStream:
 			doc.Streams = append(doc.Streams, call{event: e, TimeoutMs: rt.Timeout.Milliseconds()})
 		}
 	}
@@ -131,14 +131,14 @@ func (doc *document) addSent(d router.Description, w *walker) {
 }
 
 // addReceived adds what clients receive. It must be called after addSent.
-func (doc *document) addReceived(d router.Description, w *walker) {
+func (doc *document) addReceived(d description.Contract, w *walker) {
 	events, calls, streams := 0, 0, 0
 	for _, rt := range d.Routes {
 		var c *call
 		switch rt.Kind {
-		case router.KindCall:
+		case description.KindCall:
 			c, calls = &doc.Calls[calls], calls+1
-		case router.KindStream:
+		case description.KindStream:
 			c, streams = &doc.Streams[streams], streams+1
 		default:
 			doc.Events[events].Errors = w.failures(rt)
@@ -165,7 +165,7 @@ func (doc *document) addReceived(d router.Description, w *walker) {
 }
 
 // failures returns the errors that a route declares.
-func (w *walker) failures(rt router.DescribedRoute) (all []failure) {
+func (w *walker) failures(rt description.Route) (all []failure) {
 	for _, e := range rt.Errors {
 		f := failure{Code: string(e.Code)}
 		if e.Details != nil {
@@ -176,7 +176,7 @@ func (w *walker) failures(rt router.DescribedRoute) (all []failure) {
 	return all
 }
 
-func (doc *document) addTopics(topics []router.DescribedTopic) {
+func (doc *document) addTopics(topics []description.Topic) {
 	for _, t := range topics {
 		doc.Topics = append(doc.Topics, topic{
 			Pattern: t.Pattern, Messages: t.Messages, Subscribe: t.Subscribe, Presence: t.Presence,
@@ -187,9 +187,9 @@ func (doc *document) addTopics(topics []router.DescribedTopic) {
 
 // addLimits adds the limits by name. A name that several limits have says too little, so these are left
 // out.
-func (doc *document) addLimits(limits []router.DescribedLimit) {
+func (doc *document) addLimits(limits []description.Limit) {
 	for i, l := range limits {
-		same := func(other router.DescribedLimit) bool { return other.Name == l.Name }
+		same := func(other description.Limit) bool { return other.Name == l.Name }
 		if slices.ContainsFunc(limits[:i], same) || slices.ContainsFunc(limits[i+1:], same) {
 			continue
 		}
@@ -212,7 +212,7 @@ func (doc *document) addLimits(limits []router.DescribedLimit) {
 }
 
 // addCodes adds the codes of errors, those that routes declare included, and of closed connections.
-func (doc *document) addCodes(d router.Description) {
+func (doc *document) addCodes(d description.Contract) {
 	codes := map[string]bool{}
 	for _, code := range d.Errors {
 		codes[string(code)] = true

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/contract"
-	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/description"
 )
 
 type selfEncoding struct{}
@@ -39,12 +39,12 @@ type danglingSchema string
 func (danglingSchema) JSONSchema() string { return `{"$ref":"#/$defs/Missing"}` }
 
 // describe returns the description of a router whose only message from clients, or to them, is of a type.
-func describe(typ reflect.Type, sent bool) router.Description {
-	m := router.DescribedMessage{Type: "M", Go: typ}
+func describe(typ reflect.Type, sent bool) description.Contract {
+	m := description.Message{Type: "M", Go: typ}
 	if sent {
-		return router.Description{Routes: []router.DescribedRoute{{DescribedMessage: m, Kind: router.KindEvent}}}
+		return description.Contract{Routes: []description.Route{{Message: m, Kind: description.KindEvent}}}
 	}
-	return router.Description{Sent: []router.DescribedMessage{m}}
+	return description.Contract{Sent: []description.Message{m}}
 }
 
 func TestNew_RejectsTypesWithoutJSONForm(t *testing.T) {

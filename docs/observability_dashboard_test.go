@@ -136,15 +136,16 @@ func TestDashboard_PanelsAreCompleteAndDoNotOverlap(t *testing.T) {
 }
 
 // TestGuideAndDashboard_CoverAllMetricsAndAlerts compares the metrics of the code with the
-// dashboard, the alerts and the guide.
+// dashboard, the alerts and the reference, and the alerts with the guide.
 func TestGuideAndDashboard_CoverAllMetricsAndAlerts(t *testing.T) {
 	guide := read(t, "guides/observability.md")
+	reference := read(t, "reference/metrics.md")
 	queries := read(t, "observability/dashboard.json")
 	rules := read(t, "observability/alerts.yml")
 	known := map[string]bool{}
 	for _, name := range metricNames() {
 		known[name] = true
-		assert.True(t, strings.Contains(guide, "`"+name), "the guide must describe %s", name)
+		assert.True(t, strings.Contains(reference, "`"+name), "the reference must describe %s", name)
 		assert.True(t, regexp.MustCompile(`penstock_`+name+`(_bucket|_sum|_count)?\b`).MatchString(queries), "the dashboard must show %s", name)
 	}
 	for _, name := range regexp.MustCompile(`penstock_(\w+)`).FindAllStringSubmatch(queries+rules, -1) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/ipprefix"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -60,17 +60,17 @@ func newHandler[Message any](r *router.Router, opts *Options[Message]) *handler 
 	if r == nil {
 		panic("durablestreams: the router is nil; create one with router.New")
 	}
-	access := r.RunAccess()
+	access := r.Host()
 	h := &handler{
 		topic: opts.Topic, authorize: opts.Authorize, format: newFormat(opts.ContentType), origins: opts.Origins, proxies: opts.Proxies,
 		maxBytes: opts.MaxBytes, pollTimeout: opts.PollTimeout, logger: access.Logger,
 	}
 	h.readers.max, h.readers.maxPerAddress = opts.MaxReaders, opts.MaxPerAddress
 	h.readers.init()
-	access.OnAccessEnd(func(runaccess.AccessEnd) { h.ends.Add(1) })
+	access.OnAccessEnd(func(host.AccessEnd) { h.ends.Add(1) })
 	var cancel context.CancelFunc
 	h.shutdown, cancel = context.WithCancel(context.Background())
-	access.OnShutdown(runaccess.Shutdown{Begin: cancel, End: func(context.Context) {}})
+	access.OnShutdown(host.Shutdown{Begin: cancel, End: func(context.Context) {}})
 	return h
 }
 

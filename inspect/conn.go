@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -164,6 +164,6 @@ type topicRow struct {
 	Offset      uint64 `json:"offset"`
 }
 
-func (i *Inspector) topicRow(t inspection.Topic) topicRow {
+func (i *Inspector) topicRow(t host.Topic) topicRow {
 	return topicRow{Name: t.Name, Pattern: t.Pattern, Subscribers: t.Subscribers, Members: t.Members, Epoch: t.Position.Epoch, Offset: t.Position.Offset}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -15,7 +15,7 @@ import (
 // it with [http.StripPrefix]. Create one with [New].
 type Inspector struct {
 	router  *router.Router
-	access  inspection.Access
+	access  host.Inspection
 	opts    Options
 	limits  []*inspectedLimit
 	origin  http.CrossOriginProtection
@@ -42,7 +42,7 @@ func New(r *router.Router, opts *Options) *Inspector {
 	if r == nil {
 		panic("inspect: the router is nil; create one with router.New")
 	}
-	i := &Inspector{router: r, access: r.Inspection(), opts: *opts, started: time.Now()}
+	i := &Inspector{router: r, access: r.Host().Inspection, opts: *opts, started: time.Now()}
 	if i.opts.Timeout < 0 {
 		panic(fmt.Sprintf("inspect: Options.Timeout is %v; it must not be negative", i.opts.Timeout))
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/router"
 )
@@ -161,7 +161,7 @@ func (i *Inspector) observeDeliveries(all []*trace) {
 }
 
 // traceDelivery records a publication on this node, which has subscribers of the topic.
-func (i *Inspector) traceDelivery(d inspection.Delivery) {
+func (i *Inspector) traceDelivery(d host.Delivery) {
 	r := i.recorders.Load()
 	if r == nil {
 		return

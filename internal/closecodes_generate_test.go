@@ -65,7 +65,7 @@ func TestRules_AreThoseOfTheProtocol(t *testing.T) {
 func TestTable_IsInTheDocumentsAndTheTypeScriptClient(t *testing.T) {
 	for _, generated := range []struct{ path, begin, text, end string }{
 		{"../docs/protocol.md", "<!-- close codes: begin -->\n", table(), "<!-- close codes: end -->"},
-		{"../docs/guides/connections.md", "// Section 5 of the protocol.\n", sample(), "\n"},
+		{"../docs/writing-a-client.md", "// Section 5 of the protocol.\n", sample(), "\n"},
 		{"../clients/ts/src/closecodes.ts", "", typeScript(), ""},
 	} {
 		content, err := os.ReadFile(generated.path)

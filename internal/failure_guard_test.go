@@ -55,7 +55,7 @@ func TestGuard_SplitsErrorsAndPanics(t *testing.T) {
 		"deadline":            {f: func() error { return context.DeadlineExceeded }, code: errors.DeadlineExceeded},
 		"deadline of a call":  {f: func() error { return fmt.Errorf("load: %w", context.DeadlineExceeded) }, code: errors.DeadlineExceeded, text: "load: context deadline exceeded"},
 		"panic":               {f: func() error { panic("fault") }, code: errors.Internal, text: "panic: fault", stack: true, panicked: true},
-		"panic that returns":  {f: func() error { return &failure.PanicError{Value: "fault", Stack: []byte("stack")} }, code: errors.Internal, text: "panic: fault", stack: true},
+		"panic that returns":  {f: func() error { return failure.NewPanic("fault", []byte("stack")) }, code: errors.Internal, text: "panic: fault", stack: true},
 		"panic of a method":   {f: func() error { return unreadable{} }, code: errors.Internal, text: "router: the error of test, a internal_test.unreadable, cannot be inspected: panic: Error", stack: true, panicked: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,9 +81,9 @@ func TestPanicError_TextOmitsValuesThatMayBeMessages(t *testing.T) {
 		"panic: a struct { Text string }":    secret,
 		"panic: a *internal_test.limitError": &limitError{}, // its method panics
 	} {
-		assert.Equal(t, text, (&failure.PanicError{Value: value}).Error())
+		assert.Equal(t, text, failure.NewPanic(value, nil).Error())
 	}
-	assert.Equal(t, "<nil>", (*failure.PanicError)(nil).Error())
+	assert.Equal(t, "<nil>", (*errors.PanicError)(nil).Error())
 }
 
 func TestShorten_KeepsWholeCharacters(t *testing.T) {

@@ -1,9 +1,9 @@
 // Package outbound sends HTTP requests within the rate limits of a third-party API, such as
 // Discord's. It reads the limits from the API's own response headers.
 //
-//	client := &http.Client{Transport: outbound.NewTransport(memory.NewBudget(nil), nil)}
+//	client := &http.Client{Transport: outbound.NewTransport(outbound.NewMemoryBudget(nil), nil)}
 //
-// Several processes share one budget through Redis: redis.NewBudget(client, "{mybot}:", nil).
+// Several processes share one budget through Redis: redisbudget.New(client, "{mybot}:", nil).
 //
 // # Budgets
 //

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/outbound"
 )
 
@@ -23,7 +22,7 @@ func ExampleOptions_route() {
 		}
 		return req.Method + " " + strings.Join(parts, "/")
 	}
-	_ = outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Route: route})
+	_ = outbound.NewTransport(outbound.NewMemoryBudget(nil), &outbound.Options{Route: route})
 
 	req := httptest.NewRequest(http.MethodPatch, "https://discord.com/channels/41/messages/97", http.NoBody)
 	fmt.Println(route(req))

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/outbound"
 )
 
@@ -33,12 +32,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // An http.Client that waits for the third-party rate limit instead of exceeding it. Several
-// processes share one budget with redis.NewBudget in place of memory.NewBudget.
+// processes share one budget with redisbudget.New in place of outbound.NewMemoryBudget.
 func Example() {
 	server := httptest.NewServer(new(api))
 	defer server.Close()
 
-	client := &http.Client{Transport: outbound.NewTransport(memory.NewBudget(nil), nil)}
+	client := &http.Client{Transport: outbound.NewTransport(outbound.NewMemoryBudget(nil), nil)}
 
 	start := time.Now()
 	for range 4 {

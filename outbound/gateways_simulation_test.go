@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/outbound"
 )
 
@@ -165,7 +164,7 @@ func requestGateway(t *testing.T, report func(http.Header, apiWindow), hasDate b
 	time.Sleep(17*time.Second + 123*time.Millisecond) // in the middle of a window
 	start := time.Now()
 	api := &gatewayAPI{report: report, limit: limit, per: per, hasDate: hasDate}
-	transport := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Base: api})
+	transport := outbound.NewTransport(outbound.NewMemoryBudget(nil), &outbound.Options{Base: api})
 	var wg sync.WaitGroup
 	for range requests {
 		wg.Go(func() { assert.Equal(t, http.StatusOK, request(t.Context(), transport)) })

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dunglas/httpsfv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -75,7 +76,7 @@ func TestTransport_ObeysEveryPolicy(t *testing.T) {
 			{name: "hour", quota: 12, per: time.Hour},
 			{name: "second", quota: 5, per: time.Second},
 		}}
-		tr := outbound.NewTransport(memory.NewBudget(&outbound.BudgetOptions{GlobalLimit: 12}), &outbound.Options{Base: api})
+		tr := outbound.NewTransport(outbound.NewMemoryBudget(&outbound.BudgetOptions{GlobalLimit: 12}), &outbound.Options{Base: api})
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 40 {
@@ -116,7 +117,7 @@ func TestTransport_RoutesShareABucket(t *testing.T) {
 				fmt.Sprint("X-RateLimit-Remaining: ", max(5-w.used, 0)),
 				fmt.Sprint("X-RateLimit-Reset-After: ", (10*time.Second-time.Since(w.start)).Seconds()))
 		})
-		tr := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Base: api})
+		tr := outbound.NewTransport(outbound.NewMemoryBudget(nil), &outbound.Options{Base: api})
 		send := func(method, path string) {
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://api.test"+path, http.NoBody)
 			require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestTransport_CooperatesWithHTTPLimit(t *testing.T) {
 	limited := httplimit.New(limiter, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
 	server := httptest.NewServer(limited)
 	defer server.Close()
-	tr := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{
+	tr := outbound.NewTransport(outbound.NewMemoryBudget(nil), &outbound.Options{
 		OnRateLimited: func(string, outbound.Status) { rejected.Add(1) },
 	})
 	client := &http.Client{Transport: tr}
@@ -175,4 +176,23 @@ func TestTransport_CooperatesWithHTTPLimit(t *testing.T) {
 	wg.Wait()
 	assert.EqualValues(t, requests, served.Load())
 	assert.Zero(t, rejected.Load(), "no request after the first response may be rejected")
+}
+
+// TestHTTPLimit_FieldsAreStructured parses the fields of package httplimit as RFC 9651 defines them.
+func TestHTTPLimit_FieldsAreStructured(t *testing.T) {
+	for name, limiter := range map[string]limit.Limiter{
+		"a policy":         memory.NewLimiter(limit.PerSecond(10).Named("second")),
+		"an unusual name":  memory.NewLimiter(limit.PerSecond(10).Named(`tages"budget ü`)),
+		"several policies": limit.AllOf(memory.NewLimiter(limit.PerSecond(10)), memory.NewLimiter(limit.PerHour(100).Named("hour"))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := httptest.NewRecorder()
+			httplimit.New(limiter, nil)(http.NotFoundHandler()).ServeHTTP(resp, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			for _, field := range []string{"RateLimit-Policy", "RateLimit"} {
+				list, err := httpsfv.UnmarshalList(resp.Header().Values(field))
+				assert.NoError(t, err, field)
+				assert.NotEmpty(t, list, field)
+			}
+		})
+	}
 }

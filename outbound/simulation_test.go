@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/outbound"
 )
@@ -80,7 +79,7 @@ func TestTransport_NeverExceedsALimitWhateverTheLatency(t *testing.T) {
 			const callers = 300
 			random := rand.New(rand.NewPCG(seed, 0))
 			server := randomAPI(random)
-			transport := outbound.NewTransport(memory.NewBudget(nil), &outbound.Options{Base: server})
+			transport := outbound.NewTransport(outbound.NewMemoryBudget(nil), &outbound.Options{Base: server})
 			windows := 1 + int64(2*callers/server.limit)
 			var wg sync.WaitGroup
 			for range callers {

@@ -68,7 +68,7 @@ var _ http.RoundTripper = (*Transport)(nil)
 // nil.
 func NewTransport(budget Budget, opts *Options) *Transport {
 	if budget == nil {
-		panic("outbound: NewTransport with a nil Budget; pass memory.NewBudget(nil), for example")
+		panic("outbound: NewTransport with a nil Budget; pass outbound.NewMemoryBudget(nil), for example")
 	}
 	t := &Transport{budget: budget, waiters: waiters{routes: map[string]*waitQueue{}}, limits: limits{routes: map[string]*routeLimits{}, open: map[string]openLimit{}}, backoff: backoffs{routes: map[string]backoff{}}}
 	if opts != nil {

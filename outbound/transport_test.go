@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/outbound"
 )
@@ -52,7 +51,7 @@ func post(ctx context.Context, text string) (*http.Request, *countingBody) {
 
 func transport(api roundTripFunc, opts outbound.Options) *outbound.Transport {
 	opts.Base = api
-	return outbound.NewTransport(memory.NewBudget(nil), &opts)
+	return outbound.NewTransport(outbound.NewMemoryBudget(nil), &opts)
 }
 
 func TestTransport_ServesCallersInOrder(t *testing.T) {
@@ -261,7 +260,7 @@ func TestTransport_SendsNothingIfTheBudgetFails(t *testing.T) {
 	assert.Zero(t, sent)
 
 	var lost []error
-	tr = outbound.NewTransport(failingBudget{memory.NewBudget(nil), err}, &outbound.Options{
+	tr = outbound.NewTransport(failingBudget{outbound.NewMemoryBudget(nil), err}, &outbound.Options{
 		Base:    api,
 		OnError: func(err error) { lost = append(lost, err) },
 	})
@@ -273,6 +272,6 @@ func TestTransport_SendsNothingIfTheBudgetFails(t *testing.T) {
 func TestBudgetOptions_PanicIfInvalid(t *testing.T) {
 	assert.Panics(t, func() { outbound.NewTransport(nil, nil) })
 	for _, o := range []outbound.BudgetOptions{{Lease: -1}, {Lease: 1}, {GlobalLimit: -1}, {GlobalPer: -1}, {GlobalPer: 1}} {
-		assert.Panics(t, func() { memory.NewBudget(&o) }, "%+v", o)
+		assert.Panics(t, func() { outbound.NewMemoryBudget(&o) }, "%+v", o)
 	}
 }

@@ -63,6 +63,6 @@ func (r *Router) reportPresence() {
 	if !ok {
 		return
 	}
-	defer r.events.Add(r.reportPresence) // even if the hook calls runtime.Goexit
+	defer r.events.Add(r.reportPresence) // even if the hook does not return
 	r.hook(context.Background(), "OnPresence", func() { r.opts.OnPresence(PresenceEvent{event.Topic, Member(event.Member), event.Joined}) })
 }

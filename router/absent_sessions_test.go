@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ func TestSessions_OfAbsentClientsAreBounded(t *testing.T) {
 		limit router.Limits
 	}{
 		"user":    {func(int) string { return "ann" }, router.Limits{SessionsPerUser: 3}},
-		"address": {func(n int) string { return fmt.Sprint("user", n) }, router.Limits{SessionsPerIP: 3}},
+		"address": {func(n int) string { return fmt.Sprint("user", n) }, router.Limits{ConnsPerIP: 3}},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
 			b := memory.NewBroker()
@@ -114,24 +115,30 @@ func TestSessions_ThatWaitForAnotherConnectionAreBounded(t *testing.T) {
 // TestSession_RecordIsBounded subscribes until the record is full.
 func TestSession_RecordIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.SessionBytes = 1000 })
+		r := newSessionRouter(nil, nil)
 		router.On(r, func(ctx *router.Context, _ Nothing) error {
 			_, err := subscribeSince(ctx, "private/x", broker.Position{})
 			return err
 		})
 		c := dialSession(t, r, "ann").hello()
 		n := 0
-		var err error
-		for ; n < 100 && err == nil; n++ {
-			err = c.conn.Subscribe(fmt.Sprint("plain/", n))
+		fill := func(info int) error {
+			for ; n < 1000; n++ {
+				if err := c.conn.Subscribe(fmt.Sprint("plain/", n), router.Present(strings.Repeat("i", info))); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
-		rejection, ok := errors.AsType[*router.LimitExceeded](err)
-		require.True(t, ok, err)
+		require.NoError(t, c.conn.Subscribe("plain/none"))
+		require.Error(t, fill(300))
+		rejection, ok := errors.AsType[*router.LimitExceeded](fill(0))
+		require.True(t, ok)
 		assert.Equal(t, router.LimitSession, rejection.Kind)
-		assert.Equal(t, 10, n)
-		assert.False(t, c.conn.Subscribed("plain/9"))
-		require.NoError(t, c.conn.Subscribe("plain/1"), "again")
-		require.Error(t, c.conn.Subscribe("plain/1", router.Present(string(make([]byte, 300)))))
+		last := fmt.Sprint("plain/", n)
+		assert.False(t, c.conn.Subscribed(last))
+		require.NoError(t, c.conn.Subscribe("plain/none"), "again")
+		require.Error(t, c.conn.Subscribe("plain/none", router.Present(strings.Repeat("i", 300))))
 		synctest.Wait()
 		drain(c)
 		c.Send(Nothing{})
@@ -139,6 +146,6 @@ func TestSession_RecordIsBounded(t *testing.T) {
 		assert.False(t, c.conn.Subscribed("private/x"))
 		c.call("$ws:subscribe", `{"topic":"room/own"}`) // is not in the record
 		c.conn.Unsubscribe("plain/0")
-		require.NoError(t, c.conn.Subscribe("plain/9"))
+		require.NoError(t, c.conn.Subscribe(last))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // ServeHTTP upgrades a request to a WebSocket connection (RFC 6455, section 4.2) and returns;
@@ -144,7 +145,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	shard.pool.Retain()
 	c.active.Store(1)
 	defer c.start() // even if the Logger panics, which net/http recovers
-	r.observe(Event{Kind: EventOpened, Transport: c.Transport()})
+	r.observe(observe.Event{Kind: observe.Opened, Transport: string(c.Transport())})
 	r.log.Opened(c.ctx, c.id, c.ip, string(c.Transport()))
 	return nil
 }

@@ -47,10 +47,8 @@ func newAdversarialServer(t *testing.T, secure bool, timeouts adversarialTimeout
 		Limits: router.Limits{QueueBytes: 1 << 20},
 		Timeouts: router.Timeouts{
 			Message: cmp.Or(timeouts.message, longTimeout),
-			Write:   10 * time.Second, // longer than it takes to fill the queue on a busy machine
-			Close:   300 * time.Millisecond,
 			Ping:    ping,
-			Pong:    ping / 2,
+			Pong:    min(ping/2, 300*time.Millisecond),
 		},
 		OnClose: func(_ *router.Conn, end router.CloseError) { v.closed <- end },
 	})

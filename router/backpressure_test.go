@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -36,8 +37,8 @@ func (Blobbed) MessageType() string { return "BLOBBED" }
 // readBytes returns a counter of the bytes that the router reads from sockets.
 func readBytes(r *router.Router) *atomic.Int64 {
 	var read atomic.Int64
-	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventRead {
+	r.Observe(func(e observe.Event) {
+		if e.Kind == observe.Read {
 			read.Add(int64(e.Bytes))
 		}
 	})
@@ -79,20 +80,20 @@ func dialTCP(t testing.TB, server *httptest.Server) net.Conn {
 
 func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	t.Parallel()
-	const size, limit, buffer = 4000, 20_000, 4096
+	const size, limit, buffer = 4000, 20_000, 16 << 10
 	const message = size + 100
 	for name, tt := range map[string]struct {
 		limits  router.Limits
 		conns   int
 		maxRead int64 // bytes: the limit, one message waiting for the limit, one being handled, one partly read, and a buffer
 	}{
-		"per connection": {router.Limits{InboundBytes: limit}, 1, limit + 3*message + buffer},
-		"per router":     {router.Limits{InboundBytesTotal: limit}, 3, limit + 3*(3*message+buffer)},
+		"per connection": {router.Limits{}, 1, 1<<20 + 3*message + buffer},
+		"per router":     {router.Limits{InboundBytes: limit}, 3, limit + 3*(3*message+buffer)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var handled atomic.Int64
 			proceed := make(chan struct{})
-			r := router.New(discardLogs(router.Options{Limits: tt.limits, BufferBytes: buffer}))
+			r := router.New(discardLogs(router.Options{Limits: tt.limits}))
 			router.On(r, func(*router.Context, Blob) error {
 				<-proceed
 				handled.Add(1)
@@ -113,10 +114,10 @@ func TestLimits_InboundBytesPauseReading(t *testing.T) {
 	}
 }
 
-// TestLimits_InboundBytesTotalServesOtherConnections lets one connection exceed the total limit.
-func TestLimits_InboundBytesTotalServesOtherConnections(t *testing.T) {
+// TestLimits_InboundBytesServesOtherConnections lets one connection exceed the total limit.
+func TestLimits_InboundBytesServesOtherConnections(t *testing.T) {
 	proceed := make(chan struct{})
-	r := router.New(discardLogs(router.Options{Limits: router.Limits{InboundBytesTotal: 20_000}}))
+	r := router.New(discardLogs(router.Options{Limits: router.Limits{InboundBytes: 20_000}}))
 	router.On(r, func(*router.Context, Blob) error { <-proceed; return nil })
 	router.RPC(r, echo)
 	server := httptest.NewServer(r)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -19,8 +20,8 @@ func TestPublish_ReachesManySubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var receivers recorder[int]
 		r := newChat()
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventPublished {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.Published {
 				receivers.add(e.Count)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // This file receives the answers to calls of the server. A client chooses everything in them, so what is
@@ -69,8 +70,8 @@ func replyRoute(r *Router, reply receivedType) (*Route, error) {
 // deferred.
 func (r *Router) recoverAnswer(err *error) {
 	if v := recover(); v != nil {
-		*err = &errors.Error{Code: errors.Internal, Err: &PanicError{Value: v, Stack: debug.Stack()}}
-		r.observe(Event{Kind: EventPanicked, Type: protocol.TypeAnswer, Reason: "decode"})
+		*err = &errors.Error{Code: errors.Internal, Err: failure.NewPanic(v, debug.Stack())}
+		r.observe(observe.Event{Kind: observe.Panicked, Type: protocol.TypeAnswer, Reason: "decode"})
 	}
 }
 

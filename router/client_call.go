@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -34,7 +35,7 @@ import (
 //   - [context.Cause] of ctx if ctx is done first.
 //   - DEADLINE_EXCEEDED if Timeouts.Call passes first.
 //   - UNAVAILABLE if the connection is closed first.
-//   - a [*LimitExceeded] if Limits.ClientCalls calls have no answer, or the message is longer than
+//   - a [*LimitExceeded] if Limits.Concurrency calls have no answer, or the message is longer than
 //     Limits.QueueBytes.
 //   - INTERNAL if the message cannot be encoded, or Reply cannot be registered.
 //
@@ -85,9 +86,9 @@ func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming,
 	ctx, cancel := context.WithTimeoutCause(ctx, c.router.opts.Timeouts.Call, errNoAnswer)
 	defer cancel()
 	waiting := c.callsToClient()
-	call, open := waiting.Begin(c.router.opts.Limits.ClientCalls)
+	call, open := waiting.Begin(c.router.opts.Limits.Concurrency)
 	if call == nil {
-		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.ClientCalls)}
+		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.Concurrency)}
 	}
 	greeted := c.sub.HasGreeted()
 	if err := c.sendCall(ctx, call.ID, m, start, greeted); err != nil {
@@ -185,7 +186,7 @@ func (r *Router) startClientCall(ctx context.Context, m Message) clientCall {
 
 // report reports the outcome of the call to observers.
 func (call *clientCall) report(err error) {
-	call.router.observe(Event{Kind: EventClientCall, Type: call.typ, Code: clientCallCode(err), Duration: time.Since(call.start)})
+	call.router.observe(observe.Event{Kind: observe.ClientCall, Type: call.typ, Code: clientCallCode(err), Duration: time.Since(call.start)})
 }
 
 // end ends the span of the call.
@@ -215,5 +216,5 @@ func clientCallCode(err error) errors.Code {
 	return errors.Canceled
 }
 
-// otherCode is the Code of an EventClientCall for codes that package errors does not define.
+// otherCode is the Code of an observe.ClientCall for codes that package errors does not define.
 const otherCode = sampledlog.OtherCode

@@ -12,15 +12,16 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
 func TestClientCall_EndsAtTimeoutAndDropsLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events recorder[router.Event]
+		var events recorder[observe.Event]
 		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: callTimeout}})
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventClientCall || e.Kind == router.EventCompleted {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.ClientCall || e.Kind == observe.Completed {
 				events.add(e)
 			}
 		})
@@ -40,11 +41,11 @@ func TestClientCall_EndsAtTimeoutAndDropsLateAnswer(t *testing.T) {
 		client.AnswerError(call, &errors.Error{Code: "TEAPOT", RetryAfter: 1})
 		assert.Equal(t, &errors.Error{Code: "TEAPOT", RetryAfter: time.Millisecond}, answered((<-done).err))
 		assert.Zero(t, client.Pending(), "answers are not answered")
-		answered := router.Event{Kind: router.EventCompleted, Type: "$ws:answer"}
-		assert.Equal(t, []router.Event{
-			{Kind: router.EventClientCall, Type: "CONFIRM", Code: errors.DeadlineExceeded, Duration: callTimeout},
+		answered := observe.Event{Kind: observe.Completed, Type: "$ws:answer"}
+		assert.Equal(t, []observe.Event{
+			{Kind: observe.ClientCall, Type: "CONFIRM", Code: errors.DeadlineExceeded, Duration: callTimeout},
 			answered, answered, answered,
-			{Kind: router.EventClientCall, Type: "CONFIRM", Code: "other", Duration: time.Second},
+			{Kind: observe.ClientCall, Type: "CONFIRM", Code: "other", Duration: time.Second},
 		}, events.all())
 	})
 }
@@ -68,8 +69,8 @@ func TestClientCall_EndsWithContext(t *testing.T) {
 		runSynctest(t, name, func(t *testing.T) {
 			var codes recorder[errors.Code]
 			r := router.New(nil)
-			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventClientCall {
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.ClientCall {
 					codes.add(e.Code)
 				}
 			})

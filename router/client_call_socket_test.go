@@ -87,7 +87,7 @@ func TestClientCall_OverSocket(t *testing.T) {
 // answers late, twice, with errors, or not at all, while it makes calls itself.
 func TestClientCall_ManyGoroutinesOverSocket(t *testing.T) {
 	const goroutines, calls = 16, 60
-	ws, c := dialSocket(t, &router.Options{Limits: router.Limits{ClientCalls: goroutines}, Timeouts: router.Timeouts{Call: 20 * time.Second}})
+	ws, c := dialSocket(t, &router.Options{Limits: router.Limits{Concurrency: goroutines}, Timeouts: router.Timeouts{Call: 20 * time.Second}})
 	ctx, cancel := context.WithCancel(context.Background())
 	var client sync.WaitGroup
 	var echoes atomic.Int64

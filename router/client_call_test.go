@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -190,13 +191,13 @@ func TestClientCall_HandlerMayReturnItsErrors(t *testing.T) {
 	} {
 		runSynctest(t, name, func(t *testing.T) {
 			var reports recorder[error]
-			var panics recorder[router.Event]
+			var panics recorder[observe.Event]
 			r := router.New(&router.Options{
 				Timeouts: router.Timeouts{Call: callTimeout},
 				OnError:  func(e router.ErrorReport) { reports.add(e.Err) },
 			})
-			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventPanicked {
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.Panicked {
 					panics.add(e)
 				}
 			})
@@ -225,7 +226,7 @@ func TestClientCall_HandlerMayReturnItsErrors(t *testing.T) {
 			assert.ErrorContains(t, reports.all()[0], tt.report)
 			if name == "panic in Validate" {
 				require.Len(t, panics.all(), 1)
-				assert.Equal(t, router.Event{Kind: router.EventPanicked, Type: "$ws:answer", Reason: "decode"}, panics.all()[0])
+				assert.Equal(t, observe.Event{Kind: observe.Panicked, Type: "$ws:answer", Reason: "decode"}, panics.all()[0])
 			}
 		})
 	}

@@ -17,7 +17,7 @@ func (l *LimitExceeded) closeReason() string {
 func transportReason(code int, text string) string {
 	e := errors.Error{Code: errors.ResourceExhausted, Message: text}
 	switch StatusCode(code) {
-	case StatusProtocolError, StatusInvalidPayload:
+	case statusProtocolError, statusInvalidPayload:
 		e.Code = errors.InvalidArgument
 	case StatusTooBig:
 		e.RetryAfter = errors.Never

@@ -57,12 +57,12 @@ func TestCloseReason_OfTransportIsJSON(t *testing.T) {
 		{"invalid UTF-8", "\x81\x81" + key + "\xff", router.CloseError{Code: 1007, Reason: `{"code":"INVALID_ARGUMENT","message":"invalid UTF-8"}`}},
 		{"control frames", strings.Repeat("\x89\x80"+key, 200), router.CloseError{Code: 1008, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"too many control frames"}`}},
 		{"slow message", "\x81\x85" + key + "h", router.CloseError{Code: 1008, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"message took too long"}`}},
-		{"long message", "\x81\xfe\xff\xff" + key, router.CloseError{Code: 1009, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`}},
+		{"long message", "\x81\xff\x00\x00\x00\x00\x00\x10\x00\x01" + key, router.CloseError{Code: 1009, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{
-				Limits:   router.Limits{MaxMessageBytes: 1000, MaxReadBytes: 1000},
-				Timeouts: router.Timeouts{Message: 50 * time.Millisecond, Close: 50 * time.Millisecond},
+				Limits:   router.Limits{MaxMessageBytes: 1000},
+				Timeouts: router.Timeouts{Message: 50 * time.Millisecond, Pong: 50 * time.Millisecond},
 			}))
 			assert.Equal(t, tt.want, closeFrameAfter(t, r, tt.sent))
 		})

@@ -38,7 +38,6 @@ type Conn struct {
 	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
 	refused     bool                    // by OnOpen
 	inline      bool                    // the reading goroutine may handle a message; belongs to it
-	claimed     bool                    // it handles the one that it has received; belongs to it
 	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
 	draining    atomic.Uint32           // a drainReason: refuses new messages, and closes when only the reader is active
 	revocations atomic.Uint32           // how often Revoke was called for the user: subscriptions compare it

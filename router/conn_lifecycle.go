@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // maxWaitingJobs bounds the waiting jobs in each serial queue of a connection. While a queue
@@ -44,7 +45,7 @@ const onOpen = "OnOpen"
 // 1011.
 func (c *Conn) refuseAfterOpen(refused *failure.Failure, closeErr *CloseError) {
 	c.refused = true
-	defer c.endRefused() // even if a hook calls runtime.Goexit
+	defer c.endRefused() // even if a hook does not return
 	if closeErr != nil {
 		c.Close(closeErr.Code, closeErr.Reason)
 		c.reportRefusedOpen(Refusal{Conn: c, Code: errors.PermissionDenied, Err: closeErr}, nil)
@@ -175,7 +176,7 @@ func (c *Conn) discard() {
 func (c *Conn) read() (wsconn.Message, error) {
 	msg, err := c.sub.WS.Read(c.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
-		c.router.observe(Event{Kind: EventRead, Bytes: msg.BytesRead})
+		c.router.observe(observe.Event{Kind: observe.Read, Bytes: msg.BytesRead})
 	}
 	return msg, err
 }
@@ -242,12 +243,12 @@ func (c *Conn) release() {
 }
 
 // releaseSlot reports the end of the connection and releases its slots in the registry and its
-// use of the pool, even if OnClose, an observer or the Logger calls runtime.Goexit.
+// use of the pool, even if OnClose, an observer or the Logger does not return.
 func (c *Conn) releaseSlot() {
 	defer c.router.conns.Release(c.address)
 	defer c.router.conns.ReleaseUser(c.Identity().user())
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.sub.WS.Status()
-	c.router.observe(Event{Kind: EventClosed, Status: StatusCode(code)})
+	c.router.observe(observe.Event{Kind: observe.Closed, Status: int(code)})
 	c.router.log.Closed(c.ctx, c.id, code)
 }

@@ -16,8 +16,8 @@ import (
 //
 // It returns ctx's error if ctx is done first, an error with the code UNAVAILABLE if the
 // connection is closed first, a [*LimitExceeded] if the message is longer than
-// Limits.QueueBytes, one with DEADLINE_EXCEEDED if it has waited for Timeouts.Send, and an error if
-// the message cannot be encoded. A client that reads nothing for Timeouts.Write ends the connection,
+// Limits.QueueBytes, one with DEADLINE_EXCEEDED if it has waited for ten minutes, and an error if
+// the message cannot be encoded. A client that reads nothing for Timeouts.Message ends the connection,
 // and with it the wait.
 //
 // Callers that wait for one connection are served in the order in which they began to wait.
@@ -35,7 +35,7 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	return err
 }
 
-// errUnread is returned for a message that has waited for Timeouts.Send.
+// errUnread is returned for a message that has waited for ten minutes.
 var errUnread = &errors.Error{Code: errors.DeadlineExceeded, Message: "client reads too slowly"}
 
 // queueTurn queues the frame that encode returns, which is not droppable, as SendWait does. It returns
@@ -70,7 +70,7 @@ type QueueStats struct {
 	Bytes    int // of these messages; bounded by Limits.QueueBytes
 
 	// WritingMessages and WritingBytes have been handed to the socket and wait for the client or
-	// the network. They are at most Options.BufferBytes, or one longer message.
+	// the network. They are at most 16 KiB, or one longer message.
 	WritingMessages int
 	WritingBytes    int
 

@@ -23,7 +23,7 @@ import (
 )
 
 // patient are timeouts under which a client that reads nothing stays connected.
-var patient = router.Timeouts{Write: 24 * time.Hour, Send: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
+var patient = router.Timeouts{Message: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
 
 // dialPaused returns a client that does not read, and its connection. One message is being written,
 // so that further ones wait.
@@ -143,7 +143,7 @@ func TestSendWait_SlowReaderLosesNothing(t *testing.T) {
 	const queue = 64
 	messages := testscale.Tiers(20_000, 20_000, 100_000)
 	r := router.New(discardLogs(router.Options{
-		SlowConsumer: router.DropOldest, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Write: time.Minute},
+		SlowConsumer: router.DropOldest, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Message: time.Minute},
 	}))
 	server := httptest.NewServer(r)
 	defer server.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -80,11 +81,11 @@ func TestConversation_EveryRequestHasOneAnswer(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var open atomic.Int64
 			r := router.New(discardLogs(router.Options{Codecs: []router.Codec{cbor.New(nil)}, Limits: router.Limits{Concurrency: 10}}))
-			r.Observe(func(e router.Event) {
+			r.Observe(func(e observe.Event) {
 				switch e.Kind {
-				case router.EventStarted:
+				case observe.Started:
 					open.Add(1)
-				case router.EventFinished:
+				case observe.Finished:
 					open.Add(-1)
 				}
 			})

@@ -15,103 +15,14 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/router/description"
 )
-
-// A Description is what both ends of a connection must agree on. [Router.Describe] returns it; package
-// contract generates JSON Schema, AsyncAPI and TypeScript from it. All lists are sorted.
-type Description struct {
-	Routes []DescribedRoute   // messages that clients send, by type
-	Sent   []DescribedMessage // messages that clients receive: of DeclareMessage and of TopicOptions.Messages
-	Calls  []DescribedCall    // calls of the server, of DeclareCall
-	Topics []DescribedTopic   // by pattern
-	Limits []DescribedLimit   // see DescribedLimit
-
-	Errors     []errors.Code    // codes with which any message may be answered
-	CloseCodes []CloseCode      // with which the router closes connections
-	Codecs     []string         // subprotocols of Options.Codecs, in the order of preference
-	MaxBytes   map[string]int64 // Route.MaxMessageBytes of the types that differ; "" has the default
-}
-
-// A DescribedMessage is a message type. The zero DescribedMessage means that there is none.
-type DescribedMessage struct {
-	Type string       // as MessageType returns it
-	Go   reflect.Type // the type that was registered
-}
-
-// A DescribedRoute is a message type that clients send.
-type DescribedRoute struct {
-	DescribedMessage
-
-	Kind        RouteKind
-	Description string           // of RouteDoc.Description
-	Reply       DescribedMessage // of a call, and of a stream that declares one
-	Item        reflect.Type     // of a stream; otherwise nil
-	Progress    reflect.Type     // of a call that declares updates; otherwise nil
-	Errors      []DescribedError // of RouteDoc.Errors and RouteDoc.ErrorDetails, by code
-	Timeout     time.Duration    // of a call or stream; 0 means none
-}
-
-// A DescribedError is a code with which a message may be answered.
-type DescribedError struct {
-	Code    errors.Code
-	Details reflect.Type // of Error.Details; nil if they are not declared
-}
-
-// A RouteKind says how the server answers a message.
-type RouteKind string
-
-// The kinds of routes.
-const (
-	KindEvent  RouteKind = "event"  // not at all; see On
-	KindCall   RouteKind = "call"   // with one reply or error; see RPC
-	KindStream RouteKind = "stream" // with items, and then as a call; see Stream
-)
-
-// A DescribedCall is a call of the server and the reply with which a client answers it.
-type DescribedCall struct {
-	DescribedMessage
-
-	Reply DescribedMessage
-}
-
-// A DescribedTopic is a pattern of topics.
-type DescribedTopic struct {
-	Pattern   string
-	Messages  []string // types of TopicOptions.Messages; empty if they are not declared
-	Subscribe bool     // whether clients can subscribe: TopicOptions.Authorize is set
-	History   History
-	Presence  bool
-}
-
-// A DescribedLimit is a rate limit that is the same for all clients. Options.AnnounceLimits decides
-// which limits are public: Describe calls it with an empty ConnID for two invented users of different
-// tenants and addresses, and leaves out what differs between them.
-type DescribedLimit struct {
-	Name     string
-	Capacity int64         // tokens in a full bucket
-	Refill   int64         // tokens that return every Per
-	Per      time.Duration // whole milliseconds
-	Scope    LimitScope
-	Buckets  []DescribedBucket
-}
-
-// A DescribedBucket is one bucket of a limit, with the types that take tokens from it.
-type DescribedBucket struct {
-	Costs map[string]int64 // by type; negative if the cost depends on the message
-	Keep  map[string]int64 // tokens that a message must leave, by type; 0 is left out
-}
-
-// A CloseCode is a status with which the router closes connections; see the protocol, section 5.
-type CloseCode struct {
-	Code   int
-	Reason string
-}
 
 // Describe returns the contract of the router: the messages that clients send and receive, and the
 // topics. What the routes do not say is declared with [DeclareMessage], [DeclareCall] and
 // TopicOptions.Messages. The messages of the protocol itself are not part of it. Describe may be
 // called before and while the router serves.
-func (r *Router) Describe() Description {
+func (r *Router) Describe() description.Contract {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	d := r.describeLocked()
@@ -121,15 +32,15 @@ func (r *Router) Describe() Description {
 
 // DescribeMessages returns what Describe returns, without the Limits: it calls no function of the
 // application.
-func (r *Router) DescribeMessages() Description {
+func (r *Router) DescribeMessages() description.Contract {
 	r.routesMu.Lock()
 	defer r.routesMu.Unlock()
 	return r.describeLocked()
 }
 
 // describeLocked describes all but the limits. It needs routesMu.
-func (r *Router) describeLocked() Description {
-	d := Description{
+func (r *Router) describeLocked() description.Contract {
+	d := description.Contract{
 		Errors:     slices.Sorted(slices.Values(errors.Codes())),
 		CloseCodes: closeCodes(),
 		MaxBytes:   map[string]int64{"": r.opts.Limits.MaxMessageBytes},
@@ -149,45 +60,45 @@ func (r *Router) describeLocked() Description {
 	}
 	sent, calls := r.declared.List()
 	for _, m := range sent {
-		d.Sent = append(d.Sent, DescribedMessage{m.Name, m.Type})
+		d.Sent = append(d.Sent, description.Message{Type: m.Name, Go: m.Type})
 	}
 	for _, c := range calls {
-		d.Calls = append(d.Calls, DescribedCall{DescribedMessage{c.Name, c.Type}, DescribedMessage{c.Reply.Name, c.Reply.Type}})
+		d.Calls = append(d.Calls, description.Call{Message: description.Message{Type: c.Name, Go: c.Type}, Reply: description.Message{Type: c.Reply.Name, Go: c.Reply.Type}})
 	}
 	for p, o := range r.topicOptions {
 		d.Topics = append(d.Topics, o.describe(p))
 	}
-	slices.SortFunc(d.Topics, func(a, b DescribedTopic) int { return strings.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(d.Topics, func(a, b description.Topic) int { return strings.Compare(a.Pattern, b.Pattern) })
 	return d
 }
 
-func (rt *Route) describe() DescribedRoute {
-	kind := KindEvent
+func (rt *Route) describe() description.Route {
+	kind := description.KindEvent
 	switch {
 	case rt.stream:
-		kind = KindStream
+		kind = description.KindStream
 	case rt.rpc:
-		kind = KindCall
+		kind = description.KindCall
 	}
 	c := &rt.contract
-	var failures []DescribedError
+	var failures []description.Error
 	for _, code := range slices.Sorted(maps.Keys(c.errors)) {
-		failures = append(failures, DescribedError{code, c.errors[code]})
+		failures = append(failures, description.Error{Code: code, Details: c.errors[code]})
 	}
-	return DescribedRoute{
-		DescribedMessage: DescribedMessage{rt.name, c.request},
-		Kind:             kind,
-		Description:      c.text,
-		Reply:            DescribedMessage{c.replyType, c.reply},
-		Item:             c.item,
-		Progress:         c.progress,
-		Errors:           failures,
-		Timeout:          rt.timeout,
+	return description.Route{
+		Message:     description.Message{Type: rt.name, Go: c.request},
+		Kind:        kind,
+		Description: c.text,
+		Reply:       description.Message{Type: c.replyType, Go: c.reply},
+		Item:        c.item,
+		Progress:    c.progress,
+		Errors:      failures,
+		Timeout:     rt.timeout,
 	}
 }
 
-func (o TopicOptions) describe(p *topic.Pattern) DescribedTopic {
-	t := DescribedTopic{Pattern: p.Text, Subscribe: o.Authorize != nil, History: o.History, Presence: o.Presence}
+func (o TopicOptions) describe(p *topic.Pattern) description.Topic {
+	t := description.Topic{Pattern: p.Text, Subscribe: o.Authorize != nil, History: o.History.retention(), Presence: o.Presence}
 	for _, m := range o.Messages {
 		name := mustBeMessage(reflect.TypeOf(m), p.Position)
 		t.Messages = append(t.Messages, name)
@@ -198,22 +109,22 @@ func (o TopicOptions) describe(p *topic.Pattern) DescribedTopic {
 }
 
 // closeCodes returns the table of the protocol, section 5, without the codes that no close frame has.
-func closeCodes() (codes []CloseCode) {
+func closeCodes() (codes []description.CloseCode) {
 	for _, rule := range closecodes.Rules {
 		for _, code := range rule.Codes {
 			if !rule.Unsent {
-				codes = append(codes, CloseCode{code, rule.Cause})
+				codes = append(codes, description.CloseCode{Code: code, Reason: rule.Cause})
 			}
 		}
 	}
-	slices.SortFunc(codes, func(a, b CloseCode) int { return a.Code - b.Code })
+	slices.SortFunc(codes, func(a, b description.CloseCode) int { return a.Code - b.Code })
 	return codes
 }
 
 // staticLimitsLocked returns the announced limits that two clients without anything in common
 // share. It needs routesMu.
-func (r *Router) staticLimitsLocked() []DescribedLimit {
-	var described []DescribedLimit
+func (r *Router) staticLimitsLocked() []description.Limit {
+	var described []description.Limit
 	one, other := r.probeLimits("1", netip.AddrFrom4([4]byte{192, 0, 2, 1})), r.probeLimits("2", netip.AddrFrom4([4]byte{203, 0, 113, 1}))
 	for _, l := range one {
 		same := func(o *protocol.Limit) bool { return reflect.DeepEqual(l, o) }
@@ -221,7 +132,7 @@ func (r *Router) staticLimitsLocked() []DescribedLimit {
 			described = append(described, describeLimit(l))
 		}
 	}
-	slices.SortStableFunc(described, func(a, b DescribedLimit) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(described, func(a, b description.Limit) int { return strings.Compare(a.Name, b.Name) })
 	return described
 }
 
@@ -247,10 +158,10 @@ func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*protocol.L
 	return limits
 }
 
-func describeLimit(l *protocol.Limit) DescribedLimit {
-	d := DescribedLimit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: LimitScope(l.Scope)}
+func describeLimit(l *protocol.Limit) description.Limit {
+	d := description.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: string(l.Scope)}
 	for _, bucket := range l.Buckets {
-		b := DescribedBucket{Costs: map[string]int64{}, Keep: maps.Clone(bucket.Keep)}
+		b := description.Bucket{Costs: map[string]int64{}, Keep: maps.Clone(bucket.Keep)}
 		for typ, cost := range bucket.Costs {
 			b.Costs[typ] = -1
 			if cost != nil {

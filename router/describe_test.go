@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/description"
 )
 
 type (
@@ -55,22 +57,22 @@ func describedRouter() *router.Router {
 
 func TestDescribe_ReturnsRoutesDeclarationsAndTopics(t *testing.T) {
 	d := describedRouter().Describe()
-	message := func(m router.Message) router.DescribedMessage {
-		return router.DescribedMessage{Type: m.MessageType(), Go: reflect.TypeOf(m)}
+	message := func(m router.Message) description.Message {
+		return description.Message{Type: m.MessageType(), Go: reflect.TypeOf(m)}
 	}
-	assert.Equal(t, []router.DescribedRoute{
+	assert.Equal(t, []description.Route{
 		{
-			DescribedMessage: message(describedCall{}), Kind: router.KindCall, Description: "Counts.", Reply: message(describedReply{}),
-			Progress: reflect.TypeFor[percent](), Errors: []router.DescribedError{{errors.NotFound, reflect.TypeFor[percent]()}, {"NO_LUCK", nil}}, Timeout: 7 * time.Second,
+			Message: message(describedCall{}), Kind: description.KindCall, Description: "Counts.", Reply: message(describedReply{}),
+			Progress: reflect.TypeFor[percent](), Errors: []description.Error{{Code: errors.NotFound, Details: reflect.TypeFor[percent]()}, {Code: "NO_LUCK"}}, Timeout: 7 * time.Second,
 		},
-		{DescribedMessage: message(described{}), Kind: router.KindEvent},
-		{DescribedMessage: message(describedRows{}), Kind: router.KindStream, Item: reflect.TypeFor[percent](), Reply: message(describedReply{}), Timeout: time.Minute},
+		{Message: message(described{}), Kind: description.KindEvent},
+		{Message: message(describedRows{}), Kind: description.KindStream, Item: reflect.TypeFor[percent](), Reply: message(describedReply{}), Timeout: time.Minute},
 	}, d.Routes)
-	assert.Equal(t, []router.DescribedMessage{message(describedNote{}), message(describedReply{})}, d.Sent)
-	assert.Equal(t, []router.DescribedCall{{DescribedMessage: message(describedCall{}), Reply: message(describedReply{})}}, d.Calls)
-	assert.Equal(t, []router.DescribedTopic{
+	assert.Equal(t, []description.Message{message(describedNote{}), message(describedReply{})}, d.Sent)
+	assert.Equal(t, []description.Call{{Message: message(describedCall{}), Reply: message(describedReply{})}}, d.Calls)
+	assert.Equal(t, []description.Topic{
 		{Pattern: "a"},
-		{Pattern: "b/{id}", Messages: []string{"NOTE", "REPLY"}, History: router.History{Messages: 5}},
+		{Pattern: "b/{id}", Messages: []string{"NOTE", "REPLY"}, History: broker.Retention{Messages: 5}},
 	}, d.Topics)
 	assert.Equal(t, []string{"penstock.v1.cbor"}, d.Codecs)
 	assert.Equal(t, int64(99), d.MaxBytes["EVENT"])
@@ -127,9 +129,9 @@ func TestDescribe_HasLimitsThatAllClientsShare(t *testing.T) {
 	r := router.New(&router.Options{AnnounceLimits: announce})
 	router.On(r, func(*router.Context, described) error { return nil })
 	router.On(r, func(*router.Context, describedCall) error { return nil })
-	assert.Equal(t, []router.DescribedLimit{{
-		Name: "all", Capacity: 20, Refill: 1, Per: time.Second, Scope: router.ScopeUser,
-		Buckets: []router.DescribedBucket{{Costs: map[string]int64{"EVENT": 2, "CALL": -1}, Keep: map[string]int64{"CALL": 3}}},
+	assert.Equal(t, []description.Limit{{
+		Name: "all", Capacity: 20, Refill: 1, Per: time.Second, Scope: string(router.ScopeUser),
+		Buckets: []description.Bucket{{Costs: map[string]int64{"EVENT": 2, "CALL": -1}, Keep: map[string]int64{"CALL": 3}}},
 	}}, r.Describe().Limits)
 }
 

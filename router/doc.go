@@ -66,10 +66,11 @@
 //
 // A panic of a handler ends only its message, and so does a panic of an ingress function, a middleware,
 // a codec, or a method of a message or an error: the client receives INTERNAL, and Options.OnError
-// receives a [PanicError]. Panics of hooks and observers are logged; see [EventPanicked].
+// receives an [errors.PanicError]. Panics of hooks and observers are logged; see [observe.Panicked].
 // A panic of Options.Logger or Options.Broker is not recovered, unless one of these functions has
 // called it, as a handler does that publishes: a broker that has panicked may have lost subscriptions,
-// and a logger that has panicked cannot report it. A call of runtime.Goexit has the effect of a panic.
+// and a logger that has panicked cannot report it. A call of runtime.Goexit has the effect of a
+// panic: where a comment says that a function may not return, it is this.
 //
 // # Testing
 //

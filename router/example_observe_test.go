@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // FindPage is a call.
@@ -37,8 +38,8 @@ type messageCounter struct {
 }
 
 // observe is called by many goroutines at once.
-func (c *messageCounter) observe(e router.Event) {
-	if e.Kind != router.EventCompleted {
+func (c *messageCounter) observe(e observe.Event) {
+	if e.Kind != observe.Completed {
 		return
 	}
 	c.mu.Lock()

@@ -23,8 +23,8 @@ func TestServe_FloodLetsOtherConnectionsRunBetweenItsChunks(t *testing.T) {
 // testFlood lets each handler block whose number is a multiple of blocksEach.
 func testFlood(t *testing.T, blocksEach int64) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const quietConns, rounds, bufferBytes = 10, 30, 4 << 10
-	r := router.New(&router.Options{BufferBytes: bufferBytes, Limits: withoutRates(router.Limits{})})
+	const quietConns, rounds, bufferBytes = 10, 30, 16 << 10
+	r := router.New(&router.Options{Limits: withoutRates(router.Limits{})})
 	var flooded atomic.Int64
 	router.On(r, func(*router.Context, Say) error {
 		if n := flooded.Add(1); blocksEach > 0 && n%blocksEach == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -107,19 +108,6 @@ func boundaries() map[string]boundary {
 		"Options.OnLimitExceeded": {
 			prepare: func(h *harness) { h.opts.OnLimitExceeded = func(router.LimitExceeded) { h.fault() } },
 			setUp:   respondWith(limitError()), want: errors.ResourceExhausted, reason: "OnLimitExceeded", exits: true,
-		},
-		"Options.CloseCode": {
-			prepare: func(h *harness) {
-				h.opts.LimitAction = router.ActionClose
-				h.opts.CloseCode = func(router.LimitExceeded) router.StatusCode { h.fault(); return 0 }
-			},
-			setUp: respondWith(limitError()),
-			trigger: func(h *harness) {
-				conn := h.dial()
-				conn.Send(Faulty{})
-				assert.Equal(h, router.StatusTryAgainLater, conn.Closed().Code)
-			},
-			reason: "CloseCode", exits: true, ends: true,
 		},
 		"Options.Validate": {
 			prepare: func(h *harness) {
@@ -224,9 +212,9 @@ func boundaries() map[string]boundary {
 		"Broker.Connect": {}, // see TestFault_BrokerConnectFailurePanicsAtStartUp
 		"Observe.f": {
 			setUp: func(h *harness) {
-				h.router.Observe(func(router.Event) { h.fault() })
-				h.router.Observe(func(e router.Event) {
-					if e.Kind == router.EventCompleted {
+				h.router.Observe(func(observe.Event) { h.fault() })
+				h.router.Observe(func(e observe.Event) {
+					if e.Kind == observe.Completed {
 						h.panics.add("the next observer is called")
 					}
 				})

@@ -91,7 +91,7 @@ func errorCases() map[string]errorCase {
 		"wrapped nil Error":     {err: wrap(noError())},
 		"wrapped nil limit":     {err: wrap(noLimit())},
 		"wrapped nil close":     {err: wrap((*router.CloseError)(nil))},
-		"wrapped nil panic":     {err: wrap((*router.PanicError)(nil))},
+		"wrapped nil panic":     {err: wrap((*errors.PanicError)(nil))},
 		"joined nil Error":      {err: func() error { return errors.Join(http.ErrNoCookie, noError()) }},
 		"joined nil limit":      {err: func() error { return errors.Join(http.ErrNoCookie, noLimit()) }},
 		"cause is nil Error":    {err: func() error { return &errors.Error{Code: errors.Internal, Err: noError()} }},

@@ -25,6 +25,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -84,8 +85,8 @@ func (h *harness) start(setUp func(*harness)) {
 	}
 	h.opts.Limits.ConnsPerUser = 1
 	h.router = router.New(&h.opts)
-	h.router.Observe(func(e router.Event) {
-		if e.Kind == router.EventPanicked {
+	h.router.Observe(func(e observe.Event) {
+		if e.Kind == observe.Panicked {
 			h.panics.add(e.Reason)
 		}
 	})
@@ -147,7 +148,7 @@ type boundary struct {
 	setUp   func(*harness)      // registers handlers
 	trigger func(*harness)      // if nil, a Faulty is sent as a call
 	want    errors.Code         // of the answer to that call
-	reason  string              // of EventPanicked; empty if there must be none
+	reason  string              // of Panicked; empty if there must be none
 	ends    bool                // the connection must end
 	exits   bool                // runtime.Goexit is contained, too
 	onExit  func(*harness) bool // replaces trigger for runtime.Goexit; reports whether the connection stays open
@@ -296,8 +297,8 @@ func TestFault_LoggerMayCallRouter(t *testing.T) {
 		h.opts.SlowConsumer = router.DropOldest
 		h.opts.Limits.QueueMessages = 4
 		h.start(func(h *harness) {
-			h.router.Observe(func(e router.Event) {
-				if e.Kind == router.EventDropped {
+			h.router.Observe(func(e observe.Event) {
+				if e.Kind == observe.Dropped {
 					h.fault()
 				}
 			})
@@ -367,7 +368,7 @@ func TestFault_ObserverPanicLogsAreBounded(t *testing.T) {
 			}
 		}})
 		h.start(func(h *harness) {
-			h.router.Observe(func(router.Event) {
+			h.router.Observe(func(observe.Event) {
 				panics.Add(1)
 				panic("fault")
 			})

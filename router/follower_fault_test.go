@@ -181,7 +181,7 @@ func TestFollower_UnsubscribeDuringRecoveryEndsIt(t *testing.T) {
 // read, so that the answer to its subscription has to wait.
 func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 20}, SlowConsumer: router.DropNewest, BufferBytes: 512})
+		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 20}, SlowConsumer: router.DropNewest})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
 			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 		})
@@ -190,7 +190,7 @@ func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
 		client.Pause()
 		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
 		for range 100 {
-			_ = conn.Send(Blob{Text: strings.Repeat("x", 100)})
+			_ = conn.Send(Blob{Text: strings.Repeat("x", 4000)})
 		}
 		synctest.Wait()
 		publishTexts(t, r, 1, 100)

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // The router calls functions of the application through functions that recover their panics: guard if
@@ -19,7 +20,7 @@ import (
 func (r *Router) guard(where string, route *Route, f func() error) *failure.Failure {
 	failure, panicked := inspector.Guard(where, f)
 	if panicked {
-		r.observe(Event{Kind: EventPanicked, Type: route.typ(), Reason: where})
+		r.observe(observe.Event{Kind: observe.Panicked, Type: route.typ(), Reason: where})
 	}
 	return failure
 }
@@ -29,7 +30,7 @@ func (r *Router) guard(where string, route *Route, f func() error) *failure.Fail
 func (r *Router) hook(ctx context.Context, name string, f func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.observe(Event{Kind: EventPanicked, Reason: name})
+			r.observe(observe.Event{Kind: observe.Panicked, Reason: name})
 			r.log.Panicked(ctx, 1, name, v, debug.Stack())
 		}
 	}()
@@ -38,11 +39,11 @@ func (r *Router) hook(ctx context.Context, name string, f func()) {
 
 // recoverObserver returns an observer that recovers the panics of f, so that the other
 // observers receive the event too.
-func (r *Router) recoverObserver(f func(Event)) func(Event) {
-	return func(e Event) {
+func (r *Router) recoverObserver(f func(observe.Event)) func(observe.Event) {
+	return func(e observe.Event) {
 		defer func() {
 			// A panic while a panic is reported is dropped, or it would recurse.
-			if v := recover(); v != nil && e.Kind != EventPanicked {
+			if v := recover(); v != nil && e.Kind != observe.Panicked {
 				r.reportPanicLater("Observe", v)
 			}
 		}()

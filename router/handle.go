@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -86,8 +87,8 @@ func (c *Conn) endHandling(in *incoming) {
 	}
 }
 
-// endExited ends a message whose handler, or another function of the application, has called
-// runtime.Goexit.
+// endExited ends a message whose handler, or another function of the application, has not
+// returned.
 func (c *Conn) endExited(in *incoming) {
 	if !in.ended {
 		defer c.endHandling(in)
@@ -97,7 +98,7 @@ func (c *Conn) endExited(in *incoming) {
 
 // finishHandling releases what stage 5 has acquired for the message.
 func (c *Conn) finishHandling(route *Route) {
-	defer c.release() // even if an observer calls runtime.Goexit
+	defer c.release() // even if an observer does not return
 	if route.rpc {
 		c.finishCall(route)
 	}
@@ -106,7 +107,7 @@ func (c *Conn) finishHandling(route *Route) {
 // finishCall releases the concurrency of a call.
 func (c *Conn) finishCall(route *Route) {
 	c.calls.Finish()
-	c.router.observe(Event{Kind: EventFinished, Type: route.name})
+	c.router.observe(observe.Event{Kind: observe.Finished, Type: route.name})
 }
 
 // reportCompleted reports the outcome of a message to observers, and ends its span. ctx is the Context of
@@ -118,7 +119,7 @@ func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code
 	if ctx != c.ctx {
 		c.router.spans.End(ctx, tracing.Result{Code: code})
 	}
-	c.router.observe(Event{Kind: EventCompleted, Type: typ, Code: code})
+	c.router.observe(observe.Event{Kind: observe.Completed, Type: typ, Code: code})
 }
 
 // decode decodes and validates a message. It must be called by guard.
@@ -156,9 +157,9 @@ func (c *Conn) payload(in *incoming) (payload []byte, unchecked bool, err error)
 }
 
 // payloadIfValid returns a payload that the JSON library can read before the envelope is validated, so
-// that most messages are read once. Methods of a message that decode its JSON receive valid JSON only.
+// that most messages are read once.
 func (c *Conn) payloadIfValid(in *incoming) (payload []byte, ok bool) {
-	if in.Binary || in.route.decoding.OwnJSON() {
+	if in.Binary {
 		return nil, false
 	}
 	payload, ok = in.head.PayloadIfValid(in.Bytes)
@@ -229,7 +230,7 @@ func invalid(err error) error {
 	if _, ok := failure.AsType[*errors.Error](err); ok {
 		return err
 	}
-	if _, ok := failure.AsType[*PanicError](err); ok {
+	if _, ok := failure.AsType[*errors.PanicError](err); ok {
 		return err
 	}
 	limit, isLimit := failure.AsType[*LimitExceeded](err)
@@ -285,7 +286,7 @@ func (c *Conn) run(in *incoming) *failure.Failure {
 
 // reportHandled reports the duration of a handler to observers.
 func (c *Conn) reportHandled(route *Route, since time.Time) {
-	c.router.observe(Event{Kind: EventHandled, Type: route.name, Duration: time.Since(since)})
+	c.router.observe(observe.Event{Kind: observe.Handled, Type: route.name, Duration: time.Since(since)})
 }
 
 // errNoReply reports a call whose handler was not called and whose reply was not set.

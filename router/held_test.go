@@ -69,7 +69,7 @@ func TestFollower_ClientOfManyTopicsRecoversWhatFitsIntoTheQueue(t *testing.T) {
 }
 
 func newFeedRouterWith(limits router.Limits) *router.Router {
-	r := router.New(&router.Options{Limits: limits, BufferBytes: 512})
+	r := router.New(&router.Options{Limits: limits})
 	router.Topic(r, "feed/{name}", &router.TopicOptions{
 		History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -54,7 +55,7 @@ func (r *Router) publishStored(ctx context.Context, name string, m Message, opts
 	}
 	at, err := r.topics.Store(ctx, a)
 	if err == nil {
-		r.observe(Event{Kind: EventPublished})
+		r.observe(observe.Event{Kind: observe.Published})
 	}
 	return at, err
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/fallback"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/ipprefix"
-	"github.com/penstock-go/penstock/internal/runaccess"
 )
 
 // A Transport is how a client is connected.
@@ -49,7 +49,7 @@ type FallbackOptions struct {
 // The handler may be mounted at any path, which clients are configured with. Options.Authenticate receives the
 // request of the client with this path, with the method GET and the query that the client would use for a
 // WebSocket. Instead of Timeouts.Pong, a client has ten seconds to answer. What has arrived of the bodies of requests
-// counts in a second Limits.InboundBytesTotal, of which one address may have half. Middlewares must leave the ResponseWriter
+// counts in a second Limits.InboundBytes, of which one address may have half. Middlewares must leave the ResponseWriter
 // able to flush; otherwise clients poll. The http.Server must not be shut down before [Router.Shutdown] has returned.
 //
 // HTTPFallback panics if an option is invalid, if it is called twice, or if the router has begun to serve.
@@ -71,8 +71,8 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	}
 	s := fallback.New(fallback.Config{
 		MaxConns: o.MaxConns, MaxPerClient: 2 * min(r.opts.Limits.ConnsPerIP, o.MaxConns),
-		MaxMessageBytes: r.opts.Limits.MaxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytesTotal,
-		WriteTimeout: r.opts.Timeouts.Write, MeasureOnly: o.MeasureOnly,
+		MaxMessageBytes: r.maxReadBytes, MaxBodyBytes: r.opts.Limits.InboundBytes,
+		WriteTimeout: r.opts.Timeouts.Message, MeasureOnly: o.MeasureOnly,
 		Serve:   r.serveFallback,
 		Refuses: r.refusesHandshakes,
 		Allow:   func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },
@@ -85,7 +85,7 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 	const perConn = 2 // a down and an up
 	answerBytes := fallback.MaxAnswerBytes(r.opts.Limits.QueueBytes)
 	r.asks.AnswerOwned(s.Answer, ask.QuestionBounds{Open: perConn * o.MaxConns, AnswerBytes: answerBytes, TotalBytes: answerBytes})
-	r.shutdowns = append(r.shutdowns, runaccess.Shutdown{Begin: s.Shutdown, End: s.Drain})
+	r.shutdowns = append(r.shutdowns, host.Shutdown{Begin: s.Shutdown, End: s.Drain})
 	return s
 }
 

@@ -18,7 +18,7 @@ type Identity struct {
 	// never. It is a time of the wall clock; a monotonic clock reading is ignored.
 	//
 	// The router closes the connection with 4401 at this time. A client that has sent $ws:hello
-	// is warned Timeouts.IdentityWarning before it, and can refresh its identity with $ws:auth;
+	// is warned a minute before it, or after half of its time if that is less than two minutes, and can refresh its identity with $ws:auth;
 	// see the protocol, section 8. If the clock is set or the machine sleeps, the connection may
 	// last up to a minute longer.
 	ExpiresAt time.Time

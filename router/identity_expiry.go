@@ -13,6 +13,9 @@ import (
 // clock has been set, or that the machine has slept.
 const maxExpiryStep = time.Minute
 
+// identityWarning is how long before its expiry a greeted client is warned.
+const identityWarning = time.Minute
+
 // armExpiryLocked starts the timer of the current identity, if it expires.
 func (c *Conn) armExpiryLocked() {
 	id := c.identity.Load()
@@ -21,7 +24,7 @@ func (c *Conn) armExpiryLocked() {
 	}
 	remaining := id.remaining(time.Now())
 	// A client that refreshes an identity as soon as it is warned must not be warned at once.
-	id.warning = min(c.router.opts.Timeouts.IdentityWarning, remaining/2)
+	id.warning = min(identityWarning, remaining/2)
 	id.timer = time.AfterFunc(id.nextCheck(remaining), c.checkExpiry)
 }
 

@@ -90,12 +90,12 @@ func longFrame(size int) []byte {
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
-// TestLimits_InboundBytesTotalBoundsIncompleteMessages has clients that send all of a message but its
+// TestLimits_InboundBytesBoundsIncompleteMessages has clients that send all of a message but its
 // last byte. Others are served meanwhile, and the memory is free again after the timeout.
-func TestLimits_InboundBytesTotalBoundsIncompleteMessages(t *testing.T) {
+func TestLimits_InboundBytesBoundsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, size, total, buffer = 100, 1 << 20, 8 << 20, 16 << 10
-		r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: 2 * size, InboundBytesTotal: total}}))
+		r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: 2 * size, InboundBytes: total}}))
 		var handled atomic.Int64
 		router.On(r, func(*router.Context, Blob) error { handled.Add(1); return nil })
 		s := newPipeServer(t, r)
@@ -150,7 +150,7 @@ func TestLimits_LongMessagesTakeTurns(t *testing.T) {
 	for _, total := range []int64{1, 300_000, 3_000_000} {
 		runSynctest(t, fmt.Sprint(total), func(t *testing.T) {
 			const clients, size = 50, 250_000
-			r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: 2 * size, InboundBytesTotal: total}}))
+			r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: 2 * size, InboundBytes: total}}))
 			var handled atomic.Int64
 			router.On(r, func(*router.Context, Blob) error { handled.Add(1); return nil })
 			s := newPipeServer(t, r)

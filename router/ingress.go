@@ -53,8 +53,8 @@ func exceedsConcurrency(failure *failure.Failure) bool {
 	return l != nil && l.Kind == LimitConcurrency
 }
 
-// undo calls the functions of OnConcurrencyExceeded, the latest one first, even if one of them calls
-// runtime.Goexit.
+// undo calls the functions of OnConcurrencyExceeded, the latest one first, even if one of them does
+// not return.
 func (c *Conn) undo(ctx context.Context, functions *undo) {
 	if functions == nil {
 		return

@@ -3,15 +3,14 @@ package router
 import (
 	"time"
 
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
-// Inspection returns what package inspect needs of the router. Applications cannot use it: they
-// mount an inspector.
-func (r *Router) Inspection() inspection.Access {
-	return inspection.Access{
+// inspection returns what package inspect needs.
+func (r *Router) inspection() host.Inspection {
+	return host.Inspection{
 		Conn: r.inspectConn,
 		UserConns: func(tenantID, userID string) (ids []string) {
 			for _, c := range r.conns.OfUser(registry.User{TenantID: tenantID, UserID: userID}) {
@@ -28,7 +27,7 @@ func (r *Router) Inspection() inspection.Access {
 }
 
 // inspectConn returns the details of an open connection of this node.
-func (r *Router) inspectConn(id string) (found inspection.Conn, ok bool) {
+func (r *Router) inspectConn(id string) (found host.Conn, ok bool) {
 	c := r.conns.ByID(id)
 	if c == nil {
 		return found, false

@@ -49,7 +49,7 @@ func TestInspection_CountsCallsAndTokens(t *testing.T) {
 	<-started
 	for c := range r.Conns() {
 		assert.WithinRange(t, c.OpenedAt(), before.Add(-time.Second), time.Now())
-		found, ok := r.Inspection().Conn(c.ID())
+		found, ok := r.Host().Inspection.Conn(c.ID())
 		require.True(t, ok)
 		assert.Equal(t, 1, found.Calls)
 		assert.Equal(t, 4, found.MessageTokens)
@@ -57,7 +57,7 @@ func TestInspection_CountsCallsAndTokens(t *testing.T) {
 		assert.Empty(t, found.Topics)
 		close(release)
 		routertest.ReceiveAnswer[Blobbed](answer)
-		_, ok = r.Inspection().Conn("none")
+		_, ok = r.Host().Inspection.Conn("none")
 		assert.False(t, ok)
 	}
 }

@@ -68,7 +68,7 @@ type LimitAction uint8
 // The actions. ActionSend is the default.
 const (
 	ActionSend   LimitAction = iota // send an error
-	ActionClose                     // send nothing and close the connection
+	ActionClose                     // send nothing and close the connection, with 1009 for a payload and 1013 for any other limit
 	ActionCustom                    // send nothing; Options.OnLimitExceeded answers
 )
 
@@ -79,8 +79,8 @@ func mustBeLimitAction(a LimitAction) {
 	}
 }
 
-// defaultCloseCode is the default of Options.CloseCode.
-func defaultCloseCode(l LimitExceeded) StatusCode {
+// closeCode returns the code of the close frame for ActionClose.
+func (l *LimitExceeded) closeCode() StatusCode {
 	if l.Kind == LimitPayload {
 		return StatusTooBig
 	}
@@ -90,7 +90,7 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 // A SlowConsumerPolicy decides what happens to publications, and messages of [Conn.Send], for a
 // client that reads slowly. The limits are those of its send queue, Limits.QueueMessages and
 // Limits.QueueBytes. Messages that have been handed to the socket, one batch of
-// Options.BufferBytes or one longer message, do not count and are never dropped.
+// 16 KiB or one longer message, do not count and are never dropped.
 //
 // Replies and errors are never dropped: they wait for room, and one that is longer than the
 // whole queue closes the connection with 1013. If a progress message does not fit, messages
@@ -98,15 +98,11 @@ func defaultCloseCode(l LimitExceeded) StatusCode {
 // connection does so only if dropping these does not help either.
 type SlowConsumerPolicy uint8
 
-// The policies.
+// The policies. The zero value means Disconnect in [Options], and the policy of Options.SlowConsumer in [TopicOptions].
 const (
-	// SlowConsumerDefault is the zero value. It means Disconnect in [Options], and the policy of
-	// Options.SlowConsumer in [TopicOptions].
-	SlowConsumerDefault SlowConsumerPolicy = iota
-
 	// Disconnect closes the connection with 1013 if the message does not fit. The client should
 	// reconnect and load its state again.
-	Disconnect
+	Disconnect SlowConsumerPolicy = iota + 1
 
 	// DropOldest drops the messages that have been queued longest. The newest one always has a
 	// place: if replies fill the queue, it exceeds the limits.
@@ -123,6 +119,15 @@ const (
 	// queue should have room for a message of each key.
 	Conflate
 )
+
+// String returns the name of the policy as metrics have it: "drop_oldest", for example.
+func (p SlowConsumerPolicy) String() string {
+	names := [...]string{"default", "disconnect", "drop_oldest", "drop_newest", "conflate"}
+	if int(p) >= len(names) {
+		return "unknown"
+	}
+	return names[p]
+}
 
 // mustBeSlowConsumerPolicy panics if the policy is unknown.
 func mustBeSlowConsumerPolicy(name string, p SlowConsumerPolicy) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -112,8 +113,8 @@ func logSecrets(t *testing.T, logger *slog.Logger) {
 		OnClose:         func(c *router.Conn, _ router.CloseError) { panic(c.Identity().Data.(*http.Request).Header) },
 		OnLimitExceeded: func(l router.LimitExceeded) { panic(l) },
 	})
-	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventCompleted {
+	r.Observe(func(e observe.Event) {
+		if e.Kind == observe.Completed {
 			panic(e)
 		}
 	})

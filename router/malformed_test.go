@@ -38,13 +38,13 @@ func (Hang) MessageType() string { return "HANG" }
 
 const (
 	maxMessageBytes = 1000
-	maxReadBytes    = 20_000
+	maxReadBytes    = 1 << 20 // above which a connection is closed
 )
 
 // newMalformedServer starts a server with one handler for each way in which a message can fail.
 func newMalformedServer(t *testing.T, opts *router.Options) *httptest.Server {
 	opts.Logger = slog.New(slog.DiscardHandler)
-	opts.Limits.MaxMessageBytes, opts.Limits.MaxReadBytes = maxMessageBytes, maxReadBytes
+	opts.Limits.MaxMessageBytes = maxMessageBytes
 	r := router.New(opts)
 	router.RPC(r, echo)
 	router.On(r, func(*router.Context, Say) error { return nil })

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/internal/httptoken"
-	"github.com/penstock-go/penstock/internal/netpoll"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -46,7 +45,7 @@ type Options struct {
 	//
 	// Refused connections are not opened: OnOpen and OnClose are not called, no limit of
 	// connections counts them, and Shutdown does not wait for them. They end at the latest after
-	// Timeouts.Close. While there are 1,024 of them, further requests are refused with the status.
+	// five seconds. While there are 1,024 of them, further requests are refused with the status.
 	RefuseAfterUpgrade bool
 
 	// ConnContext returns a context whose values those of the connection and its messages have:
@@ -88,10 +87,6 @@ type Options struct {
 	// LimitAction decides how the client is answered when a message exceeds a limit. A route
 	// may override it.
 	LimitAction LimitAction
-
-	// CloseCode returns the code of the close frame for [ActionClose]. If nil, it is 1009 for
-	// a payload and 1013 for any other limit.
-	CloseCode func(LimitExceeded) StatusCode
 
 	// SlowConsumer decides what happens to messages for a client that reads slowly; Disconnect by
 	// default. It applies when the send queue is full and the kernel takes no more for the client: the
@@ -158,7 +153,7 @@ type Options struct {
 	// returns such a function. It is called when a client sends the greeting, once for every
 	// type, with the connection's IngressContext: Type is a registered type or one of the
 	// protocol's, and Size the largest size of its messages. Many connections call it
-	// concurrently. [Router.Describe] calls it with an empty ConnID; see [DescribedLimit]. If it is
+	// concurrently. [Router.Describe] calls it with an empty ConnID; see [description.Limit]. If it is
 	// nil or panics, no limits are announced.
 	AnnounceLimits func(IngressContext) []AnnouncedLimit
 
@@ -191,11 +186,6 @@ type Options struct {
 	// value trusts none.
 	TrustedProxies clientip.TrustedProxies
 
-	// BufferBytes is the maximum size of one read or write of a socket: from 512 to 65,536
-	// bytes, 16 KiB if it is 0. Idle connections hold no buffers, so memory depends on the
-	// number of connections that are busy at the same time.
-	BufferBytes int
-
 	// Resume lets clients continue their sessions on another connection.
 	Resume ResumeOptions
 
@@ -227,58 +217,48 @@ type Options struct {
 // counts for itself; ratelimit.Connections of package middleware/ratelimit bounds the connections
 // of a user or an address on all nodes.
 type Limits struct {
-	MaxMessageBytes int64 // of one message including the envelope; 64 KiB. A route may override it
+	MaxMessageBytes int64 // of one message including the envelope; 64 KiB. A route may override it. One above 1 MiB, and above what any type may have, closes the connection with 1009
 	Elements        int   // array elements and object members in one payload, at all levels, else INVALID_ARGUMENT; 10,000. They take more memory decoded than as JSON. For other formats see [Codec]
-	MaxReadBytes    int64 // a longer message closes the connection with 1009; 1 MiB, or MaxMessageBytes if that is more
-	Concurrency     int   // calls of one connection whose handlers have not returned; 64. And as many events of types that are [Route.Concurrent]: later messages wait
-	ClientCalls     int   // calls to one client ([Call]) that have no answer; 64
-	RemoteCalls     int   // of CallConn to other nodes, CallUser and UserConns that are in progress; and as many calls of other nodes to clients of this one; 4096
-	Conns           int   // connections of all clients on this node; unlimited
-	ConnsPerIP      int   // connections of one address on this node; 1000
-	ConnsPerUser    int   // connections of one user on this node; unlimited
-	QueueBytes      int   // in the send queue of one connection; 1 MiB. Of the messages that wait for room in it, at most two are encoded
-	QueueMessages   int   // in the send queue of one connection; 1024
-	Topics          int   // subscriptions of one connection; 1000
-	SessionBytes    int   // of the topics in one session: about 100 bytes each, the name and the info; 128 KiB
-	SessionsPerUser int   // of one user, whose clients are away, with those who stay present for a TopicOptions.PresenceGrace; the oldest one ends if there are more; 100
-	SessionsPerIP   int   // of one address, in the same way; 1000
+	// Concurrency bounds the calls of one connection whose handlers have not returned; 64. As many events
+	// of types that are [Route.Concurrent] run, later messages wait; and as many calls to the client ([Call])
+	// may have no answer. 64 times as many CallConn to other nodes, CallUser and UserConns may be in progress,
+	// and calls of other nodes to clients of this one.
+	Concurrency int
 
-	// Received messages that wait until earlier messages of their connection have been
-	// handled. A connection above its limit is not read, so that TCP slows the client down.
-	// While the router is above its limit, no connection with such messages is read. Either
-	// limit is exceeded by at most one message per connection.
+	Conns           int // connections of all clients on this node; unlimited
+	ConnsPerIP      int // connections of one address on this node; 1000
+	ConnsPerUser    int // connections of one user on this node; unlimited
+	QueueBytes      int // in the send queue of one connection; 1 MiB. Of the messages that wait for room in it, at most two are encoded
+	QueueMessages   int // in the send queue of one connection; 1024
+	Topics          int // subscriptions of one connection; 1000
+	SessionsPerUser int // of one user, whose clients are away, with those who stay present for a TopicOptions.PresenceGrace; the oldest one ends if there are more; 100. ConnsPerIP bounds those of one address in the same way
+
+	// InboundBytes bounds the received messages of all connections that wait until earlier messages of their connection
+	// have been handled; 64 MiB. Those of one connection have at most a MiB of it. While a connection, or the router, is
+	// above its limit, the connections with such messages are not read, so that TCP slows the clients down. Either limit is
+	// exceeded by at most one message per connection.
 	//
-	// InboundBytesTotal also counts messages that are arriving and longer than Options.BufferBytes.
-	// Such a message waits for all that it may need before more than that is read of it, so that it is
-	// never stuck between others that wait; if that takes longer than Timeouts.Message, the connection
-	// is closed with 1013. Each connection may hold two buffers of BufferBytes besides.
-	InboundBytes      int64 // of one connection; 1 MiB
-	InboundBytesTotal int64 // of all connections; 64 MiB
+	// It also counts messages that are arriving and longer than 16 KiB. Such a message waits for all that it may need
+	// before more than that is read of it, so that it is never stuck between others that wait; if that takes longer than
+	// Timeouts.Message, the connection is closed with 1013. Each connection that is busy may hold two buffers of 16 KiB
+	// besides.
+	InboundBytes int64
 
 	// Rates that no ordinary application reaches, for servers on which it sets none with UseIngress,
 	// which follows them. An address is an IPv4 address or an IPv6 /64 network, as TrustedProxies says:
 	// behind a proxy that is not trusted, all clients have one address. Unlimited disables a rate, as
 	// in Rate{PerSecond: Unlimited}.
-	HandshakesPerIP  Rate // requests of an address; 100 per second, 2000 at once
-	MessagesPerConn  Rate // of any type, by one connection; 1000 per second, 10,000 at once
-	MessagesPerIP    Rate // by all connections of an address; 10,000 per second, 50,000 at once
-	FailedAuthsPerIP Rate // $ws:auth messages of an address that Options.Authenticate has refused; 1 per second, 60 at once
+	HandshakesPerIP Rate // requests of an address; 100 per second, 2000 at once
+	MessagesPerConn Rate // of any type, by one connection; 1000 per second, 10,000 at once
+	MessagesPerIP   Rate // by all connections of an address; 10,000 per second, 50,000 at once
 }
 
 // Timeouts bound how long operations take. A zero field means its default.
 type Timeouts struct {
 	Call    time.Duration // from receiving a call to its answer, or from sending one to its answer ([Call]), else DEADLINE_EXCEEDED; 30 s
-	Message time.Duration // from the first byte of a message to its last; 10 s
-	Write   time.Duration // of one write to the socket; 10 s
-	Send    time.Duration // in which the client grants a stream a credit, or makes room for a message that waits ([Conn.SendWait]), else DEADLINE_EXCEEDED; 10 min
-	Close   time.Duration // from sending a close frame to receiving the client's; 5 s
+	Message time.Duration // from the first byte of a message to its last, and of one write to the socket; 10 s
 	Ping    time.Duration // without data from the client, after which it is pinged; 25 s
-	Pong    time.Duration // from a ping to the next data from the client; 10 s
-
-	// IdentityWarning is how long before Identity.ExpiresAt a client that has sent $ws:hello is
-	// warned; 1 min. If the identity is valid for less than twice as long, the client is warned
-	// after half of that time.
-	IdentityWarning time.Duration
+	Pong    time.Duration // from a ping to the next data from the client; 10 s. And from sending a close frame to receiving the client's, then at most 5 s
 
 	// LameDuck is the first phase of Shutdown: the health check fails, and connections are still
 	// accepted. It should be longer than the load balancer takes to notice; 0 skips it.
@@ -290,11 +270,7 @@ func (o *Options) withDefaults() Options {
 	opts := *cmp.Or(o, &Options{})
 	opts.Limits.setDefaults()
 	opts.Timeouts.setDefaults()
-	setDefault("BufferBytes", &opts.BufferBytes, 16<<10)
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
-	if opts.BufferBytes < 512 || opts.BufferBytes > netpoll.MaxBufferBytes {
-		panic(fmt.Sprintf("router: BufferBytes is %d; it must be from 512 to %d", opts.BufferBytes, netpoll.MaxBufferBytes))
-	}
 	for _, p := range opts.Subprotocols {
 		if !httptoken.IsValid(p) {
 			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
@@ -310,9 +286,6 @@ func (o *Options) withDefaults() Options {
 	mustBeLimitAction(opts.LimitAction)
 	mustBeSlowConsumerPolicy("SlowConsumer", opts.SlowConsumer)
 	opts.SlowConsumer = cmp.Or(opts.SlowConsumer, Disconnect)
-	if opts.CloseCode == nil {
-		opts.CloseCode = defaultCloseCode
-	}
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	return opts
 }
@@ -320,39 +293,25 @@ func (o *Options) withDefaults() Options {
 func (l *Limits) setDefaults() {
 	setDefault("Limits.MaxMessageBytes", &l.MaxMessageBytes, 64<<10)
 	setDefault("Limits.Elements", &l.Elements, 10_000)
-	setDefault("Limits.MaxReadBytes", &l.MaxReadBytes, max(1<<20, l.MaxMessageBytes))
 	setDefault("Limits.Concurrency", &l.Concurrency, 64)
-	setDefault("Limits.ClientCalls", &l.ClientCalls, 64)
-	setDefault("Limits.RemoteCalls", &l.RemoteCalls, 4096)
 	setDefault("Limits.Conns", &l.Conns, 0)
 	setDefault("Limits.ConnsPerIP", &l.ConnsPerIP, 1000)
 	setDefault("Limits.ConnsPerUser", &l.ConnsPerUser, 0)
 	setDefault("Limits.QueueBytes", &l.QueueBytes, 1<<20)
 	setDefault("Limits.QueueMessages", &l.QueueMessages, 1024)
 	setDefault("Limits.Topics", &l.Topics, 1000)
-	setDefault("Limits.SessionBytes", &l.SessionBytes, 128<<10)
 	setDefault("Limits.SessionsPerUser", &l.SessionsPerUser, 100)
-	setDefault("Limits.SessionsPerIP", &l.SessionsPerIP, 1000)
-	setDefault("Limits.InboundBytes", &l.InboundBytes, 1<<20)
-	setDefault("Limits.InboundBytesTotal", &l.InboundBytesTotal, 64<<20)
+	setDefault("Limits.InboundBytes", &l.InboundBytes, 64<<20)
 	l.HandshakesPerIP = l.HandshakesPerIP.withDefault("HandshakesPerIP", Rate{100, 2000})
 	l.MessagesPerConn = l.MessagesPerConn.withDefault("MessagesPerConn", Rate{1000, 10_000})
 	l.MessagesPerIP = l.MessagesPerIP.withDefault("MessagesPerIP", Rate{10_000, 50_000})
-	l.FailedAuthsPerIP = l.FailedAuthsPerIP.withDefault("FailedAuthsPerIP", Rate{1, 60})
-	if l.MaxReadBytes < l.MaxMessageBytes {
-		panic(fmt.Sprintf("router: Limits.MaxReadBytes is %d; it must be at least Limits.MaxMessageBytes, %d", l.MaxReadBytes, l.MaxMessageBytes))
-	}
 }
 
 func (t *Timeouts) setDefaults() {
 	setDefault("Timeouts.Call", &t.Call, 30*time.Second)
 	setDefault("Timeouts.Message", &t.Message, 10*time.Second)
-	setDefault("Timeouts.Write", &t.Write, 10*time.Second)
-	setDefault("Timeouts.Send", &t.Send, 10*time.Minute)
-	setDefault("Timeouts.Close", &t.Close, 5*time.Second)
 	setDefault("Timeouts.Ping", &t.Ping, 25*time.Second)
 	setDefault("Timeouts.Pong", &t.Pong, 10*time.Second)
-	setDefault("Timeouts.IdentityWarning", &t.IdentityWarning, time.Minute)
 	setDefault("Timeouts.LameDuck", &t.LameDuck, 0)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -32,7 +33,7 @@ func TestPanic_EndsOnlyItsMessage(t *testing.T) {
 		require.Len(t, failures.all(), 1)
 		failure := failures.all()[0]
 		assert.Equal(t, "PANIC", failure.Type)
-		p, ok := errors.AsType[*router.PanicError](failure.Err)
+		p, ok := errors.AsType[*errors.PanicError](failure.Err)
 		require.True(t, ok)
 		assert.Equal(t, "secret", p.Value)
 		assert.Contains(t, string(p.Stack), "panic_test.go")
@@ -157,10 +158,10 @@ func TestGoexit_InTextOfPanicIsContained(t *testing.T) {
 }
 
 func TestGoexit_InObserverOfHandlersIsContained(t *testing.T) {
-	for name, kind := range map[string]router.EventKind{"EventHandled": router.EventHandled, "EventFinished": router.EventFinished} {
+	for name, kind := range map[string]observe.Kind{"EventHandled": observe.Handled, "EventFinished": observe.Finished} {
 		runSynctest(t, name, func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{}))
-			r.Observe(func(e router.Event) {
+			r.Observe(func(e observe.Event) {
 				if e.Kind == kind && e.Type == (Panic{}).MessageType() {
 					runtime.Goexit()
 				}

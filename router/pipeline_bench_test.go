@@ -1,12 +1,10 @@
 package router_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/http/httptest"
-	"strconv"
 	"testing"
 	"time"
 
@@ -39,33 +37,6 @@ type Note Post
 
 func (Note) MessageType() string { return "NOTE" }
 
-// A Swift is a Post that decodes and encodes itself.
-type Swift Post
-
-func (Swift) MessageType() string { return "SWIFT" }
-
-// DecodeJSON decodes the payloads of BenchmarkPipeline.
-func (m *Swift) DecodeJSON(p []byte) error {
-	rest, ok := bytes.CutPrefix(p, []byte(`{"room":"`))
-	room, rest, found := bytes.Cut(rest, []byte(`","text":"`))
-	text, rest, also := bytes.Cut(rest, []byte(`","n":`))
-	digits, closed := bytes.CutSuffix(rest, []byte(`}`))
-	n, err := strconv.Atoi(string(digits))
-	if !ok || !found || !also || !closed || err != nil || bytes.ContainsAny(room, `"\\`) || bytes.ContainsAny(text, `"\\`) {
-		return errOtherForm
-	}
-	m.Room, m.Text, m.N = string(room), string(text), n
-	return nil
-}
-
-// AppendJSON encodes texts that need no escape sequences.
-func (m Swift) AppendJSON(b []byte) ([]byte, error) {
-	b = append(append(b, `{"room":"`...), m.Room...)
-	b = append(append(b, `","text":"`...), m.Text...)
-	b = strconv.AppendInt(append(b, `","n":`...), int64(m.N), 10)
-	return append(b, '}'), nil
-}
-
 // BenchmarkPipeline measures the stages of the pipeline without a socket: a message whose text differs
 // from that of the 255 before it, with a limit per connection and type.
 func BenchmarkPipeline(b *testing.B) {
@@ -73,16 +44,14 @@ func BenchmarkPipeline(b *testing.B) {
 		typ    string
 		policy limit.Policy
 	}{
-		"call":           {"POST", limit.PerSecond(1_000_000_000).Burst(2_000_000)},
-		"call, own JSON": {"SWIFT", limit.PerSecond(1_000_000_000).Burst(2_000_000)},
-		"event":          {"NOTE", limit.PerSecond(1_000_000_000).Burst(2_000_000)},
-		"rejected":       {"POST", limit.PerHour(1)},
+		"call":     {"POST", limit.PerSecond(1_000_000_000).Burst(2_000_000)},
+		"event":    {"NOTE", limit.PerSecond(1_000_000_000).Burst(2_000_000)},
+		"rejected": {"POST", limit.PerHour(1)},
 	} {
 		b.Run(name, func(b *testing.B) {
 			r := router.New(&router.Options{Limits: rarelyReached(), OnLimitExceeded: func(router.LimitExceeded) {}})
 			r.UseIngress(ratelimit.New(memory.NewLimiter(tt.policy), &ratelimit.Options{Key: ratelimit.KeyPerUserPerType}))
 			router.RPC(r, func(_ *router.Context, m Post) (Posted, error) { return Posted(m), nil })
-			router.RPC(r, func(_ *router.Context, m Swift) (Swift, error) { return m, nil })
 			router.On(r, func(*router.Context, Note) error { return nil })
 			conn := connectNowhere(b, r)
 			texts := make([][]byte, 256)

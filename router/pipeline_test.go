@@ -230,11 +230,10 @@ func TestLimits_AreReportedOnce(t *testing.T) {
 	}
 }
 
-func TestLimits_RouteActionAndCloseCodeOverrideDefaults(t *testing.T) {
+func TestLimits_RouteActionOverridesDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{
 			LimitAction: router.ActionClose,
-			CloseCode:   func(router.LimitExceeded) router.StatusCode { return 4008 },
 			Limits:      router.Limits{MaxMessageBytes: maxMessageBytes},
 		})
 		router.RPC(r, echo).LimitAction(router.ActionSend)
@@ -243,13 +242,13 @@ func TestLimits_RouteActionAndCloseCodeOverrideDefaults(t *testing.T) {
 		conn.SendText(sized(maxMessageBytes + 1))
 		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the action of the route")
 		conn.Send(Say{Room: "go", Text: "this is longer than the route allows"})
-		assert.EqualValues(t, 4008, conn.Closed().Code)
+		assert.EqualValues(t, 1009, conn.Closed().Code)
 	})
 }
 
 func TestRoute_MaxMessageBytesOverridesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes, MaxReadBytes: 100_000}})
+		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}})
 		router.RPC(r, echo).MaxMessageBytes(50_000)
 		conn := routertest.Dial(t, r)
 		conn.SendText(sized(50_000))

@@ -114,7 +114,7 @@ func TestConflate_AppliesToMessagesFromOtherNodes(t *testing.T) {
 		two := router.New(&router.Options{
 			Broker: broker, SlowConsumer: router.Conflate,
 			Limits:   router.Limits{QueueMessages: 3},
-			Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour},
+			Timeouts: router.Timeouts{Message: time.Hour, Ping: time.Hour},
 			OnOpen:   nil,
 		})
 		router.On(two, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })

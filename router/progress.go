@@ -36,7 +36,7 @@ func (c *Context) Progress(update any) error {
 //
 // When the call has been answered or its context is done, it returns the cause; see
 // [context.Cause]. The code is CANCELLED after the client has aborted the call, DEADLINE_EXCEEDED
-// after the deadline and when it has waited for Timeouts.Send, and UNAVAILABLE when the connection is
+// after the deadline and when it has waited for ten minutes, and UNAVAILABLE when the connection is
 // closed or a shutdown ends a stream. It
 // returns FAILED_PRECONDITION if the message is an event, a [*LimitExceeded] if the update is longer
 // than Limits.QueueBytes, and an error if it cannot be encoded.
@@ -44,7 +44,7 @@ func (c *Context) ProgressWait(update any) error {
 	if c.hasEnded() {
 		return c.endCause()
 	}
-	if err := c.root().call.Credits.Await(c, c.conn.router.opts.Timeouts.Send); err != nil {
+	if err := c.root().call.Credits.Await(c, sendTimeout); err != nil {
 		if errors.Is(err, calls.ErrUngranted) {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // This file publishes messages, and receives those of other nodes.
@@ -42,7 +43,7 @@ func (r *Router) publishNow(ctx context.Context, name string, m Message, opts Pu
 	}
 	defer p.Free()
 	receivers = r.topics.Deliver(name, &p, opts.except.asSubscriber())
-	r.observe(Event{Kind: EventPublished, Count: receivers})
+	r.observe(observe.Event{Kind: observe.Published, Count: receivers})
 	if !opts.local && r.opts.Broker != nil {
 		return receivers, failure.Join(err, r.node.Publish(name, r.formats.Packet(&p, r.spans.Inject(ctx))))
 	}
@@ -99,7 +100,7 @@ func (r *Router) messagesLost(name string, packets int) {
 	case name == r.nodeTopic:
 		return // it carries no messages; an ask or an answer that is lost ends with its time
 	}
-	r.observe(Event{Kind: EventMessagesLost, Count: packets})
+	r.observe(observe.Event{Kind: observe.MessagesLost, Count: packets})
 	if r.opts.OnMessagesLost == nil {
 		return
 	}
@@ -121,7 +122,7 @@ func (r *Router) topicConfig() topic.Config {
 		TopicsExceeded: topicsExceeded,
 		QueueExceeded:  r.queueExceeded,
 		Delivered: func(receivers int, took time.Duration) {
-			r.observe(Event{Kind: EventDelivered, Count: receivers, Duration: took})
+			r.observe(observe.Event{Kind: observe.Delivered, Count: receivers, Duration: took})
 		},
 		Lost: r.messagesLost,
 	}

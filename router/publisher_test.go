@@ -30,7 +30,7 @@ func TestPublish_SlowsPublisherWhileSubscribersAreBehind(t *testing.T) {
 	subscribed.Add(3)
 	r := router.New(discardLogs(router.Options{
 		SlowConsumer: router.DropNewest, Limits: router.Limits{QueueMessages: 64},
-		Timeouts: router.Timeouts{Write: time.Minute},
+		Timeouts: router.Timeouts{Message: time.Minute},
 		OnOpen: func(_ context.Context, c *router.Conn) error {
 			if c.Identity().UserID != "" {
 				return nil

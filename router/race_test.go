@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -176,8 +177,8 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 			OnClose:         func(_ *router.Conn, end router.CloseError) { ends.add(end) },
 		})
 		var conn *routertest.Conn
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventDropped {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.Dropped {
 				conn.Abort()
 				time.Sleep(time.Second)
 			}

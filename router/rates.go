@@ -82,15 +82,18 @@ func (c *Conn) chargeWork(messages int) {
 // connection.
 const failedAuthDelay = time.Second
 
+// failedAuthsPerIP bounds the $ws:auth messages of an address that Options.Authenticate refuses.
+var failedAuthsPerIP = Rate{PerSecond: 1, Burst: 60} //nolint:gochecknoglobals // never changed
+
 // beginAuth begins an attempt to authenticate, which must end with endAuth, or returns an error if too many
 // from the address have failed, or would if those that run fail.
 func (c *Conn) beginAuth() error {
 	if c.address == nil {
 		return nil
 	}
-	limit, now := c.router.opts.Limits.FailedAuthsPerIP, c.router.sinceStart(time.Now())
-	if wait := c.address.Auths.Begin(registry.Rate(limit), now); wait > 0 {
-		return rateExceeded(limit, wait, "FailedAuthsPerIP")
+	now := c.router.sinceStart(time.Now())
+	if wait := c.address.Auths.Begin(registry.Rate(failedAuthsPerIP), now); wait > 0 {
+		return rateExceeded(failedAuthsPerIP, wait, "FailedAuthsPerIP")
 	}
 	return nil
 }
@@ -98,6 +101,6 @@ func (c *Conn) beginAuth() error {
 // endAuth ends an attempt that has failed or not.
 func (c *Conn) endAuth(failed bool) {
 	if c.address != nil {
-		c.address.Auths.End(registry.Rate(c.router.opts.Limits.FailedAuthsPerIP), c.router.sinceStart(time.Now()), failed)
+		c.address.Auths.End(registry.Rate(failedAuthsPerIP), c.router.sinceStart(time.Now()), failed)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // This file runs stages 1 to 5 of the pipeline, which need no payload: size, head, ingress,
@@ -32,7 +33,7 @@ type incoming struct {
 	undo     *undo           // of ingress functions; nil if there is none
 	waits    bool            // in the serial queue, instead of being handled at once
 
-	// What application code that calls runtime.Goexit leaves behind; see endExited.
+	// What application code that does not return leaves behind; see endExited.
 	stage   string           // that may do so, and then the message has no answer; "" after that
 	context *Context         // of a message that is decoded
 	refusal *failure.Failure // with which the message will be answered
@@ -74,7 +75,7 @@ func (c *Conn) maxBytesOf(prefix []byte) int64 {
 type reader struct {
 	*Conn
 
-	in    *incoming // whose ingress functions or refusal may call runtime.Goexit; nil if there is none
+	in    *incoming // whose ingress functions or refusal may not return; nil if there is none
 	reads bool      // it has the right, and must not end without another reader
 }
 
@@ -101,11 +102,11 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 		refused = c.runIngress(in)
 	}
 	r.in, in.stage = nil, ""
-	c.claimed = false
-	if refused = c.admit(in, headErr, refused); c.claimed {
+	claimed, refused := c.admit(in, headErr, refused)
+	switch {
+	case claimed:
 		return in
-	}
-	if refused == nil {
+	case refused == nil:
 		return nil
 	}
 	r.in = in
@@ -123,7 +124,7 @@ func (c *Conn) endReceived(in *incoming) {
 	c.release()
 }
 
-// exited lets another goroutine read: application code has called runtime.Goexit.
+// exited lets another goroutine read: application code has not returned.
 func (r *reader) exited() {
 	if !r.reads {
 		return
@@ -136,25 +137,26 @@ func (r *reader) exited() {
 }
 
 // admit decides about a message after ingress. It returns the failure of a refused one, which may be
-// that of ingress. If it returns nil, the message has been queued or answered.
-func (c *Conn) admit(in *incoming, headErr error, ingress *failure.Failure) *failure.Failure {
+// that of ingress. Otherwise the message has been queued or answered, unless claimed is true: the caller must
+// handle it next.
+func (c *Conn) admit(in *incoming, headErr error, ingress *failure.Failure) (claimed bool, refused *failure.Failure) {
 	limit := c.router.opts.Limits.MaxMessageBytes
 	if in.route != nil {
 		limit = in.route.maxBytes
 	}
 	switch {
 	case in.Size > limit:
-		return limitFailure(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
+		return false, limitFailure(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
 	case ingress != nil:
-		return ingress
+		return false, ingress
 	case headErr != nil:
-		return inspector.Inspect(invalid(headErr), "parse")
+		return false, inspector.Inspect(invalid(headErr), "parse")
 	case in.control != "":
-		return c.handleControl(in)
+		return false, c.handleControl(in)
 	case c.draining.Load() != notDraining:
-		return failure.Of(c.drainError()).At("draining")
+		return false, failure.Of(c.drainError()).At("draining")
 	case in.route == nil:
-		return failure.Of(errors.Errorf(errors.Unimplemented, "no handler for this type")).At("route")
+		return false, failure.Of(errors.Errorf(errors.Unimplemented, "no handler for this type")).At("route")
 	}
 	return c.enqueue(in)
 }
@@ -285,31 +287,30 @@ func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.
 	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
-// enqueue is stage 5. It adds the message to the connection's serial queue, or sets c.claimed if the
-// reading goroutine can handle it at once.
-func (c *Conn) enqueue(in *incoming) *failure.Failure {
+// enqueue is stage 5. It adds the message to the connection's serial queue, unless the reading goroutine can
+// handle it at once.
+func (c *Conn) enqueue(in *incoming) (claimed bool, refused *failure.Failure) {
 	late := in.head.FindMeta(in.Bytes)
 	if in.call == nil {
 		if failure := c.acknowledge(in); failure != nil {
-			return failure
+			return false, failure
 		}
 	} else if failure := c.admitCall(in, late); failure != nil {
-		return failure
+		return false, failure
 	}
 	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
-		c.claimed = true
-		return nil
+		return true, nil
 	}
 	in.waits = true
 	if in.call == nil {
 		c.messages.Enqueue(in, time.Time{})
-		return nil
+		return false, nil
 	}
 	ctx := in.call // another goroutine may own in after Enqueue
 	deadline, _ := ctx.call.Deadline()
 	if !c.messages.Enqueue(in, deadline) {
 		c.finishCall(in.route)
-		return failure.Of(errDeadline).At("deadline")
+		return false, failure.Of(errDeadline).At("deadline")
 	}
 	if ctx.call.IsAnswered() {
 		for _, in := range c.takeWaiting(ctx) {
@@ -317,7 +318,7 @@ func (c *Conn) enqueue(in *incoming) *failure.Failure {
 			in.release()
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // errDuplicateCall refuses a call whose correlation ID is that of an open call.
@@ -355,7 +356,7 @@ func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 		c.calls.Finish()
 		return failure
 	}
-	c.router.observe(Event{Kind: EventStarted, Type: in.route.name})
+	c.router.observe(observe.Event{Kind: observe.Started, Type: in.route.name})
 	return nil
 }
 

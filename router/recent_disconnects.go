@@ -3,8 +3,8 @@ package router
 import (
 	"context"
 
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/runaccess"
 )
 
 // This file closes connections whose user was disconnected while they were being opened: after
@@ -36,9 +36,9 @@ func (r *Router) endOf(user registry.User, since uint32) (end CloseError, ok boo
 }
 
 // accessEndOf is endOf for clients that are no connections of the router.
-func (r *Router) accessEndOf(tenantID, userID string, since uint32) (runaccess.AccessEnd, bool) {
+func (r *Router) accessEndOf(tenantID, userID string, since uint32) (host.AccessEnd, bool) {
 	end, ok := r.endOf(registry.User{TenantID: tenantID, UserID: userID}, since)
-	return runaccess.AccessEnd{TenantID: tenantID, UserID: userID, Code: validCode(end.Code), Reason: end.Reason}, ok
+	return host.AccessEnd{TenantID: tenantID, UserID: userID, Code: validCode(end.Code), Reason: end.Reason}, ok
 }
 
 // checkAccess closes a connection whose user was disconnected after it was authenticated, and before

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -117,25 +118,25 @@ func TestOnRefused_ReportsMessageOfEveryStage(t *testing.T) {
 			assert.Equal(t, router.Identity{TenantID: "acme", UserID: "ann"}, got.Identity)
 			assert.Equal(t, netip.MustParseAddr("192.0.2.1"), got.IP)
 			assert.Zero(t, got.Unreported)
-			event := router.Event{Kind: router.EventRefused, Type: got.Type, Code: got.Code, Reason: got.Reason, Count: 1}
+			event := observe.Event{Kind: observe.Refused, Type: got.Type, Code: got.Code, Reason: got.Reason, Count: 1}
 			if limit, ok := errors.AsType[*router.LimitExceeded](got.Err); ok {
 				assert.Same(t, server, limit.Conn)
 				assert.Equal(t, tt.want.typ, limit.Type)
 				assert.Equal(t, []router.LimitExceeded{*limit}, limits.all())
-				event.Limit = limit.Kind
+				event.Limit = string(limit.Kind)
 			} else {
 				assert.Empty(t, limits.all())
 			}
-			assert.Equal(t, []router.Event{event}, events.all())
+			assert.Equal(t, []observe.Event{event}, events.all())
 		})
 	}
 }
 
 // observeRefusals returns the events of refusals.
-func observeRefusals(r *router.Router) *recorder[router.Event] {
-	events := new(recorder[router.Event])
-	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventRefused {
+func observeRefusals(r *router.Router) *recorder[observe.Event] {
+	events := new(recorder[observe.Event])
+	r.Observe(func(e observe.Event) {
+		if e.Kind == observe.Refused {
 			events.add(e)
 		}
 	})

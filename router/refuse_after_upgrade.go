@@ -40,7 +40,7 @@ func (r *Router) refuseAfterUpgrade(w http.ResponseWriter, req *http.Request, pa
 }
 
 // awaitClosed drops what the client sends until the connection is closed, at the latest after
-// Timeouts.Close.
+// maxCloseTime.
 func (r *Router) awaitClosed(ws *wsconn.Conn) {
 	defer r.upgradedRefusals.Add(-1)
 	defer ws.Release()

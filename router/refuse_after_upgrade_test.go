@@ -167,7 +167,7 @@ func TestRefuseAfterUpgrade_FloodIsBounded(t *testing.T) {
 	r := router.New(discardLogs(router.Options{
 		RefuseAfterUpgrade: true,
 		Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
-		Timeouts:           router.Timeouts{Close: time.Minute},
+		Timeouts:           router.Timeouts{Pong: time.Minute},
 	}))
 	server := httptest.NewServer(r)
 	defer server.Close()
@@ -205,7 +205,7 @@ func TestRefuseAfterUpgrade_SendingClientEndsAtCloseTimeout(t *testing.T) {
 	r := router.New(discardLogs(router.Options{
 		RefuseAfterUpgrade: true,
 		Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
-		Timeouts:           router.Timeouts{Close: 100 * time.Millisecond},
+		Timeouts:           router.Timeouts{Pong: 100 * time.Millisecond},
 	}))
 	server := httptest.NewServer(r)
 	defer server.Close()
@@ -274,7 +274,7 @@ func TestRefuseAfterUpgrade_EndsAtCloseTimeout(t *testing.T) {
 			r := router.New(discardLogs(router.Options{
 				RefuseAfterUpgrade: true,
 				Authenticate:       failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
-				Timeouts:           router.Timeouts{Close: 3 * time.Second},
+				Timeouts:           router.Timeouts{Pong: 3 * time.Second},
 			}))
 			client, server := net.Pipe()
 			go r.ServeHTTP(&hijackable{httptest.NewRecorder(), server}, handshakeRequest())

@@ -9,10 +9,11 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // A refusalReason names the check that refused a request or a new connection. Its values
-// are the Reason of EventRefused, a value in the log, and a label of middleware/metrics.
+// are the Reason of observe.Refused, a value in the log, and a label of middleware/metrics.
 type refusalReason string
 
 const (
@@ -111,14 +112,14 @@ func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal
 }
 
 // reportRefusedConn reports a refused request or connection to observers, the log and hooks, which may
-// call runtime.Goexit. The failure is nil if its cause is not one of the server; the text of such a
+// not return. The failure is nil if its cause is not one of the server; the text of such a
 // cause is for the log, or "".
 func (r *Router) reportRefusedConn(ctx context.Context, refusal *Refusal, failure *failure.Failure, text string) {
-	event := Event{Kind: EventRefused, Reason: refusal.Reason, Code: refusal.Code}
+	event := observe.Event{Kind: observe.Refused, Reason: refusal.Reason, Code: refusal.Code}
 	var limit *LimitExceeded
 	if failure != nil {
 		if limit = limitOf(failure); limit != nil {
-			event.Limit = limit.Kind
+			event.Limit = string(limit.Kind)
 		}
 	}
 	r.observe(event)

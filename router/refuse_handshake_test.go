@@ -11,10 +11,11 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// TestServeHTTP_RefusalReasons checks the Reason of EventRefused for every check of a
+// TestServeHTTP_RefusalReasons checks the Reason of Refused for every check of a
 // request.
 func TestServeHTTP_RefusalReasons(t *testing.T) {
 	failing := func(err error) func(*http.Request) (router.Identity, error) {
@@ -43,10 +44,10 @@ func TestServeHTTP_RefusalReasons(t *testing.T) {
 		{name: "limit of Authenticate", opts: router.Options{Authenticate: failing(&router.LimitExceeded{Kind: router.LimitRate})}, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitRate},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var refusals []router.Event
+			var refusals []observe.Event
 			r := router.New(&tt.opts)
-			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventRefused {
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.Refused {
 					refusals = append(refusals, e)
 				}
 			})
@@ -58,7 +59,7 @@ func TestServeHTTP_RefusalReasons(t *testing.T) {
 				req.Header.Set("Origin", tt.origin)
 			}
 			r.ServeHTTP(httptest.NewRecorder(), req)
-			assert.Equal(t, []router.Event{{Kind: router.EventRefused, Reason: tt.reason, Code: tt.code, Limit: tt.limit}}, refusals)
+			assert.Equal(t, []observe.Event{{Kind: observe.Refused, Reason: tt.reason, Code: tt.code, Limit: string(tt.limit)}}, refusals)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // refuseMessage refuses a message: the client receives exactly one answer, or what the LimitAction
@@ -41,10 +42,10 @@ func (c *Conn) refuseSettled(in *incoming, refused *failure.Failure) {
 // errExited reports application code that calls runtime.Goexit.
 var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
 
-// exitedAt returns the failure of application code that calls runtime.Goexit.
+// exitedAt returns the failure of application code that has not returned.
 func exitedAt(stage string) *failure.Failure { return failure.Internal(errExited).At(stage) }
 
-// refuseExited refuses a message for which application code has called runtime.Goexit, unless it has
+// refuseExited refuses a message for which application code has not returned, unless it has
 // its answer.
 func (c *Conn) refuseExited(in *incoming) {
 	switch {
@@ -58,7 +59,7 @@ func (c *Conn) refuseExited(in *incoming) {
 }
 
 // refuse answers a message with an error or according to the LimitAction, and then reports that to
-// hooks, which may call runtime.Goexit. ctx is the Context of the message, or the one from which that is
+// hooks, which may not return. ctx is the Context of the message, or the one from which that is
 // derived.
 func (c *Conn) refuse(ctx context.Context, typ string, action LimitAction, correlationID string, refused *failure.Failure) {
 	limit := limitOf(refused)
@@ -68,7 +69,7 @@ func (c *Conn) refuse(ctx context.Context, typ string, action LimitAction, corre
 	case limit == nil || action == ActionSend:
 		c.answerError(refused, correlationID)
 	case action == ActionClose:
-		c.closeForLimit(ctx, typ, *limit)
+		c.closeForLimit(*limit)
 	}
 	if limit != nil {
 		c.sub.WS.Wake() // before the report, which may have to wait
@@ -92,9 +93,9 @@ func (c *Conn) observeRefused(typ string, refused *failure.Failure) {
 	if c.router.observer == nil || !isReported(refused) {
 		return
 	}
-	event := Event{Kind: EventRefused, Type: typ, Reason: refused.Stage, Code: refused.Payload.Code, Count: 1}
+	event := observe.Event{Kind: observe.Refused, Type: typ, Reason: refused.Stage, Code: refused.Payload.Code, Count: 1}
 	if limit := limitOf(refused); limit != nil {
-		event.Limit = limit.Kind
+		event.Limit = string(limit.Kind)
 	}
 	c.router.observe(event)
 }
@@ -108,14 +109,8 @@ func (c *Conn) reportLate(ctx context.Context, typ string, late *failure.Failure
 	}
 }
 
-// closeForLimit closes the connection because of an exceeded limit, with the default code if
-// CloseCode panics or calls runtime.Goexit.
-func (c *Conn) closeForLimit(ctx context.Context, typ string, limit LimitExceeded) {
-	limit.Conn, limit.Type = c, typ
-	code := defaultCloseCode(limit)
-	defer func() { c.Close(code, limit.closeReason()) }()
-	c.router.hook(ctx, "CloseCode", func() { code = c.router.opts.CloseCode(limit) })
-}
+// closeForLimit closes the connection because of an exceeded limit.
+func (c *Conn) closeForLimit(limit LimitExceeded) { c.Close(limit.closeCode(), limit.closeReason()) }
 
 // answerError queues an error as the answer to a message.
 func (c *Conn) answerError(refused *failure.Failure, correlationID string) {

@@ -78,10 +78,6 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		}, []string{"registration_test.go:", "is reserved"}},
 		{"a negative limit", func() { router.New(&router.Options{Limits: router.Limits{Concurrency: -1}}) }, []string{"Limits.Concurrency is -1"}},
 		{"a negative time", func() { router.New(&router.Options{Timeouts: router.Timeouts{Ping: -time.Second}}) }, []string{"Timeouts.Ping is -1s"}},
-		{"a read limit below the message limit", func() {
-			router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: 10, MaxReadBytes: 5}})
-		}, []string{"Limits.MaxReadBytes is 5; it must be at least Limits.MaxMessageBytes, 10"}},
-		{"buffers that are too small", func() { router.New(&router.Options{BufferBytes: 100}) }, []string{"BufferBytes is 100", "512 to 65536"}},
 		{"a subprotocol with a space", func() { router.New(&router.Options{Subprotocols: []string{"chat.v1", "my proto"}}) }, []string{`Subprotocols contains "my proto"`}},
 		{"an unknown limit action", func() { router.New(&router.Options{LimitAction: 9}) }, []string{"LimitAction is 9"}},
 		{"an origin without scheme", func() { router.New(&router.Options{Origins: []string{"example.com"}}) }, []string{`"example.com"`}},
@@ -91,9 +87,6 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		{"a message limit of 0 for a route", func() {
 			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(0)
 		}, []string{`MaxMessageBytes of "SAY" is 0`}},
-		{"a message limit of a route above the read limit", func() {
-			router.On(router.New(nil), func(*router.Context, Say) error { return nil }).MaxMessageBytes(1 << 30)
-		}, []string{`MaxMessageBytes of "SAY" is 1073741824`, "Limits.MaxReadBytes, 1048576"}},
 		{"an unknown limit action of a route", func() {
 			router.RPC(router.New(nil), echo).LimitAction(42)
 		}, []string{"LimitAction is 42"}},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -22,7 +23,7 @@ import (
 // initAsks must be called when the session is known, and before it subscribes to topics.
 func (r *Router) initAsks() {
 	r.asks.Init(ask.Config{
-		Node: r.node, UsersTopic: usersTopic, MaxOpen: r.opts.Limits.RemoteCalls,
+		Node: r.node, UsersTopic: usersTopic, MaxOpen: remoteCalls(r.opts.Limits.Concurrency),
 		ByID: func(connID string) ask.Clients {
 			if c := r.conns.ByID(connID); c != nil {
 				return askedClients([]*Conn{c}, nil)
@@ -34,6 +35,15 @@ func (r *Router) initAsks() {
 		},
 	})
 	r.nodeTopic = r.asks.Topic()
+}
+
+// remoteCalls returns how many calls to and from other nodes may be in progress.
+func remoteCalls(concurrency int) int {
+	const perCall = 64
+	if concurrency > math.MaxInt/perCall {
+		return Unlimited
+	}
+	return perCall * concurrency
 }
 
 // newConnID returns the ID of a new connection.

@@ -20,7 +20,7 @@ import (
 //   - UNAVAILABLE if the node of the connection leaves, fails, or does not take the call within 5
 //     seconds, or if this node does not know all others at the moment, as within two seconds after
 //     it has started. The private part of the error names the node.
-//   - a [*LimitExceeded] if Limits.RemoteCalls calls are in progress on this node or on the other
+//   - a [*LimitExceeded] if 64 times Limits.Concurrency calls are in progress on this node or on the other
 //     one.
 //
 // An answer that is lost between nodes ends the call with its timeout, like a client that does not

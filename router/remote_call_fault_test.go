@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -205,8 +206,8 @@ func TestCallConn_EndsWithContext(t *testing.T) {
 			var codes recorder[errors.Code]
 			network, nodes := netNodes(t, 1, router.Options{})
 			r := newNetNode(t, network, router.Options{Timeouts: router.Timeouts{Call: 3 * time.Second}})
-			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventClientCall {
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.ClientCall {
 					codes.add(e.Code)
 				}
 			})

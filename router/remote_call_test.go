@@ -165,7 +165,7 @@ func TestCallConn_NodeThatDoesNotKnowTheOthers(t *testing.T) {
 
 func TestCallConn_Limits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, nodes := netNodes(t, 2, router.Options{Limits: router.Limits{ClientCalls: 2, RemoteCalls: 3, QueueBytes: 1000}})
+		_, nodes := netNodes(t, 2, router.Options{Limits: router.Limits{Concurrency: 2, QueueBytes: 1000}})
 		ann, c := dialUser(t, nodes[1].Router, "ann")
 		_, d := dialUser(t, nodes[1].Router, "bob")
 		var open []<-chan outcome
@@ -175,11 +175,14 @@ func TestCallConn_Limits(t *testing.T) {
 		}
 		synctest.Wait()
 		got := <-confirmByID(ctx, nodes[0].Router, c.ID())
-		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 3, Limit: 2}, got.err, "Limits.ClientCalls of its node")
-		open = append(open, confirmByID(ctx, nodes[0].Router, d.ID()))
+		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 3, Limit: 2}, got.err, "Limits.Concurrency of its node")
+		for range 63 {
+			_, other := dialUser(t, nodes[1].Router, "other")
+			open = append(open, confirmByID(ctx, nodes[0].Router, other.ID()), confirmByID(ctx, nodes[0].Router, other.ID()))
+		}
 		synctest.Wait()
-		want := &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 4, Limit: 3}
-		assert.Equal(t, want, (<-confirmByID(ctx, nodes[0].Router, d.ID())).err, "Limits.RemoteCalls of the caller")
+		want := &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 129, Limit: 128}
+		assert.Equal(t, want, (<-confirmByID(ctx, nodes[0].Router, d.ID())).err, "64 times Limits.Concurrency of the caller")
 		_, err := nodes[0].UserConns(ctx, "", "ann")
 		assert.Equal(t, want, err)
 		for reply := range router.CallUser[Confirmed](ctx, nodes[0].Router, "", "ann", Confirm{}) {
@@ -206,21 +209,24 @@ func TestCallConn_Limits(t *testing.T) {
 // TestCallConn_LimitOfTheOtherNode makes more calls to clients of a node than it admits.
 func TestCallConn_LimitOfTheOtherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network, nodes := netNodes(t, 1, router.Options{Limits: router.Limits{RemoteCalls: 2}})
+		network, nodes := netNodes(t, 1, router.Options{Limits: router.Limits{Concurrency: 1}})
 		caller := newNetNode(t, network, router.Options{})
 		_, c := dialUser(t, nodes[0].Router, "ann")
-		dialUser(t, nodes[0].Router, "ann")
 		time.Sleep(3 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		first := confirmByID(ctx, caller.Router, c.ID())
+		for range 63 {
+			_, other := dialUser(t, nodes[0].Router, "ann")
+			go confirmByID(ctx, caller.Router, other.ID())
+		}
 		synctest.Wait()
 		var got []router.ClientReply[Confirmed]
 		for reply := range router.CallUser[Confirmed](ctx, caller.Router, "", "ann", Confirm{}) {
 			got = append(got, reply)
 		}
 		assert.Equal(t, []router.ClientReply[Confirmed]{
-			{NodeID: nodes[0].Name(), Err: &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 3, Limit: 2}},
+			{NodeID: nodes[0].Name(), Err: &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 128, Limit: 64}},
 		}, got)
 		cancel()
 		<-first

@@ -20,12 +20,6 @@ type ErrorReport struct {
 	Context context.Context
 }
 
-// A PanicError is a recovered panic of application code. Its field Value is the argument of panic,
-// and Stack is as from runtime/debug.Stack. Error describes the panic without its stack. If Value
-// is neither an error nor a string, the text contains only its type, because the error may be
-// logged and the value may be a message.
-type PanicError = failure.PanicError
-
 // reportError passes the private part of an error, if there is one, to Options.OnError or to
 // the log. Invalid credentials of a refresh are expected, as those of a request are.
 func (r *Router) reportError(ctx context.Context, c *Conn, typ string, failure *failure.Failure) {

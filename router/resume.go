@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // This file continues a session on another connection. internal/session moves the session, and
@@ -37,7 +38,7 @@ func validateResume(m protocol.Resume, maxTopics int) error {
 // handleResume resumes a session. The route is serial, so later messages of the connection find the
 // topics subscribed.
 func (r *Router) handleResume(ctx *Context, m protocol.Resume) (reply protocol.Resumed, err error) {
-	defer func() { r.observe(Event{Kind: EventSessionResumed, Code: resumeCode(err)}) }()
+	defer func() { r.observe(observe.Event{Kind: observe.SessionResumed, Code: resumeCode(err)}) }()
 	c := ctx.conn
 	c.sub.Greet()
 	c.checkExpiry() // as in greet
@@ -130,7 +131,7 @@ func (c *Conn) lacking(claim *session.Claim) (topics []string, ok bool) {
 	return topics, true
 }
 
-// resumeCode returns the code of an EventSessionResumed.
+// resumeCode returns the code of an observe.SessionResumed.
 func resumeCode(err error) errors.Code {
 	if _, ok := failure.AsType[*LimitExceeded](err); ok {
 		return errors.ResourceExhausted

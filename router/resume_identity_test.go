@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -177,8 +178,8 @@ func TestResume_IsMeteredAndLimited(t *testing.T) {
 		var codes recorder[errors.Code]
 		var types recorder[string]
 		r := newSessionRouter(nil, nil)
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventSessionResumed {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.SessionResumed {
 				codes.add(e.Code)
 			}
 		})

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/userpacket"
@@ -67,12 +67,12 @@ func (r *Router) revokeLocal(user registry.User, change session.Change, topics t
 func (r *Router) revokeElsewhere(user registry.User, before func(uint32) bool, topics topicname.Matcher) {
 	r.endAbsence(user, topics.Matches) // first: a connection that leaves meanwhile is then a session that waits
 	r.sessions.EndPresence(session.User(user), topics)
-	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Topics: topics.Matches})
+	r.accessEnds.Call(host.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Topics: topics.Matches})
 }
 
 // disconnectElsewhere is revokeElsewhere for what closes connections.
 func (r *Router) disconnectElsewhere(user registry.User, before func(uint32) bool, end CloseError) {
-	r.accessEnds.Call(runaccess.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Code: validCode(end.Code), Reason: end.Reason})
+	r.accessEnds.Call(host.AccessEnd{TenantID: user.TenantID, UserID: user.UserID, Before: before, Code: validCode(end.Code), Reason: end.Reason})
 }
 
 // validCode returns the code, or that of an internal error if no close frame may contain it.

@@ -101,12 +101,12 @@ func (rt *Route) Use(mws ...Middleware) *Route {
 }
 
 // MaxMessageBytes limits the size of a message of this type in bytes, including the envelope,
-// and overrides Limits.MaxMessageBytes. It must be from 1 to Limits.MaxReadBytes. If it is
-// above Limits.MaxMessageBytes, a longer message must begin with its type.
+// and overrides Limits.MaxMessageBytes. It panics if n is not positive. If it is above
+// Limits.MaxMessageBytes, a longer message must begin with its type.
 func (rt *Route) MaxMessageBytes(n int64) *Route {
 	rt.parent.router.mustNotBeServing("MaxMessageBytes")
-	if limit := rt.parent.router.opts.Limits.MaxReadBytes; n < 1 || n > limit {
-		panic(fmt.Sprintf("router: MaxMessageBytes of %q is %d; it must be from 1 to Limits.MaxReadBytes, %d", rt.name, n, limit))
+	if n < 1 {
+		panic(fmt.Sprintf("router: MaxMessageBytes of %q is %d; it must be positive", rt.name, n))
 	}
 	rt.maxBytes = n
 	return rt
@@ -319,12 +319,6 @@ func mustBeMessage(typ reflect.Type, position string) (name string) {
 	}
 	if err := envelope.CheckEncodable(typ); err != nil {
 		panic(fmt.Sprintf("router: %s: %v cannot be encoded as JSON: %v", position, typ, err))
-	}
-	if typ.Kind() == reflect.Pointer {
-		typ = typ.Elem()
-	}
-	if envelope.DecodesCopy(typ) {
-		panic(fmt.Sprintf("router: %s: DecodeJSON of %v has a value receiver, so it decodes into a copy; declare it for *%v", position, typ, typ))
 	}
 	return name
 }

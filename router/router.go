@@ -19,15 +19,16 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/hints"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sampledlog"
 	"github.com/penstock-go/penstock/internal/sampling"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/spans"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // A Router is an [http.Handler] that upgrades requests to WebSocket connections and passes
@@ -61,9 +62,9 @@ type Router struct {
 	access      *accessLog                                  // nil without Options.UserHistory
 	disconnects accesslog.Recent[registry.User, CloseError] // calls of DisconnectUser
 	sessions    *session.Node
-	shutdowns   runaccess.Shutdowns // read-only once the router serves
-	accessEnds  runaccess.AccessEnds
-	observer    func(Event)         // nil without observers
+	shutdowns   host.Shutdowns // read-only once the router serves
+	accessEnds  host.AccessEnds
+	observer    func(observe.Event) // nil without observers
 	inbound     executor.ByteBudget // received messages that wait, of all connections
 
 	spans          spans.Tracer
@@ -93,6 +94,9 @@ type connShard struct {
 // connShards is the number of shards. Each connection gets a random one.
 const connShards = 16
 
+// maxInboundBytes bounds the received messages of one connection that wait.
+const maxInboundBytes = 1 << 20
+
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
 // panics if an option is invalid.
 func New(opts *Options) *Router {
@@ -103,18 +107,18 @@ func New(opts *Options) *Router {
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
 	r.initConns()
-	r.inbound.MaxBytes = r.opts.Limits.InboundBytesTotal
+	r.inbound.MaxBytes = r.opts.Limits.InboundBytes
 	for i := range r.shards {
 		r.shards[i].deadlines.Base, r.shards[i].deadlines.Expired = r.created, expireCall
 		r.shards[i].messages = executor.Config{
-			MaxWaiting: maxWaitingJobs, MaxBytes: r.opts.Limits.InboundBytes, Budget: &r.inbound, Pool: &r.shards[i].pool,
+			MaxWaiting: maxWaitingJobs, MaxBytes: min(r.opts.Limits.InboundBytes, maxInboundBytes), Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}
 	}
 	r.topics.Init(r.topicConfig())
 	r.refusals.Init(1, refusalInterval)
 	r.initLog()
 	r.spans = spans.Tracer{Tracer: r.opts.Tracer, Panicked: func(v any) {
-		r.observe(Event{Kind: EventPanicked, Reason: "Tracer"})
+		r.observe(observe.Event{Kind: observe.Panicked, Reason: "Tracer"})
 		r.reportPanicLater("Tracer", v)
 	}}
 	r.registerProtocolRoutes()
@@ -193,7 +197,10 @@ func (r *Router) mustNotBeServing(what string) {
 func (r *Router) buildRoutes() {
 	r.serving.Store(true)
 	r.unknownIngress = r.root.ingress
+	longest := max(minReadBytes, r.opts.Limits.MaxMessageBytes)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(r.routes))) { // $ is last: mistakes name types of the application
 		r.routes[name].build()
+		longest = max(longest, r.routes[name].maxBytes)
 	}
+	r.transport.MaxMessageBytes = longest
 }

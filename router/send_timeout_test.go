@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// defaultSendTimeout is the default of Timeouts.Send.
+// sendTimeout is how long a message may wait for room.
 const defaultSendTimeout = 10 * time.Minute
 
-// slowReads are timeouts under which a client that reads nothing stays connected. Timeouts.Send has
+// slowReads are timeouts under which a client that reads nothing stays connected. That of sending has
 // its default.
-var slowReads = router.Timeouts{Write: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
+var slowReads = router.Timeouts{Message: 24 * time.Hour, Ping: 24 * time.Hour, Call: 24 * time.Hour}
 
 // TestStream_EndsWhenClientTakesNothing waits in both places for exactly the timeout, and then opens
 // another stream in the place of the first.

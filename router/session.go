@@ -26,12 +26,15 @@ type connSession struct {
 	announced   bool
 }
 
+// maxSessionBytes bounds the record of a session: of each topic about 100 bytes, the name and the info.
+const maxSessionBytes = 128 << 10
+
 // initSessions creates the sessions of the router, whose store is set later.
 func (r *Router) initSessions() {
 	limits := &r.opts.Limits
 	r.sessions = session.New(session.Config{
-		Within: r.opts.Resume.Within, MaxBytes: limits.SessionBytes,
-		PerUser: limits.SessionsPerUser, PerAddress: limits.SessionsPerIP,
+		Within: r.opts.Resume.Within, MaxBytes: maxSessionBytes,
+		PerUser: limits.SessionsPerUser, PerAddress: limits.ConnsPerIP,
 		LongestGrace: func() time.Duration { return r.topics.MaxGrace },
 		WatchesEnds:  r.opts.Resume.OnSessionEnd != nil,
 		Publish:      r.publishSessionPacket,
@@ -140,7 +143,7 @@ func (c *Conn) adoptSessionLocked(inner *session.Session, granted map[string]ses
 
 // storeFirst stores a new session, now or later, and drops it if its client does not learn of it.
 func (c *Conn) storeFirst(ctx context.Context, s *connSession) (begun bool) {
-	defer func() { // even if the broker calls runtime.Goexit
+	defer func() { // even if the broker does not return
 		if !begun {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -164,7 +167,7 @@ func (c *Conn) announceSession() {
 // permission; otherwise, the client may come back.
 func endsSession(code StatusCode) bool {
 	switch code {
-	case StatusGoingAway, StatusNone, StatusAbnormal, StatusTooBig, StatusInternalError, StatusServiceRestart, StatusTryAgainLater:
+	case StatusGoingAway, statusNone, StatusAbnormal, StatusTooBig, StatusInternalError, StatusServiceRestart, StatusTryAgainLater:
 		return false
 	default:
 		return true

@@ -91,7 +91,7 @@ const (
 	SessionClosed  SessionEndReason = "closed"  // the client or the server has closed the connection for good
 	SessionExpired SessionEndReason = "expired" // the client has not come back in time, its identity has expired, or the store has lost the record
 	SessionRevoked SessionEndReason = "revoked" // by DisconnectUser, while the client was away
-	SessionLimited SessionEndReason = "limited" // by Limits.SessionsPerUser or Limits.SessionsPerIP
+	SessionLimited SessionEndReason = "limited" // by Limits.SessionsPerUser or Limits.ConnsPerIP
 )
 
 // reportSessionEnd queues a call of ResumeOptions.OnSessionEnd.

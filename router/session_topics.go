@@ -48,7 +48,7 @@ func (s *connSession) admits(topic string, g session.Grant) error {
 	case ok:
 		return nil
 	}
-	return &LimitExceeded{Kind: LimitSession, Observed: int64(bytes), Limit: int64(s.conn.router.opts.Limits.SessionBytes), RetryAfter: errors.Never}
+	return &LimitExceeded{Kind: LimitSession, Observed: int64(bytes), Limit: maxSessionBytes, RetryAfter: errors.Never}
 }
 
 // drop removes a topic that the connection leaves.

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // Shutdown shuts the router down gracefully, in phases.
@@ -57,7 +58,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 // closeConns drains all connections, and aborts those that are left when ctx is done.
 func (r *Router) closeConns(ctx context.Context) error {
 	conns, drained := r.conns.Drain()
-	r.observe(Event{Kind: EventShutdown, Count: len(conns)})
+	r.observe(observe.Event{Kind: observe.Shutdown, Count: len(conns)})
 	r.askToLeave(ctx, conns)
 	r.drainPaced(ctx, conns)
 	select {
@@ -69,7 +70,7 @@ func (r *Router) closeConns(ctx context.Context) error {
 	for _, c := range left {
 		c.sub.WS.Abort()
 	}
-	r.observe(Event{Kind: EventAborted, Count: len(left)})
+	r.observe(observe.Event{Kind: observe.Aborted, Count: len(left)})
 	return ctx.Err()
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -47,7 +48,7 @@ func TestSlowConsumer_PausedClientEndsOnNewestMessage(t *testing.T) {
 		for _, queue := range []int{8, 16, 64} {
 			t.Run(fmt.Sprintf("policy %d, queue of %d", policy, queue), func(t *testing.T) {
 				r := router.New(discardLogs(router.Options{
-					SlowConsumer: policy, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Write: time.Minute},
+					SlowConsumer: policy, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Message: time.Minute},
 				}))
 				server := httptest.NewServer(r)
 				defer server.Close()
@@ -79,9 +80,9 @@ func TestSlowConsumer_PausedClientEndsOnNewestMessage(t *testing.T) {
 func TestConflate_ReplacesBeforeQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflated := 0
-		r := router.New(&router.Options{SlowConsumer: router.Conflate, Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour}})
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventConflated {
+		r := router.New(&router.Options{SlowConsumer: router.Conflate, Timeouts: router.Timeouts{Message: time.Hour, Ping: time.Hour}})
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.Conflated {
 				conflated += e.Count
 			}
 		})
@@ -112,7 +113,7 @@ func TestConflate_ReplacesBeforeQueueIsFull(t *testing.T) {
 // TestConflate_OvertakesOnlyConflatableMessages sends a message without a key between two with one.
 func TestConflate_OvertakesOnlyConflatableMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{SlowConsumer: router.Conflate, Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour}})
+		r := router.New(&router.Options{SlowConsumer: router.Conflate, Timeouts: router.Timeouts{Message: time.Hour, Ping: time.Hour}})
 		slow := routertest.Dial(t, r)
 		synctest.Wait()
 		conn := onlyConn(t, r)

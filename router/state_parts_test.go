@@ -265,17 +265,17 @@ func TestStateParts_StoreThatIsBackContinues(t *testing.T) {
 	})
 }
 
-// TestStateParts_ClientThatDoesNotReadEndsItsSubscription waits for longer than Timeouts.Send, but
+// TestStateParts_ClientThatDoesNotReadEndsItsSubscription waits for longer than ten minutes, but
 // not for as long as a connection that is not read stays open.
 func TestStateParts_ClientThatDoesNotReadEndsItsSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := smallQueue()
-		opts.Timeouts = router.Timeouts{Send: time.Second, Write: time.Minute}
+		opts.Timeouts = router.Timeouts{Message: time.Hour, Ping: time.Hour, Call: time.Hour}
 		r := newStateRouter(nil, 1, opts)
 		log := newQuoteLog()
 		log.fill(t, r, 100)
 		b := startJoin(t, r, log)
-		time.Sleep(2 * time.Second)
+		time.Sleep(11 * time.Minute)
 		assert.False(t, onlyConn(t, r).Subscribed("feed/a"))
 		b.read()
 		require.NotNil(t, b.answer.Error)

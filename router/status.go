@@ -10,15 +10,19 @@ type StatusCode int
 const (
 	StatusNormal          StatusCode = 1000
 	StatusGoingAway       StatusCode = 1001
-	StatusProtocolError   StatusCode = 1002
-	StatusNone            StatusCode = 1005 // the client's close frame had no code; never sent
 	StatusAbnormal        StatusCode = 1006 // the connection ended without a close frame; never sent
-	StatusInvalidPayload  StatusCode = 1007
 	StatusPolicyViolation StatusCode = 1008
 	StatusTooBig          StatusCode = 1009
 	StatusInternalError   StatusCode = 1011
 	StatusServiceRestart  StatusCode = 1012
 	StatusTryAgainLater   StatusCode = 1013
+)
+
+// Codes that the transport sends or reports, and no application chooses.
+const (
+	statusProtocolError  StatusCode = 1002
+	statusNone           StatusCode = 1005 // the client's close frame had no code; never sent
+	statusInvalidPayload StatusCode = 1007
 )
 
 // Codes for errors of connections that have been upgraded: 4000 plus the HTTP status that refuses a

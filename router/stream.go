@@ -27,7 +27,7 @@ import (
 // aborted the stream, at the deadline, when the connection is closed, and when Shutdown drains the
 // connection. The iterator must then return, as every iterator must; an iterator that waits for
 // something else must watch the [Context], which is canceled at the same time. yield also returns
-// false when an item has waited for Timeouts.Send: the answer is DEADLINE_EXCEEDED.
+// false when an item has waited for ten minutes: the answer is DEADLINE_EXCEEDED.
 //
 // A stream has no deadline, unless [Route.Timeout] or the client sets one. It counts for
 // Limits.Concurrency until the iterator has returned. Middleware wraps the whole stream: after next

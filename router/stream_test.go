@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -58,18 +59,18 @@ func newStreamRouter(opts router.Options, handle func(*router.Context, Count) it
 	s := &streamRouter{}
 	opts.OnError = func(report router.ErrorReport) { s.failures.add(report.Err.Error()) }
 	s.Router = router.New(discardLogs(opts))
-	s.Observe(func(e router.Event) {
+	s.Observe(func(e observe.Event) {
 		switch {
 		case e.Type != "COUNT":
-		case e.Kind == router.EventStarted:
+		case e.Kind == observe.Started:
 			s.events.add("started")
-		case e.Kind == router.EventHandled:
+		case e.Kind == observe.Handled:
 			s.events.add("handled")
-		case e.Kind == router.EventFinished:
+		case e.Kind == observe.Finished:
 			s.events.add("finished")
-		case e.Kind == router.EventCompleted:
+		case e.Kind == observe.Completed:
 			s.events.add("completed " + string(e.Code))
-		case e.Kind == router.EventPanicked:
+		case e.Kind == observe.Panicked:
 			s.events.add("panicked in " + e.Reason)
 		}
 	})

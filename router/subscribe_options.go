@@ -44,7 +44,7 @@ func Since(position broker.Position, recovery *Recovery) SubscribeOption {
 // A state of any size can be joined. If it is larger than about 128 KiB, or has no room in the send
 // queue, Recovery.More is true, and the other keys follow between the publications, as fast as the
 // client reads, after Subscribe has returned: see the protocol, section 10. If the store cannot be read
-// for Timeouts.Call or fails over meanwhile, or if the client makes no room for Timeouts.Send, the
+// for Timeouts.Call or fails over meanwhile, or if the client makes no room for ten minutes, the
 // subscription ends, and the client receives $ws:unsubscribed with the error.
 //
 // Subscribe also returns UNAVAILABLE if the topic changes too much while its state is read. The

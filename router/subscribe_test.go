@@ -123,7 +123,7 @@ func TestSubscribe_TextThatIsNotUTF8IsRejected(t *testing.T) {
 		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: permit})
 		conn := routertest.Dial(t, r)
 		conn.SendText(`{"type":"$ws:subscribe","payload":{"topic":"room/` + "\xff" + `"}}`)
-		assert.Equal(t, router.StatusInvalidPayload, conn.Closed().Code)
+		assert.EqualValues(t, 1007, conn.Closed().Code)
 	})
 }
 

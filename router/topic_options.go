@@ -36,7 +36,7 @@ type TopicOptions struct {
 	// In these topics, all connections of a user are one member, whose Member.ConnID identifies the
 	// user; they should join with the same info, or with none. Anonymous connections are members of
 	// their own, and leave with their connection or session. Members who are away count for
-	// Limits.SessionsPerUser and SessionsPerIP. If 0, members leave with their connection or
+	// Limits.SessionsPerUser and ConnsPerIP. If 0, members leave with their connection or
 	// session.
 	PresenceGrace time.Duration
 

@@ -198,7 +198,7 @@ func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
 			var drops, high atomic.Int64
 			r := router.New(&router.Options{
 				Limits:       router.Limits{QueueMessages: 7},
-				Timeouts:     router.Timeouts{Write: time.Hour, Ping: time.Hour},
+				Timeouts:     router.Timeouts{Message: time.Hour, Ping: time.Hour},
 				SlowConsumer: tt.policy,
 				OnLimitExceeded: func(l router.LimitExceeded) {
 					assert.Equal(t, router.LimitQueue, l.Kind)

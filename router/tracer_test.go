@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 	"github.com/penstock-go/penstock/tracing"
 )
@@ -358,8 +359,8 @@ func TestTracer_PanicsEndNothing(t *testing.T) {
 		runSynctest(t, in, func(t *testing.T) {
 			r := router.New(discardLogs(router.Options{Tracer: &panickingTracer{in: in}}))
 			var panicked []string
-			r.Observe(func(e router.Event) {
-				if e.Kind == router.EventPanicked {
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.Panicked {
 					panicked = append(panicked, e.Reason)
 				}
 			})

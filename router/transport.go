@@ -1,33 +1,54 @@
 package router
 
 import (
+	"time"
+
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
+	"github.com/penstock-go/penstock/router/observe"
 )
+
+// bufferBytes is the maximum size of one read or write of a socket.
+const bufferBytes = 16 << 10
+
+// sendTimeout bounds how long a client may grant a stream no credit, or make no room for a message that waits.
+const sendTimeout = 10 * time.Minute
+
+// maxCloseTime bounds the time from sending a close frame to receiving the client's.
+const maxCloseTime = 5 * time.Second
 
 // transportOptions returns the options that all connections of a router share.
 func transportOptions(o *Options, inbound *executor.ByteBudget) wsconn.Options {
 	l, t := o.Limits, o.Timeouts
 	opts := wsconn.Options{
-		MaxMessageBytes: l.MaxReadBytes,
-		MessageTimeout:  t.Message,
-		WriteTimeout:    t.Write,
-		SendTimeout:     t.Send,
-		CloseTimeout:    t.Close,
-		PingInterval:    t.Ping,
-		PongTimeout:     t.Pong,
-		Budget:          inbound,
-		BufferBytes:     o.BufferBytes,
-		QueueBytes:      l.QueueBytes,
-		QueueMessages:   l.QueueMessages,
-		SlowConsumer:    wsconn.SlowConsumerPolicy(o.SlowConsumer),
-		Reason:          transportReason,
-		Engine:          wsconn.NewEngine(),
+		MessageTimeout: t.Message,
+		WriteTimeout:   t.Message,
+		SendTimeout:    sendTimeout,
+		CloseTimeout:   min(t.Pong, maxCloseTime),
+		PingInterval:   t.Ping,
+		PongTimeout:    t.Pong,
+		Budget:         inbound,
+		BufferBytes:    bufferBytes,
+		QueueBytes:     l.QueueBytes,
+		QueueMessages:  l.QueueMessages,
+		SlowConsumer:   wsconn.SlowConsumerPolicy(o.SlowConsumer),
+		Reason:         transportReason,
+		Engine:         wsconn.NewEngine(),
 	}
 	if o.CompressMinBytes > 0 {
 		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)
 	}
 	return opts
+}
+
+// minReadBytes is the smallest size above which a message closes its connection. A shorter one that its type does not
+// permit is answered with an error.
+const minReadBytes = 1 << 20
+
+// maxReadBytes returns the size above which a message closes its connection: no type permits more.
+func (r *Router) maxReadBytes() int64 {
+	r.build()
+	return r.transport.MaxMessageBytes
 }
 
 // A transportHandler is the connection's wsconn.Handler. Its methods except Serve run on goroutines
@@ -45,12 +66,12 @@ func (h *transportHandler) OnClosed() { h.cancel((*Conn)(h).closeCause()) }
 func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	c := (*Conn)(h)
 	if over.Conflated > 0 {
-		c.router.observe(Event{Kind: EventConflated, Count: over.Conflated})
+		c.router.observe(observe.Event{Kind: observe.Conflated, Count: over.Conflated})
 	}
 	if over.Dropped == 0 {
 		return
 	}
-	c.router.observe(Event{Kind: EventDropped, Policy: SlowConsumerPolicy(over.Policy), Count: over.Dropped})
+	c.router.observe(observe.Event{Kind: observe.Dropped, Policy: SlowConsumerPolicy(over.Policy).String(), Count: over.Dropped})
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
@@ -82,5 +103,5 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 
 // OnWrite reports a write to observers.
 func (h *transportHandler) OnWrite(w wsconn.Write) {
-	h.router.observe(Event{Kind: EventWritten, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
+	h.router.observe(observe.Event{Kind: observe.Written, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }

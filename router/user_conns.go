@@ -35,7 +35,7 @@ type UserConn struct {
 //
 // If it returns an error, what it returns besides may be incomplete: the code is UNAVAILABLE if
 // there are Silent nodes, or if this node does not know all others at the moment, as within two
-// seconds after it has started; a [*LimitExceeded] if Limits.RemoteCalls are in progress; or the
+// seconds after it has started; a [*LimitExceeded] if 64 times Limits.Concurrency are in progress; or the
 // error is [context.Cause] of ctx. A connection that moves from one node to another meanwhile may
 // be missing, or be listed with its old one.
 func (r *Router) UserConns(ctx context.Context, tenantID, userID string) (found UserConns, err error) {

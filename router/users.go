@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/userpacket"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -142,7 +143,7 @@ func (r *Router) receiveUserMessage(user registry.User, packet []byte) {
 		return
 	}
 	defer p.Free()
-	r.observe(Event{Kind: EventDelivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
+	r.observe(observe.Event{Kind: observe.Delivered, Count: len(conns), Duration: max(now.Sub(published), 0)})
 	sendAll(&p, conns)
 	if p.Lacks(used) {
 		r.messagesLost(usersTopic, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -28,7 +29,7 @@ type slowRouter struct {
 	proceed  chan struct{}
 	charged  atomic.Int64 // messages that have passed ingress
 	handled  atomic.Int64 // calls whose handler has started
-	inFlight atomic.Int64 // EventStarted without EventFinished
+	inFlight atomic.Int64 // Started without Finished
 	answers  recorder[errors.Code]
 }
 
@@ -37,13 +38,13 @@ func newSlowRouter(opts router.Options) *slowRouter {
 	opts.Timeouts.Call = callTimeout
 	s := &slowRouter{Router: router.New(discardLogs(opts)), proceed: make(chan struct{})}
 	s.UseIngress(func(context.Context, router.IngressContext) error { s.charged.Add(1); return nil })
-	s.Observe(func(e router.Event) {
+	s.Observe(func(e observe.Event) {
 		switch {
-		case e.Kind == router.EventStarted:
+		case e.Kind == observe.Started:
 			s.inFlight.Add(1)
-		case e.Kind == router.EventFinished:
+		case e.Kind == observe.Finished:
 			s.inFlight.Add(-1)
-		case e.Kind == router.EventCompleted && e.Type == "ECHO":
+		case e.Kind == observe.Completed && e.Type == "ECHO":
 			s.answers.add(e.Code)
 		}
 	})
@@ -136,35 +137,31 @@ func TestCall_WaitingForFullQueueIsAnsweredAtDeadline(t *testing.T) {
 
 // TestCall_ExpiredCallFreesInboundBytes lets expired calls make room for messages that were not read.
 func TestCall_ExpiredCallFreesInboundBytes(t *testing.T) {
-	for name, limits := range map[string]router.Limits{
-		"of the connection": {InboundBytes: 10_000}, "of the router": {InboundBytesTotal: 10_000},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			s := newSlowRouter(router.Options{Limits: limits})
-			client := routertest.Dial(t, s)
-			client.SendText(slowEvent)
-			synctest.Wait()
-			start := time.Now()
-			sent := make(chan struct{})
-			go func() {
-				defer close(sent)
-				for n := range 30 {
-					client.SendText(callText(fmt.Sprint(n), strings.Repeat("x", 4000)))
-				}
-			}()
-			answers := 0
-			for answers < 30 {
-				assert.Contains(t, client.Next().Text, "DEADLINE_EXCEEDED")
-				answers++
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlowRouter(router.Options{Limits: router.Limits{InboundBytes: 10_000}})
+		client := routertest.Dial(t, s)
+		client.SendText(slowEvent)
+		synctest.Wait()
+		start := time.Now()
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			for n := range 30 {
+				client.SendText(callText(fmt.Sprint(n), strings.Repeat("x", 4000)))
 			}
-			<-sent
-			assert.Less(t, time.Since(start), 30*callTimeout)
-			synctest.Wait()
-			assert.Zero(t, s.inFlight.Load())
-			assert.Zero(t, s.handled.Load())
-			close(s.proceed)
-		})
-	}
+		}()
+		answers := 0
+		for answers < 30 {
+			assert.Contains(t, client.Next().Text, "DEADLINE_EXCEEDED")
+			answers++
+		}
+		<-sent
+		assert.Less(t, time.Since(start), 30*callTimeout)
+		synctest.Wait()
+		assert.Zero(t, s.inFlight.Load())
+		assert.Zero(t, s.handled.Load())
+		close(s.proceed)
+	})
 }
 
 // TestCall_DeadlineAndStartAtTheSameTime lets the event end when the deadline of the call behind it
@@ -217,11 +214,11 @@ func TestCall_DeadlineRacesWithStart(t *testing.T) {
 	const conns, calls, limit = 20, 30, 30 * time.Millisecond
 	var handled, inFlight atomic.Int64
 	r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: limit}}))
-	r.Observe(func(e router.Event) {
+	r.Observe(func(e observe.Event) {
 		switch e.Kind {
-		case router.EventStarted:
+		case observe.Started:
 			inFlight.Add(1)
-		case router.EventFinished:
+		case observe.Finished:
 			inFlight.Add(-1)
 		}
 	})

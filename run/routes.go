@@ -72,7 +72,7 @@ func (rs *Runs[Item]) serveAttach(ctx *router.Context, m runmessages.Attach[Item
 // before the answer, if the access of the user was revoked meanwhile.
 func (rs *Runs[Item]) authorizeCall(ctx *router.Context, action Action, topic string) error {
 	decide := func() error { return rs.authorize(ctx, action, topic) }
-	rs.access.GuardAccess(ctx, decide)
+	rs.host.GuardAccess(ctx, decide)
 	return decide()
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/runmessages"
 	"github.com/penstock-go/penstock/internal/runs"
 	"github.com/penstock-go/penstock/internal/topicname"
@@ -104,7 +104,7 @@ type Runs[Item router.Message] struct {
 	pattern topicname.Pattern
 	match   topicname.Matcher
 	opts    Options[Item]
-	access  runaccess.Access
+	host    host.Host
 	runs    *runs.Runs
 }
 
@@ -121,12 +121,12 @@ func New[Item router.Message](r *router.Router, pattern string, opts *Options[It
 	rs.opts.mustBeValid()
 	rs.register() // panics if the pattern is invalid
 	rs.pattern, _ = topicname.Parse(pattern)
-	rs.access = r.RunAccess()
-	if rs.access.Histories == nil {
+	rs.host = r.Host()
+	if rs.host.Histories == nil {
 		panic("run: the broker of the router keeps no histories; it must be a broker.HistoryBroker")
 	}
 	config := runs.Config{
-		Access: rs.access, Lease: rs.opts.Lease, Flush: rs.opts.Flush, FlushBytes: rs.opts.FlushBytes,
+		Host: rs.host, Lease: rs.opts.Lease, Flush: rs.opts.Flush, FlushBytes: rs.opts.FlushBytes,
 		MaxItems: rs.opts.Limits.Items, MaxBytes: rs.opts.Limits.Bytes, Duration: rs.opts.Limits.Duration,
 		Retain: rs.opts.Retain, Grace: rs.opts.ShutdownGrace,
 		Decode: rs.decode, Settle: rs.settle, Changed: rs.changed, Observe: rs.opts.Observe,

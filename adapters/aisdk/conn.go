@@ -14,8 +14,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router"
@@ -81,7 +81,7 @@ func (h *Handler) serve(req *http.Request, ws *websocket.Conn, id router.Identit
 }
 
 // endAccess closes the connection of a user who was disconnected.
-func (c *conn) endAccess(end runaccess.AccessEnd) {
+func (c *conn) endAccess(end host.AccessEnd) {
 	c.disconnected.Store(true)
 	go func() { _ = c.ws.Close(websocket.StatusCode(end.Code), end.Reason) }() // it waits for the client
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/handshake"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/internal/runaccess"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/run"
 )
@@ -32,7 +32,7 @@ type Handler struct {
 	logger  *slog.Logger
 
 	authentication func(context.Context) uint32
-	accessEndOf    func(tenantID, userID string, authentication uint32) (runaccess.AccessEnd, bool)
+	accessEndOf    func(tenantID, userID string, authentication uint32) (host.AccessEnd, bool)
 
 	mu      sync.Mutex
 	closing bool
@@ -53,10 +53,10 @@ func New(r *router.Router, runs *run.Runs[Chunk], opts *Options) *Handler {
 	h.opts.mustBeValid()
 	h.opts.setDefaults()
 	h.origins = handshake.ParseOrigins(opts.Origins)
-	access := r.RunAccess()
+	access := r.Host()
 	h.logger, h.authentication, h.accessEndOf = access.Logger, access.Authentication, access.AccessEndOf
 	access.OnAccessEnd(h.endAccess)
-	access.OnShutdown(runaccess.Shutdown{Begin: h.beginShutdown, End: h.endShutdown})
+	access.OnShutdown(host.Shutdown{Begin: h.beginShutdown, End: h.endShutdown})
 	return h
 }
 
@@ -208,7 +208,7 @@ func put(c chan struct{}) {
 }
 
 // endAccess ends what Router.Revoke and Router.DisconnectUser end.
-func (h *Handler) endAccess(end runaccess.AccessEnd) {
+func (h *Handler) endAccess(end host.AccessEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.conns {

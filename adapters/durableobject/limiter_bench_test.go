@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
+	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
-	"github.com/penstock-go/penstock/internal/workerdtest"
+	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
 )
@@ -81,7 +81,7 @@ func (o *outcome) assertCharged(t *testing.T, tokens int64) {
 func TestLimiter_ConcurrentCallsShareRequests(t *testing.T) {
 	s := startServer(t, func(o *workerdtest.Options) { o.Variables["SHARDS"] = "8" })
 	client, requests := newCountingClient(s)
-	l := durableobject.NewLimiter(client, limit.PerHour(1000))
+	l := durableobject.NewLimiter(client, limit.PerHour(1).Burst(1000)) // returns no token during the test
 	const callers, calls = 200, 5
 	var wg sync.WaitGroup
 	for n := range callers {

@@ -3,8 +3,8 @@ package durableobject_test
 import (
 	"testing"
 
+	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/internal/testscale"
-	"github.com/penstock-go/penstock/internal/workerdtest"
 )
 
 // startServer starts the Worker in workerd, which npm must install first: in the full tier.

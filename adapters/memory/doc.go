@@ -1,3 +1,3 @@
 // Package memory implements limiters (token buckets, sliding windows, quotas and cooldowns),
-// semaphores, outbound budgets and a broker in one process.
+// semaphores and a broker in one process.
 package memory

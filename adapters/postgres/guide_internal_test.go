@@ -76,3 +76,36 @@ func TestGuide_StatementsAndPrivileges(t *testing.T) {
 	_, err = nodes.Exec(t.Context(), "DROP TABLE penstock.history")
 	require.ErrorContains(t, err, "must be owner")
 }
+
+// TestGuide_ProgramStartsAtOnce creates the table of the guide's program on several connections.
+func TestGuide_ProgramStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	direct, schema := newSchema(t)
+	config := direct.Config()
+	config.MaxConns, config.ConnConfig.RuntimeParams["search_path"] = 8, schema
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	defer pool.Close()
+	literals := regexp.MustCompile(`"([^"]*)"`)
+	text, err := os.ReadFile("../../docs/guides/postgresql.md")
+	require.NoError(t, err)
+	var table strings.Builder
+	for _, literal := range literals.FindAllSubmatch(regexp.MustCompile(`(?s)const table = .*?\n\tif`).Find(text), -1) {
+		table.Write(literal[1])
+	}
+	require.Contains(t, table.String(), "CREATE TABLE")
+	for range 10 {
+		results := make(chan error, 8)
+		for range cap(results) {
+			go func() {
+				_, err := pool.Exec(t.Context(), table.String())
+				results <- err
+			}()
+		}
+		for range cap(results) {
+			require.NoError(t, <-results)
+		}
+		_, err := pool.Exec(t.Context(), "DROP TABLE orders")
+		require.NoError(t, err)
+	}
+}

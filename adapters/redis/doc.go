@@ -1,5 +1,5 @@
 // Package redis implements limiters (token buckets, sliding windows, quotas and cooldowns),
-// semaphores, outbound budgets and a broker on Redis or Valkey: one node, Sentinel or Cluster.
+// semaphores and a broker on Redis or Valkey: one node, Sentinel or Cluster.
 //
 // Applications that share a server need a namespace each: see [WithNamespace].
 //

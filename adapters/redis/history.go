@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
 var _ broker.HistoryBroker = (*Broker)(nil)
@@ -48,7 +49,7 @@ func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHa
 	s.Node = cluster.New(e).Connect(handler).(*cluster.Node)
 	s.link = e.link
 	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
-	s.reads = batch.New("redis: history", batch.HistoryTimeout, s.execReads, honorsDeadline(s.client))
+	s.reads = batch.New("redis: history", batch.HistoryTimeout, s.execReads, redisclient.HonorsDeadline(s.client))
 	return s
 }
 
@@ -133,7 +134,7 @@ func (s *historyNode) append(ctx context.Context, batches []*appendBatch) {
 		args[i] = s.appendArgs(topics[i], b.IsDurable)
 	}
 	failed := false
-	for i, reply := range s.scripts.append.run(ctx, s.client, args) {
+	for i, reply := range s.scripts.append.Run(ctx, s.client, args) {
 		results, err := reply.Slice()
 		if err == nil {
 			if batches[i].IsDurable {

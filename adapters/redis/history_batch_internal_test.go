@@ -77,7 +77,7 @@ func TestHistory_BatchWithWrongKeys(t *testing.T) {
 	require.NoError(t, admin.Del(t.Context(), n.keysOf("frames").stream).Err())
 	require.NoError(t, admin.Do(t.Context(), "XADD", n.keysOf("frames").stream, "1-0", "p", "x").Err())
 	for _, plain := range []bool{false, true} {
-		n.scripts.batch.isPlain.Store(plain)
+		n.scripts.batch.IsPlain.Store(plain)
 		pages, err := n.ReadAll(t.Context(), batchOf(10, names...))
 		require.NoError(t, err)
 		for i := range 3 {

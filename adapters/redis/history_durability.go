@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/appendqueue"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
 // confirm asks the master of a partition for a confirmation of all that it has stored, and waits for
@@ -28,8 +29,8 @@ func (s *historyNode) confirm(d broker.Durability, partition int, limit time.Dur
 	if read := master.Options().ReadTimeout; read > 0 {
 		master = master.WithTimeout(limit + read)
 	}
-	mark := newCommand(ctx, "eval", historyLineageLua+historyConfirmLua, []any{1, s.partitionPrefix(partition) + ":confirm"})
-	wait := command{goredis.NewCmd(ctx, waitCommand(d, max(limit.Milliseconds(), 1))...)}
+	mark := redisclient.NewCommand(ctx, "eval", historyLineageLua+historyConfirmLua, []any{1, s.partitionPrefix(partition) + ":confirm"})
+	wait := redisclient.Command{Cmd: goredis.NewCmd(ctx, waitCommand(d, max(limit.Milliseconds(), 1))...)}
 	pipe := master.Pipeline() // on one connection
 	_ = pipe.Process(ctx, mark)
 	_ = pipe.Process(ctx, wait)

@@ -187,7 +187,7 @@ func TestHistory_ConfirmationsNameTheServer(t *testing.T) {
 	n := connectHistory(t, master.Client(t))
 	call := &appendCall{Append: broker.Append{Topic: "news", Retention: retention}, Keys: n.keysOf("news")}
 	args := n.appendArgs(groupByTopic([]*appendCall{call}), true)
-	results, err := n.scripts.append.run(t.Context(), n.client, [][]any{args})[0].Slice()
+	results, err := n.scripts.append.Run(t.Context(), n.client, [][]any{args})[0].Slice()
 	require.NoError(t, err)
 	first := n.confirm(onReplica, 0, time.Minute)
 	require.NoError(t, errors.Join(first.Err, first.Missing))

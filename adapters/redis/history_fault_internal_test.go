@@ -77,7 +77,7 @@ func TestHistory_ReplicaIsNotRead(t *testing.T) {
 	n := connectHistory(t, servers.Replica.Client(t))
 	for _, s := range []*script{n.scripts.read, n.scripts.append} {
 		for _, plain := range []bool{false, true} {
-			s.isPlain.Store(plain)
+			s.IsPlain.Store(plain)
 			_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 			require.ErrorContains(t, err, "READONLY")
@@ -139,7 +139,7 @@ func TestHistory_FullMemory(t *testing.T) {
 			admin := server.Client(t)
 			n := connectHistory(t, server.Client(t))
 			for _, s := range []*script{n.scripts.append, n.scripts.read} {
-				s.isPlain.Store(plain)
+				s.IsPlain.Store(plain)
 			}
 			n.followNews(t)
 			r := broker.Retention{Messages: 100_000}

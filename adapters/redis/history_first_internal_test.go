@@ -78,7 +78,7 @@ func TestHistory_UnusedTopicIsReadWhenMemoryIsFull(t *testing.T) {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t)
 			n := connectHistory(t, server.Client(t))
-			n.scripts.read.isPlain.Store(plain)
+			n.scripts.read.IsPlain.Store(plain)
 			require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
 			first, _ := n.page(t)
 			again, _ := n.page(t)

@@ -34,7 +34,7 @@ func (s *historyNode) execReads(ctx context.Context, calls []*readCall) {
 		for i, c := range calls {
 			args[i] = c.Request.args
 		}
-		for i, reply := range text.run(ctx, s.client, args) {
+		for i, reply := range text.Run(ctx, s.client, args) {
 			calls[i].Response, calls[i].Err = reply.Result()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
 // The source of the scripts. Each begins with historyLineageLua. Those about topics go on with
@@ -63,7 +64,7 @@ func newHistoryScripts() historyScripts {
 
 // newGrowingScript returns a script that needs free memory.
 func newGrowingScript(lua string) *script {
-	return &script{scriptForms: &scriptForms{modern: newScriptText("#!lua\n" + lua), plain: newScriptText(lua)}}
+	return &script{Forms: redisclient.NewForms("#!lua", lua)}
 }
 
 // newEpoch returns a random epoch of 80 bits.

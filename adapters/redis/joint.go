@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -20,12 +21,12 @@ import (
 var jointLua string
 
 // jointScript returns the script for limiters of different kinds.
-func jointScript() *script { return &script{scriptForms: jointForms()} }
+func jointScript() *script { return &script{Forms: jointForms()} }
 
 // jointForms is shared by all limiters, because the script is long.
 //
 //nolint:gochecknoglobals // never changed
-var jointForms = sync.OnceValue(func() *scriptForms { return newScriptForms(jointSource()) })
+var jointForms = sync.OnceValue(func() *redisclient.Forms { return newScript(jointSource()).Forms })
 
 // jointSource returns the source of the script. All parts of a call have the time of its beginning.
 func jointSource() string {

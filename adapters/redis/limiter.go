@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -96,7 +97,7 @@ func NewLimiter(client goredis.UniversalClient, policy limit.Policy) *Limiter {
 	l.joints = newScriptBatcher("redis: limiter", client, jointScript(), anyNumber)
 	l.settlements = newScriptBatcher("redis: limiter", client, newScript(bucketLua(leasesChangeLua+limiterSettleLua)), 0)
 	l.blocks = newScriptBatcher("redis: limiter", client, newScript(bucketLua(limiterBlockLua)), 0)
-	l.calls = batch.New("redis: limiter", batch.LimiterTimeout, l.exec, honorsDeadline(client))
+	l.calls = batch.New("redis: limiter", batch.LimiterTimeout, l.exec, redisclient.HonorsDeadline(client))
 	return l
 }
 
@@ -178,14 +179,14 @@ func (l *Limiter) exec(ctx context.Context, calls []*bucketCall) {
 
 func (l *Limiter) run(ctx context.Context, calls []*bucketCall) {
 	if len(calls) > 1 && l.oneNode && haveOnePolicy(calls) {
-		decode(l.consumeMany.run(ctx, l.client, [][]any{l.args(calls)})[0], calls)
+		decode(l.consumeMany.Run(ctx, l.client, [][]any{l.args(calls)})[0], calls)
 		return
 	}
 	args := make([][]any, len(calls))
 	for i := range calls {
 		args[i] = l.args(calls[i : i+1])
 	}
-	for i, reply := range l.consumeOne.run(ctx, l.client, args) {
+	for i, reply := range l.consumeOne.Run(ctx, l.client, args) {
 		if held, ok := reply.Val().(int64); ok {
 			calls[i].Response.State = bucketState(held)
 		} else {

@@ -66,7 +66,7 @@ func newTestJoints(t testing.TB, client goredis.UniversalClient, c *batchtest.Cl
 	return batch.New("redis: limiter", batch.LimiterTimeout, func(ctx context.Context, calls []*scriptCall) {
 		for _, call := range calls {
 			args := append(call.Request, c.Server.Load())
-			call.Response, call.Err = script.run(ctx, client, [][]any{args})[0].Int64Slice()
+			call.Response, call.Err = script.Run(ctx, client, [][]any{args})[0].Int64Slice()
 		}
 	}, false)
 }

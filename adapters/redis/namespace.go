@@ -2,22 +2,12 @@ package redis
 
 import (
 	"fmt"
-	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
-
-// defaultNamespace begins the names of applications that choose none.
-const defaultNamespace = "penstock"
-
-// A namespacedClient is a client whose keys and channels have a namespace.
-type namespacedClient struct {
-	goredis.UniversalClient
-
-	namespace string
-}
 
 // WithNamespace returns a client with which everything in this package has a namespace of its own:
 // applications, or copies of one such as production and staging, that share a server neither see nor
@@ -33,36 +23,15 @@ func WithNamespace(client goredis.UniversalClient, name string) goredis.Universa
 	if client == nil {
 		panic("redis: WithNamespace needs a client")
 	}
-	if c, ok := client.(*namespacedClient); ok {
-		panic(fmt.Sprintf("redis: WithNamespace %q: the client has the namespace %q already", name, c.namespace))
+	if c, ok := client.(*redisclient.Namespaced); ok {
+		panic(fmt.Sprintf("redis: WithNamespace %q: the client has the namespace %q already", name, c.Namespace))
 	}
 	if err := keyname.CheckNamespace(name); err != nil {
 		panic("redis: WithNamespace: " + err.Error())
 	}
-	return &namespacedClient{client, name}
+	return &redisclient.Namespaced{UniversalClient: client, Namespace: name}
 }
 
-// unwrap returns the client itself, with which the type of a client is known, and how the names of its
-// keys and channels begin, without the colon. Without a namespace of its own, isDefault is true.
 func unwrap(client goredis.UniversalClient) (plain goredis.UniversalClient, prefix string, isDefault bool) {
-	prefix, isDefault = defaultNamespace, true
-	if c, ok := client.(*namespacedClient); ok {
-		client, prefix, isDefault = c.UniversalClient, c.namespace, false
-	}
-	if n := database(client); n > 0 {
-		prefix += ":db" + strconv.Itoa(n)
-	}
-	return client, prefix, isDefault
-}
-
-// database returns the number of a client's database. A Cluster has only database 0.
-func database(client goredis.UniversalClient) int {
-	switch c := client.(type) {
-	case interface{ Options() *goredis.Options }:
-		return c.Options().DB
-	case *goredis.Ring:
-		return c.Options().DB
-	default:
-		return 0
-	}
+	return redisclient.Unwrap(client)
 }

@@ -16,6 +16,27 @@ import (
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
+func TestValue_ExpiresInRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr})
+	defer func() { _ = client.Close() }()
+	session := connectHistory(t, client)
+	version, err := session.StoreValue(t.Context(), "a b", []byte("data"), 0, time.Minute)
+	require.NoError(t, err)
+	loaded, err := session.LoadValue(t.Context(), "a b")
+	require.NoError(t, err)
+	assert.Equal(t, broker.Value{Data: []byte("data"), Version: version}, loaded)
+	keys, err := client.Keys(t.Context(), "*:value:*").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	life, err := client.PTTL(t.Context(), keys[0]).Result()
+	require.NoError(t, err)
+	assert.Greater(t, life, 50*time.Second)
+	_, err = session.StoreValue(t.Context(), "a b", nil, version+1, time.Minute)
+	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
+}
+
 // createValue stores the first value of key.
 func createValue(t *testing.T, n *observedNode) (version uint64) {
 	t.Helper()
@@ -36,7 +57,7 @@ func TestValue_FullMemory(t *testing.T) {
 			server := redistest.Start(t)
 			n := connectHistory(t, server.Client(t))
 			for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
-				s.isPlain.Store(plain)
+				s.IsPlain.Store(plain)
 			}
 			version := createValue(t, n)
 			require.NoError(t, server.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
@@ -156,25 +177,4 @@ func TestValue_DataIsNotKept(t *testing.T) {
 		return err == nil && loaded.Version > 0
 	}, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, bytes.Count(loaded.Data, []byte("b")))
-}
-
-func TestValue_ExpiresInRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr})
-	defer func() { _ = client.Close() }()
-	session := connectHistory(t, client)
-	version, err := session.StoreValue(t.Context(), "a b", []byte("data"), 0, time.Minute)
-	require.NoError(t, err)
-	loaded, err := session.LoadValue(t.Context(), "a b")
-	require.NoError(t, err)
-	assert.Equal(t, broker.Value{Data: []byte("data"), Version: version}, loaded)
-	keys, err := client.Keys(t.Context(), "*:value:*").Result()
-	require.NoError(t, err)
-	require.Len(t, keys, 1)
-	life, err := client.PTTL(t.Context(), keys[0]).Result()
-	require.NoError(t, err)
-	assert.Greater(t, life, 50*time.Second)
-	_, err = session.StoreValue(t.Context(), "a b", nil, version+1, time.Minute)
-	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
 }

@@ -26,7 +26,7 @@ import (
 
 func TestClient_LargeMessagesBothWays(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
-		w := newWorld(t, &router.Options{Limits: router.Limits{MaxReadBytes: 1 << 20, MaxMessageBytes: 1 << 20, QueueBytes: 8 << 20}})
+		w := newWorld(t, &router.Options{Limits: router.Limits{MaxMessageBytes: 1 << 20, QueueBytes: 8 << 20}})
 		received := make(chan say, 1)
 		router.On(w.router, func(ctx *router.Context, m say) error { return ctx.Conn().Send(m) })
 		w.intercept = modes[mode]

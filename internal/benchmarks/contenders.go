@@ -24,7 +24,6 @@ type contender struct {
 
 var contenders = []contender{
 	{name: "penstock", request: say, serve: servePenstock, waits: true, tells: true, compresses: true},
-	{name: "penstock-generated", request: say, serve: serveGenerated},
 	{name: "bun", request: say, command: bunCommand, tells: true, compresses: true},
 	{name: "epoll", request: say, serve: serveEpoll, plain: true},
 	{name: "netconn", request: say, serve: serveNetConn},

@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -70,6 +72,8 @@ func unmask(p []byte, key [4]byte) {
 	}
 }
 
+var sayPlan, saidPlan = jsonplan.Of(reflect.TypeFor[Say]()), jsonplan.Of(reflect.TypeFor[Said]())
+
 // appendAnswer appends the frame of the reply to one request.
 func appendAnswer(out, data []byte) ([]byte, error) {
 	envelope, err := wire.Parse(data)
@@ -79,9 +83,9 @@ func appendAnswer(out, data []byte) ([]byte, error) {
 	if string(envelope.Type) != "SAY" {
 		return nil, io.ErrUnexpectedEOF
 	}
-	var m CodecSay
-	if err := m.DecodeJSON(envelope.Payload); err != nil {
-		return nil, err
+	var m Say
+	if !sayPlan.Decode(envelope.Payload, &m) {
+		return nil, io.ErrUnexpectedEOF
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -93,8 +97,10 @@ func appendAnswer(out, data []byte) ([]byte, error) {
 	out = append(out, `,"correlationId":"`...)
 	out = append(out, envelope.CorrelationID...)
 	out = append(out, `"},"payload":`...)
-	if out, err = codecSaid(m).AppendJSON(out); err != nil {
-		return nil, err
+	answer := said(m)
+	out, ok := saidPlan.AppendPointer(out, &answer)
+	if !ok {
+		return nil, io.ErrUnexpectedEOF
 	}
 	out = append(out, '}')
 	binary.BigEndian.PutUint16(out[start+2:], uint16(len(out)-start-4)) // replies have 200 bytes

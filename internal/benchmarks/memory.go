@@ -106,7 +106,7 @@ func serveQueues(fill func(r *router.Router, conns []*router.Conn)) (http.Handle
 	opts := &router.Options{
 		SlowConsumer:    router.DropNewest,
 		Limits:          router.Limits{QueueMessages: queueLength},
-		Timeouts:        router.Timeouts{Write: time.Hour, Ping: time.Hour},
+		Timeouts:        router.Timeouts{Message: time.Hour, Ping: time.Hour},
 		OnLimitExceeded: func(router.LimitExceeded) {},
 		OnOpen: func(_ context.Context, c *router.Conn) error {
 			mu.Lock()

@@ -51,7 +51,7 @@ func forRooms(n int, publish func(topic string)) {
 
 func serveStorm() (http.Handler, func(int)) {
 	limits := manyFromOneAddress()
-	limits.SessionsPerIP, limits.SessionsPerUser = router.Unlimited, router.Unlimited
+	limits.SessionsPerUser = router.Unlimited
 	r := router.New(&router.Options{
 		Broker: redis.NewBroker(goredis.NewClient(&goredis.Options{Addr: os.Getenv(redisAddr)})),
 		Resume: router.ResumeOptions{Within: 2 * time.Minute},

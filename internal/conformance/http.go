@@ -19,7 +19,7 @@ const HTTPPath = "/http"
 // handler returns the handler of all requests.
 func (s *server) handler() http.Handler {
 	overHTTP := fallback.New(fallback.Config{
-		MaxConns: 100, MaxMessageBytes: 1 << 20, MaxBodyBytes: 64 << 20, WriteTimeout: 10 * time.Second,
+		MaxConns: 100, MaxMessageBytes: func() int64 { return 1 << 20 }, MaxBodyBytes: 64 << 20, WriteTimeout: 10 * time.Second,
 		Serve: func(w http.ResponseWriter, req *http.Request, _ fallback.Mode) {
 			pipe := &pipeWriter{ResponseWriter: w, accepted: make(chan struct{})}
 			ended := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -15,9 +16,9 @@ type Decoding struct {
 	MayBeAbsent bool // a message without a payload is the zero M, or a pointer to a zero value; true if it has no fields
 	JSONOnly    bool // payloads are JSON in every format
 
-	typ           reflect.Type // M
-	pointer       bool         // M is a pointer type
-	ownJSON       bool         // M has DecodeJSON
+	typ           reflect.Type   // M
+	pointer       bool           // M is a pointer type
+	plan          *jsonplan.Plan // of M or what it points to; nil if the library decodes it
 	rejectUnknown bool
 }
 
@@ -28,16 +29,13 @@ func DecodingOf(typ reflect.Type, rejectUnknown bool) Decoding {
 	if d.pointer {
 		value = typ.Elem()
 	}
-	d.ownJSON = DecodesItself(reflect.PointerTo(value))
+	d.plan = jsonplan.Of(value)
 	d.MayBeAbsent = value.Kind() == reflect.Struct && value.NumField() == 0
 	return d
 }
 
 // OfPointer reports whether M is a pointer type.
 func (d *Decoding) OfPointer() bool { return d.pointer }
-
-// OwnJSON reports whether M has the method DecodeJSON, which receives only valid JSON.
-func (d *Decoding) OwnJSON() bool { return d.ownJSON }
 
 // CheckElements returns an error if a payload has more than limit elements. codec, which may panic, is
 // one of Formats, or nil for JSON.
@@ -89,8 +87,8 @@ func (d *Decoding) decodeInto(codec Codec, payload []byte, into any) (any, error
 	if d.pointer {
 		target = d.Reset(into)
 	}
-	if d.ownJSON && codec == nil {
-		if target.(Decoder).DecodeJSON(payload) == nil {
+	if d.plan != nil && codec == nil {
+		if d.plan.Decode(payload, target) {
 			return into, nil
 		}
 		target = d.Reset(into)

@@ -81,7 +81,7 @@ func Encode(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, erro
 	if err := e.setType(&head, m); err != nil {
 		return nil, err
 	}
-	if e.pointer && reflect.ValueOf(m).IsNil() {
+	if e.typ.Kind() == reflect.Pointer && reflect.ValueOf(m).IsNil() {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", head.Type, m)}
 	}
 	if codec != nil {

@@ -47,13 +47,17 @@ type panickingKey struct{ note }
 
 func (panickingKey) ConflationKey() string { panic("no key") }
 
-// panickingJSON has an AppendJSON that panics after it has written something.
-type panickingJSON struct{ note }
-
-func (panickingJSON) AppendJSON(b []byte) ([]byte, error) {
-	_ = append(b, "half"...)
-	panic("no JSON")
+// panickingJSON has a field that panics after something was written.
+type panickingJSON struct {
+	Before string
+	Value  panickingValue
 }
+
+func (panickingJSON) MessageType() string { return "NOTE" }
+
+type panickingValue struct{}
+
+func (panickingValue) MarshalText() ([]byte, error) { panic("no JSON") }
 
 func TestEncode_MessagesThatCannotBeEncoded(t *testing.T) {
 	broken := testCodec{func(any) ([]byte, error) { return nil, errors.New("broken") }}
@@ -70,7 +74,7 @@ func TestEncode_MessagesThatCannotBeEncoded(t *testing.T) {
 		"a type that panics":       {nil, panicking{}, "router: encode envelope_test.panicking: MessageType: panic: no type", true},
 		"a key that panics":        {nil, panickingKey{}, "router: encode envelope_test.panickingKey: ConflationKey: panic: no key", true},
 		"a value that is no JSON":  {nil, note{"NOTE", make(chan int)}, "router: encode NOTE: ", false},
-		"JSON that panics":         {nil, panickingJSON{note{Type: "NOTE"}}, "router: encode NOTE: panic: no JSON", true},
+		"JSON that panics":         {nil, panickingJSON{}, "router: encode NOTE: panic: no JSON", true},
 		"a long type, for a codec": {constant("x"), note{Type: strings.Repeat("n", wire.MaxNameBytes+1)}, "router: encode envelope_test.note: its MessageType has ", false},
 		"a codec that fails":       {broken, note{Type: "NOTE"}, "router: encode NOTE, a envelope_test.note, for the subprotocol test.v1: broken", false},
 		"a codec that panics":      {testCodec{func(any) ([]byte, error) { panic("torn") }}, note{Type: "NOTE"}, "for the subprotocol test.v1: panic: torn", true},
@@ -80,7 +84,7 @@ func TestEncode_MessagesThatCannotBeEncoded(t *testing.T) {
 			assert.Nil(t, frame)
 			require.ErrorContains(t, err, tt.want)
 			assert.Equal(t, errors.Internal, errors.CodeOf(err))
-			_, panicked := failure.AsType[*failure.PanicError](err)
+			_, panicked := failure.AsType[*errors.PanicError](err)
 			assert.Equal(t, tt.panics, panicked)
 		})
 	}

@@ -12,14 +12,14 @@ import (
 // deferred.
 func recoverAsError(err *error) {
 	if v := recover(); v != nil {
-		*err = &failure.PanicError{Value: v, Stack: debug.Stack()}
+		*err = failure.NewPanic(v, debug.Stack())
 	}
 }
 
 // recoverMethod is like recoverAsError, for a method of a message, which may be a nil pointer.
 func recoverMethod(err *error, method string, m Message) {
 	if v := recover(); v != nil {
-		p := &failure.PanicError{Value: v, Stack: debug.Stack()}
+		p := failure.NewPanic(v, debug.Stack())
 		*err = &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %T: %s: %w", m, method, p)}
 	}
 }

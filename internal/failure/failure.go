@@ -62,7 +62,7 @@ func (f *Failure) Describe() string {
 // may repeat what the client has sent, which must not be logged; so may a quoting error.
 func (f *Failure) setCause(cause error, text string) {
 	f.Cause, f.Text = cause, Loggable(cause, text)
-	if panicked, ok := AsType[*PanicError](cause); ok && panicked != nil {
+	if panicked, ok := AsType[*errors.PanicError](cause); ok && panicked != nil {
 		f.Stack = panicked.Stack
 	}
 }

@@ -24,7 +24,7 @@ func (i *Inspector[L]) Guard(where string, f func() error) (failure *Failure, pa
 // ofPanic returns the failure of a panic of a function or, if that has returned an error, of a method
 // of this error.
 func ofPanic(value any, stack []byte, err error, where string) *Failure {
-	var cause error = &PanicError{Value: value, Stack: stack}
+	var cause error = NewPanic(value, stack)
 	if err != nil {
 		cause = fmt.Errorf("router: the error of %s, a %T, cannot be inspected: %w", where, err, cause)
 	}

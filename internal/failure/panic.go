@@ -1,20 +1,14 @@
 package failure
 
-import "fmt"
+import (
+	"fmt"
 
-// A PanicError is a recovered panic of application code. It is router.PanicError.
-type PanicError struct {
-	Value any    // the argument of panic
-	Stack []byte // as from runtime/debug.Stack
-}
+	"github.com/penstock-go/penstock/errors"
+)
 
-// Error describes the panic without its stack. If Value is neither an error nor a string, the
-// text contains only its type, because the error may be logged and the value may be a message.
-func (e *PanicError) Error() string {
-	if e == nil {
-		return "<nil>"
-	}
-	return "panic: " + PanicText(e.Value)
+// NewPanic returns the error for a recovered panic.
+func NewPanic(value any, stack []byte) *errors.PanicError {
+	return &errors.PanicError{Value: value, Stack: stack, Text: PanicText(value)}
 }
 
 // PanicText returns the text of an error or a string. Any other value may be a message, so it

@@ -12,7 +12,8 @@ import (
 // connection, which may have one body and another one behind it. Bytes count when they have arrived, so that a client
 // that announces many and sends none takes nothing from others.
 type bodies struct {
-	max, perConn int64
+	max     int64
+	perConn func() int64
 
 	mu      sync.Mutex
 	bytes   int64
@@ -20,7 +21,7 @@ type bodies struct {
 	conns   map[digest]int64       // by secret
 }
 
-func (b *bodies) init(maxBytes, perConn int64) {
+func (b *bodies) init(maxBytes int64, perConn func() int64) {
 	b.max, b.perConn = maxBytes, perConn
 	b.clients, b.conns = map[netip.Prefix]int64{}, map[digest]int64{}
 }
@@ -50,7 +51,7 @@ func (r *received) add(n int) error {
 	b := r.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.bytes-r.bytes >= b.max || b.conns[r.conn]-r.bytes >= b.perConn || r.client.IsValid() && b.clients[r.client]-r.bytes >= (b.max+1)/2 {
+	if b.bytes-r.bytes >= b.max || b.conns[r.conn]-r.bytes >= b.perConn() || r.client.IsValid() && b.clients[r.client]-r.bytes >= (b.max+1)/2 {
 		return errTooManyBytes
 	}
 	r.countLocked(int64(n))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // counted returns a handler, and the number of its calls that have not ended.
@@ -162,8 +163,8 @@ func TestDown_FullWindowIsASlowConsumer(t *testing.T) {
 		r := router.New(&router.Options{
 			SlowConsumer: router.DropNewest, Limits: router.Limits{QueueBytes: 64 << 10},
 		})
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventDropped {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.Dropped {
 				dropped.add(e.Count)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // TestOpen_AuthenticateReceivesHandshake checks the request that the application sees.
@@ -76,10 +77,10 @@ func TestOpen_RefusalsAreCloseEvents(t *testing.T) {
 	} {
 		for _, mode := range []string{"stream", "poll"} {
 			runSynctest(t, name+"/"+mode, func(t *testing.T) {
-				refused := &recorder[router.Event]{}
+				refused := &recorder[observe.Event]{}
 				r := router.New(&tt.opts)
-				r.Observe(func(e router.Event) {
-					if e.Kind == router.EventRefused {
+				r.Observe(func(e observe.Event) {
+					if e.Kind == observe.Refused {
 						refused.add(e)
 					}
 				})

@@ -27,7 +27,7 @@ const (
 type Config struct {
 	MaxConns        int           // connections of this node, with those that have ended less than lostAfter ago
 	MaxPerClient    int           // of them, those of one client, at most half; 0 is half
-	MaxMessageBytes int64         // of a client; at most maxMessageBytes are permitted
+	MaxMessageBytes func() int64  // of a client; at most maxMessageBytes are permitted
 	MaxBodyBytes    int64         // that have arrived of the bodies of all clients, until the router has them; perhaps one body more
 	WriteTimeout    time.Duration // of one write to a response
 	MeasureOnly     bool          // no connection is opened
@@ -82,8 +82,7 @@ func New(config Config) *Server {
 		s.slots.perClient = min(s.slots.perClient, config.MaxPerClient)
 	}
 	s.responses.senders = map[digest]*sender{}
-	s.config.MaxMessageBytes = min(config.MaxMessageBytes, maxMessageBytes)
-	s.bodies.init(config.MaxBodyBytes, s.maxUpBytes())
+	s.bodies.init(config.MaxBodyBytes, s.maxUpBytes)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }

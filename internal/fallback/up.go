@@ -10,7 +10,9 @@ import (
 )
 
 // maxUpBytes returns the most bytes of the body of an up.
-func (s *Server) maxUpBytes() int64 { return maxLineBytes + maxBatchBytes + s.config.MaxMessageBytes }
+func (s *Server) maxUpBytes() int64 {
+	return maxLineBytes + maxBatchBytes + min(s.config.MaxMessageBytes(), maxMessageBytes)
+}
 
 // up handles messages of a client.
 func (s *Server) up(w http.ResponseWriter, req *http.Request) {

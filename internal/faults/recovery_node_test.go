@@ -92,7 +92,7 @@ func newRecoveryRouter(spec *nodeSpec) *router.Router {
 			return router.Identity{UserID: req.URL.Path[1:]}, nil
 		},
 		Limits:   router.Limits{QueueMessages: 1 << 20, QueueBytes: 1 << 28}, // what a client has missed must fit
-		Timeouts: router.Timeouts{Call: 5 * time.Second, Close: time.Second, Ping: 3 * time.Second, Pong: 3 * time.Second, LameDuck: 300 * time.Millisecond},
+		Timeouts: router.Timeouts{Call: 5 * time.Second, Ping: 3 * time.Second, Pong: 3 * time.Second, LameDuck: 300 * time.Millisecond},
 	})
 	authorize := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(r, "full/{id}", &router.TopicOptions{History: router.History{Messages: fullHistory}, Authorize: authorize, Presence: true})

@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testcert"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 // Event is handled in order. Call is answered concurrently, Serial in order. Each carries the
@@ -84,7 +85,7 @@ type server struct {
 
 // patientTimeouts never expire, however busy the machine is.
 var patientTimeouts = router.Timeouts{
-	Call: 5 * time.Minute, Message: 5 * time.Minute, Write: 5 * time.Minute, Close: 5 * time.Minute, Ping: 5 * time.Minute, Pong: 5 * time.Minute,
+	Call: 5 * time.Minute, Message: 5 * time.Minute, Ping: 5 * time.Minute, Pong: 5 * time.Minute,
 }
 
 const (
@@ -113,11 +114,11 @@ func newServer(t *testing.T, n int) *server {
 		CompressMinBytes: 512,
 		Logger:           slog.New(slog.DiscardHandler),
 	})
-	s.router.Observe(func(e router.Event) {
+	s.router.Observe(func(e observe.Event) {
 		switch e.Kind {
-		case router.EventOpened:
+		case observe.Opened:
 			s.eventsOpened.Add(1)
-		case router.EventClosed:
+		case observe.Closed:
 			s.eventsClosed.Add(1)
 		}
 	})

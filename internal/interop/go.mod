@@ -4,7 +4,10 @@ go 1.26.0
 
 replace (
 	github.com/penstock-go/penstock => ../..
+	github.com/penstock-go/penstock/adapters/aisdk => ../../adapters/aisdk
+	github.com/penstock-go/penstock/durablestreams => ../../durablestreams
 	github.com/penstock-go/penstock/otel => ../../otel
+	github.com/penstock-go/penstock/outbound => ../../outbound
 )
 
 require (
@@ -21,7 +24,10 @@ require (
 	github.com/gorilla/mux v1.8.1
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/penstock-go/penstock v0.0.0-00010101000000-000000000000
+	github.com/penstock-go/penstock/adapters/aisdk v0.0.0-00010101000000-000000000000
+	github.com/penstock-go/penstock/durablestreams v0.0.0-00010101000000-000000000000
 	github.com/penstock-go/penstock/otel v0.0.0-00010101000000-000000000000
+	github.com/penstock-go/penstock/outbound v0.0.0-00010101000000-000000000000
 	github.com/pires/go-proxyproto v0.8.1
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/outbound"
+	"github.com/penstock-go/penstock/outbound/redisbudget"
 )
 
 // Applications test with miniredis, whose Lua is another one than that of Redis.
@@ -107,7 +108,7 @@ func TestMiniredis_Semaphore(t *testing.T) {
 
 func TestMiniredis_Budget(t *testing.T) {
 	client := newMiniredis(t)
-	w := redis.NewBudget(client, "bot:", nil)
+	w := redisbudget.New(client, "bot:", nil)
 	c, err := w.TryAcquire(t.Context(), "r")
 	require.NoError(t, err)
 	require.Zero(t, c.Wait)

@@ -52,7 +52,6 @@ type manifests struct {
 	scaler     autoscalingv2.HorizontalPodAutoscaler
 	service    corev1.Service
 	route      gatewayv1.HTTPRoute
-	ingress    networkingv1.Ingress
 	policy     networkingv1.NetworkPolicy
 }
 
@@ -62,8 +61,8 @@ func readManifests(t *testing.T) *manifests {
 	objects := map[string]any{
 		"apps/v1 Deployment": &m.deployment, "policy/v1 PodDisruptionBudget": &m.budget,
 		"autoscaling/v2 HorizontalPodAutoscaler": &m.scaler, "v1 Service": &m.service,
-		"gateway.networking.k8s.io/v1 HTTPRoute": &m.route, "networking.k8s.io/v1 Ingress": &m.ingress,
-		"networking.k8s.io/v1 NetworkPolicy": &m.policy,
+		"gateway.networking.k8s.io/v1 HTTPRoute": &m.route,
+		"networking.k8s.io/v1 NetworkPolicy":     &m.policy,
 	}
 	for _, block := range blocks(t, "kubernetes.md", "yaml") {
 		for text := range strings.SplitSeq(block, "---\n") {
@@ -99,9 +98,6 @@ func TestKubernetes_ManifestsAgree(t *testing.T) {
 	assert.Equal(t, m.deployment.Name, m.scaler.Spec.ScaleTargetRef.Name)
 	assert.Equal(t, m.service.Name, string(m.route.Spec.Rules[0].BackendRefs[0].Name))
 	assert.Equal(t, m.service.Spec.Ports[0].Port, *m.route.Spec.Rules[0].BackendRefs[0].Port)
-	backend := m.ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service
-	assert.Equal(t, m.service.Name, backend.Name)
-	assert.Equal(t, m.service.Spec.Ports[0].Name, backend.Port.Name)
 
 	container, ports := pod.Spec.Containers[0], map[string]bool{}
 	for _, port := range container.Ports {
@@ -118,9 +114,9 @@ func TestKubernetes_ManifestsAgree(t *testing.T) {
 
 func TestKubernetes_MetricOfAutoscalerExists(t *testing.T) {
 	metric := readManifests(t).scaler.Spec.Metrics[0].Pods.Metric.Name
-	guide, err := os.ReadFile("../../docs/guides/observability.md")
+	reference, err := os.ReadFile("../../docs/reference/metrics.md")
 	require.NoError(t, err)
-	assert.Contains(t, string(guide), "`"+strings.TrimPrefix(metric, "penstock_")+"`")
+	assert.Contains(t, string(reference), "`"+strings.TrimPrefix(metric, "penstock_")+"`")
 }
 
 // TestFly_ConfigurationAgrees reads the members that the guide explains.

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"testing"
 	"time"
 
@@ -74,18 +72,4 @@ func TestRateLimit_GRPC(t *testing.T) {
 	require.Len(t, rejected.Details(), 1)
 	delay := rejected.Details()[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration()
 	assert.InDelta(t, 30*time.Minute, delay, float64(time.Minute))
-}
-
-// TestGuide_ShowsTestedFiles compares the blocks of the guide that name a file with that file,
-// apart from its package clause.
-func TestGuide_ShowsTestedFiles(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/guides/limiters-without-the-router.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?ms)^```go (internal/interop/\\S+)\npackage \\w+\n(.*?)^```$").FindAllSubmatch(guide, -1)
-	require.Len(t, blocks, 2)
-	for _, block := range blocks {
-		file, err := os.ReadFile("../../" + string(block[1]))
-		require.NoError(t, err)
-		assert.Equal(t, string(file), "package interop_test\n"+string(block[2]))
-	}
 }

@@ -10,14 +10,14 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/run/observe"
 )
 
 // A Config is what runs need of package run and of the router. All fields but Resume, Reserve and
 // Settle are required.
 type Config struct {
-	runaccess.Access
+	host.Host
 
 	Lease      time.Duration // how long a run lasts without a sign of life of its owner
 	Flush      time.Duration // the longest time that an item waits for others
@@ -58,7 +58,7 @@ type Runs struct {
 func New(config Config) *Runs {
 	r := &Runs{config: config, views: map[string]*view{}, owned: map[*Owned]struct{}{}, idle: make(chan struct{})}
 	r.ctx, r.close = context.WithCancel(context.Background())
-	config.OnShutdown(runaccess.Shutdown{Begin: r.beginShutdown, End: r.endShutdown})
+	config.OnShutdown(host.Shutdown{Begin: r.beginShutdown, End: r.endShutdown})
 	return r
 }
 

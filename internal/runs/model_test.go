@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/runs"
 	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/run/observe"
@@ -83,7 +83,7 @@ type model struct {
 type modelNode struct {
 	conn     *simNode
 	runs     *runs.Runs
-	shutdown runaccess.Shutdown
+	shutdown host.Shutdown
 	ctx      context.Context //nolint:containedctx // of what its clients do
 	kill     context.CancelFunc
 }
@@ -201,9 +201,9 @@ func (m *model) addNode() {
 	n.conn = newSimNode(m.store, name)
 	n.ctx, n.kill = context.WithCancel(context.Background())
 	config := runs.Config{
-		Access: runaccess.Access{
+		Host: host.Host{
 			Node: name, Logger: slog.New(slog.DiscardHandler), Histories: n.conn, Follow: n.conn.follow,
-			OnShutdown: func(s runaccess.Shutdown) { n.shutdown = s },
+			OnShutdown: func(s host.Shutdown) { n.shutdown = s },
 		},
 		Lease: lease, Flush: 20 * time.Millisecond, FlushBytes: 4 << 10, MaxItems: 1000, MaxBytes: 1 << 20,
 		Duration: 30 * time.Second, Retain: 10 * time.Minute, Grace: time.Second,

@@ -7,7 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
@@ -217,12 +217,12 @@ func (n *simNode) Follow(topic string) {
 func (n *simNode) Unfollow(string) {}
 
 // follow is Access.Follow of the node.
-func (n *simNode) follow(topic string, r broker.Retention, sink sequencer.Sink) runaccess.Follower {
+func (n *simNode) follow(topic string, r broker.Retention, sink sequencer.Sink) host.Follower {
 	s := sequencer.New(n.reader, topic, r, sink)
 	n.mu.Lock()
 	n.sequencers[topic] = s
 	n.mu.Unlock()
-	return runaccess.Follower{WhenAttached: s.WhenAttached, Close: func() {
+	return host.Follower{WhenAttached: s.WhenAttached, Close: func() {
 		n.mu.Lock()
 		delete(n.sequencers, topic)
 		n.mu.Unlock()

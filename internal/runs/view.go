@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/runaccess"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/sleep"
 )
@@ -17,7 +17,7 @@ import (
 type view struct {
 	runs      *Runs
 	topic, id string
-	follower  runaccess.Follower
+	follower  host.Follower
 	ctx       context.Context //nolint:containedctx // of the view
 	cancel    context.CancelFunc
 
@@ -185,7 +185,7 @@ func (v *view) read() {
 }
 
 // following returns the follower, which a sink may need before acquire has set it.
-func (v *view) following() runaccess.Follower {
+func (v *view) following() host.Follower {
 	v.runs.mu.Lock()
 	defer v.runs.mu.Unlock()
 	return v.follower

@@ -95,7 +95,7 @@ func (n *Node) Claim(ctx context.Context, req *Request) (*Claim, error) {
 	n.add(k.Session) // while the store takes its time, other connections can supersede it
 	err = errExited
 	defer func() {
-		if err != nil { // even if the store calls runtime.Goexit
+		if err != nil { // even if the store does not return
 			k.Session.handle(k.Session.abandonLocked)
 		}
 	}()

@@ -84,7 +84,7 @@ func (s *Session) saveAll() {
 	defer s.node.saving.end()
 	returned := false
 	defer func() {
-		if !returned { // the broker has called runtime.Goexit
+		if !returned { // the broker has not returned
 			s.finish(write{}, 0, errExited)
 		}
 	}()
@@ -116,7 +116,7 @@ func (s *Session) saveOnce() (again bool) {
 // has ended the goroutine: then the session has ended, and its client must not learn of it.
 func (s *Session) StoreFirst(ctx context.Context) (begun bool) {
 	err := errExited
-	defer func() { // even if the store calls runtime.Goexit
+	defer func() { // even if the store does not return
 		if !begun {
 			s.handle(func() []Action { return s.dropFirstLocked(err) })
 		}

@@ -138,7 +138,7 @@ func (ts *Topics) sendPresence(t *Topic) {
 	f.scheduled = false
 	more := true
 	defer func() {
-		if more { // even if an observer has called runtime.Goexit
+		if more { // even if an observer has not returned
 			ts.schedulePresenceLocked(t)
 		}
 	}()

@@ -9,14 +9,14 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
 
 // List returns topics whose names have a prefix and follow after, sorted by name, at most limit of
 // them. more is true if there are others. It holds the lock of one shard at a time, and lets other
 // goroutines run in between.
-func (ts *Topics) List(prefix, after string, limit int) (found []inspection.Topic, more bool) {
+func (ts *Topics) List(prefix, after string, limit int) (found []host.Topic, more bool) {
 	var first []*Topic // at most limit+1, by name
 	for i := range ts.shards {
 		for _, t := range ts.shards[i].matching(prefix, after) {
@@ -56,8 +56,8 @@ func (s *topicShard) matching(prefix, after string) (found []*Topic) {
 
 // Describe returns what is known of a topic, without its members. It needs no lock, and may be
 // called with that of a connection.
-func (ts *Topics) Describe(t *Topic) inspection.Topic {
-	d := inspection.Topic{Name: t.Name, Pattern: t.Pattern.Text}
+func (ts *Topics) Describe(t *Topic) host.Topic {
+	d := host.Topic{Name: t.Name, Pattern: t.Pattern.Text}
 	s := &ts.shards[t.shard]
 	s.mu.Lock()
 	d.Subscribers = int(t.subscriptions)
@@ -72,7 +72,7 @@ func (ts *Topics) Describe(t *Topic) inspection.Topic {
 const latestStored = 100
 
 // Stored returns what the history of a topic stores: the zero Stored without a history.
-func (ts *Topics) Stored(ctx context.Context, name string) (s inspection.Stored, err error) {
+func (ts *Topics) Stored(ctx context.Context, name string) (s host.Stored, err error) {
 	p := ts.PatternOf(name)
 	if ts.histories == nil || !p.HasHistory() {
 		return s, nil
@@ -97,7 +97,7 @@ func (ts *Topics) Stored(ctx context.Context, name string) (s inspection.Stored,
 
 // ObserveDeliveries sets what is called for each publication that is delivered to subscribers of this
 // node; nil ends that. It may still be called for a moment.
-func (ts *Topics) ObserveDeliveries(observe func(inspection.Delivery)) {
+func (ts *Topics) ObserveDeliveries(observe func(host.Delivery)) {
 	if observe == nil {
 		ts.observer.Store(nil)
 		return
@@ -105,8 +105,8 @@ func (ts *Topics) ObserveDeliveries(observe func(inspection.Delivery)) {
 	ts.observer.Store(&observe)
 }
 
-func deliveryOf(t *Topic, p *envelope.Publication, at broker.Position, receivers int) inspection.Delivery {
-	d := inspection.Delivery{Topic: t.Name, Offset: at.Offset, Receivers: receivers}
+func deliveryOf(t *Topic, p *envelope.Publication, at broker.Position, receivers int) host.Delivery {
+	d := host.Delivery{Topic: t.Name, Offset: at.Offset, Receivers: receivers}
 	if frame := p.Frame(envelope.JSON); frame != nil {
 		d.Message = frame.Text()
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/inspection"
+	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
 )
@@ -35,7 +35,7 @@ type Topics struct {
 	userLogs   *Pattern      // of the logs of users; nil without DeclareUserLogs
 	MaxGrace   time.Duration // the longest PresenceGrace
 
-	observer atomic.Pointer[func(inspection.Delivery)] // nil unless deliveries are observed
+	observer atomic.Pointer[func(host.Delivery)] // nil unless deliveries are observed
 
 	closing context.Context //nolint:containedctx // canceled by Close
 	close   context.CancelFunc
@@ -152,7 +152,7 @@ func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool)
 	}
 	defer s.mu.Unlock()
 	t := &Topic{Name: name, Pattern: p, shard: shard, subscriptions: 1}
-	c.addTopicLocked(t) // before the broker is called, which may call runtime.Goexit
+	c.addTopicLocked(t) // before the broker is called, which may not return
 	if !silent {
 		t.members.put(c)
 	}
@@ -182,7 +182,7 @@ func (ts *Topics) Remove(t *Topic, c *Subscriber, final bool) {
 	if t.history != nil {
 		defer t.history.sequencer.Close() // without t.mu, which its deliveries acquire
 	}
-	defer ts.drop(t, c, final) // even if the broker calls runtime.Goexit
+	defer ts.drop(t, c, final) // even if the broker does not return
 	if !topicname.IsUserLog(t.Name) {
 		ts.node.Unsubscribe(t.Name)
 	}

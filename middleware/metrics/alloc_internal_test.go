@@ -12,16 +12,17 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/observe"
+	limitobserve "github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 func TestMetrics_EventsAllocateNothing(t *testing.T) {
 	m := New(prometheus.NewRegistry(), nil)
-	for kind := router.EventOpened; kind <= router.EventSessionResumed; kind++ {
-		e := router.Event{
-			Kind: kind, Type: "ECHO", Code: errors.ResourceExhausted, Reason: "limit", Status: router.StatusTryAgainLater,
+	for kind := observe.Opened; kind <= observe.SessionResumed; kind++ {
+		e := observe.Event{
+			Kind: kind, Type: "ECHO", Code: errors.ResourceExhausted, Reason: "limit", Status: int(router.StatusTryAgainLater),
 			Count: 3, Bytes: 100, Duration: time.Millisecond,
 		}
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { m.observe(e) }), "kind %d", kind)
@@ -42,15 +43,15 @@ func TestLimit_DecisionsAllocateNothing(t *testing.T) {
 // BenchmarkCall measures the events of one rate-limited call.
 func BenchmarkCall(b *testing.B) {
 	m := New(prometheus.NewRegistry(), nil)
-	events := []router.Event{
-		{Kind: router.EventRead, Bytes: 100},
-		{Kind: router.EventStarted, Type: "ECHO"},
-		{Kind: router.EventHandled, Type: "ECHO", Duration: time.Millisecond},
-		{Kind: router.EventCompleted, Type: "ECHO"},
-		{Kind: router.EventFinished, Type: "ECHO"},
-		{Kind: router.EventWritten, Count: 1, Bytes: 100, Duration: time.Millisecond},
+	events := []observe.Event{
+		{Kind: observe.Read, Bytes: 100},
+		{Kind: observe.Started, Type: "ECHO"},
+		{Kind: observe.Handled, Type: "ECHO", Duration: time.Millisecond},
+		{Kind: observe.Completed, Type: "ECHO"},
+		{Kind: observe.Finished, Type: "ECHO"},
+		{Kind: observe.Written, Count: 1, Bytes: 100, Duration: time.Millisecond},
 	}
-	decision := observe.Observation{Limit: "chat", Kind: observe.Rate, Outcome: observe.Admitted, Called: true, Duration: time.Microsecond}
+	decision := limitobserve.Observation{Limit: "chat", Kind: limitobserve.Rate, Outcome: limitobserve.Admitted, Called: true, Duration: time.Microsecond}
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, e := range events {

@@ -34,13 +34,13 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // increase when a counter first appears with the value 1.
 func (m *Metrics) createSeries() {
 	for _, where := range []string{
-		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRefused", "OnLimitExceeded", "OnBackpressure", "CloseCode",
+		"Authenticate", "ConnContext", "OnOpen", "OnClose", "OnPresence", "OnMessagesLost", "OnError", "OnRefused", "OnLimitExceeded", "OnBackpressure",
 	} {
 		m.panics.get(panicSource{"", where})
 	}
 	m.panics.get(panicSource{unknownType, "ingress"})
 	for _, p := range []router.SlowConsumerPolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.Conflate} {
-		m.dropped.get(p)
+		m.dropped.get(p.String())
 	}
 	for _, kind := range []router.LimitKind{
 		router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue,

@@ -32,7 +32,6 @@ func TestMetrics_ClientsCannotCreateSeries(t *testing.T) {
 			Authenticate: func(req *http.Request) (router.Identity, error) {
 				return router.Identity{TenantID: router.Token(req), UserID: router.Token(req)}, nil
 			},
-			CloseCode: func(l router.LimitExceeded) router.StatusCode { return router.StatusTryAgainLater },
 		})
 		m.Router(r)
 		m.Limiter("chat", limiter)

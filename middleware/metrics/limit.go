@@ -5,7 +5,6 @@ import (
 
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/observe"
-	"github.com/penstock-go/penstock/router"
 )
 
 type decision struct {
@@ -32,8 +31,8 @@ func (m *Metrics) defineLimits() {
 		if d.dryRun {
 			mode = "dry_run"
 		}
-		decisions.WithLabelValues(d.limit, limitKind(router.LimitKind(d.kind)), outcomeName(observe.Rejected), "", mode) // creates the series with the value 0
-		return decisions.WithLabelValues(d.limit, limitKind(router.LimitKind(d.kind)), outcomeName(d.outcome), d.reason.String(), mode)
+		decisions.WithLabelValues(d.limit, limitKind(string(d.kind)), outcomeName(observe.Rejected), "", mode) // creates the series with the value 0
+		return decisions.WithLabelValues(d.limit, limitKind(string(d.kind)), outcomeName(d.outcome), d.reason.String(), mode)
 	}
 	duration := m.histograms("limiter_call_duration_seconds",
 		"Duration of the calls of a limiter, including failed ones, in seconds.", seconds(1e-6), "limit")

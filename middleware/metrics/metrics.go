@@ -25,7 +25,7 @@ type Options struct {
 type Metrics struct {
 	codes map[errors.Code]string // label values
 
-	accepted cache[router.Transport, prometheus.Counter]
+	accepted cache[string, prometheus.Counter]
 	refused  cache[refusal, prometheus.Counter]
 	closed   cache[closeCode, prometheus.Counter]
 
@@ -42,7 +42,7 @@ type Metrics struct {
 
 	received, sent       prometheus.Counter
 	batchFrames, waited  prometheus.Observer
-	dropped              cache[router.SlowConsumerPolicy, prometheus.Counter]
+	dropped              cache[string, prometheus.Counter]
 	fanOut, lag          prometheus.Observer
 	lostMessages, losses prometheus.Counter
 	conflated            prometheus.Counter

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 const (
@@ -24,8 +25,8 @@ type (
 func (m *Metrics) defineConnections() {
 	accepted := m.counters("connections_accepted_total",
 		"Requests that became connections, by transport: websocket, and http-stream or http-poll where WebSocket is blocked.", "transport")
-	m.accepted.make = func(t router.Transport) prometheus.Counter { return accepted.WithLabelValues(string(t)) }
-	m.accepted.get(router.TransportWebSocket)
+	m.accepted.make = func(transport string) prometheus.Counter { return accepted.WithLabelValues(transport) }
+	m.accepted.get(string(router.TransportWebSocket))
 	refused := m.counters("connections_refused_total",
 		"Handshakes that were refused and connections that OnOpen refused, by reason and error code.", "reason", "code")
 	m.refused.make = func(r refusal) prometheus.Counter { return refused.WithLabelValues(r.reason, r.code) }
@@ -67,7 +68,7 @@ func (m *Metrics) defineQueues() {
 	m.waited = m.histogram("queue_wait_seconds", "Time that the oldest message of each system call waited in the send queue, in seconds.", seconds(1e-4))
 	dropped := m.counters("queue_dropped_messages_total", "Messages that full send queues dropped, by slow consumer policy.", "policy")
 	m.conflated = m.counter("queue_conflated_messages_total", "Queued messages that later ones with their key replaced, under the slow consumer policy Conflate.")
-	m.dropped.make = func(p router.SlowConsumerPolicy) prometheus.Counter { return dropped.WithLabelValues(policyName(p)) }
+	m.dropped.make = func(policy string) prometheus.Counter { return dropped.WithLabelValues(policy) }
 }
 
 func (m *Metrics) defineTopics() {
@@ -80,38 +81,38 @@ func (m *Metrics) defineTopics() {
 }
 
 // observe records an event of a router. It allocates only for a new series.
-func (m *Metrics) observe(e router.Event) {
+func (m *Metrics) observe(e observe.Event) {
 	switch e.Kind {
-	case router.EventOpened:
+	case observe.Opened:
 		m.accepted.get(e.Transport).Inc()
-	case router.EventClosed:
+	case observe.Closed:
 		m.closed.get(closeCodeOf(e.Status)).Inc()
-	case router.EventRefused:
+	case observe.Refused:
 		m.observeRefused(e)
-	case router.EventRead:
+	case observe.Read:
 		m.received.Add(float64(e.Bytes))
-	case router.EventStarted:
+	case observe.Started:
 		m.calls.Inc()
-	case router.EventFinished:
+	case observe.Finished:
 		m.calls.Dec()
-	case router.EventHandled:
+	case observe.Handled:
 		m.handlers.get(e.Type).Observe(e.Duration.Seconds())
-	case router.EventCompleted:
+	case observe.Completed:
 		m.messages.get(result{typeOf(e), m.code(e.Code)}).Inc()
-	case router.EventClientCall:
+	case observe.ClientCall:
 		m.clientCalls.get(result{e.Type, m.code(e.Code)}).Inc()
 		m.clientTimes.get(e.Type).Observe(e.Duration.Seconds())
-	case router.EventSessionResumed:
+	case observe.SessionResumed:
 		m.resumes.get(e.Code).Inc()
-	case router.EventPanicked:
+	case observe.Panicked:
 		m.panics.get(panicSource{typeOf(e), e.Reason}).Inc()
 	default:
 		m.observeSending(e)
 	}
 }
 
-func (m *Metrics) observeRefused(e router.Event) {
-	if e.Count == 0 { // a request or a connection; EventCompleted counts messages
+func (m *Metrics) observeRefused(e observe.Event) {
+	if e.Count == 0 { // a request or a connection; Completed counts messages
 		m.refused.get(refusal{e.Reason, m.code(e.Code)}).Inc()
 	}
 	if e.Limit != "" {
@@ -119,36 +120,36 @@ func (m *Metrics) observeRefused(e router.Event) {
 	}
 }
 
-func (m *Metrics) observeSending(e router.Event) {
+func (m *Metrics) observeSending(e observe.Event) {
 	switch e.Kind {
-	case router.EventWritten:
+	case observe.Written:
 		m.sent.Add(float64(e.Bytes))
 		m.batchFrames.Observe(float64(e.Count))
 		if e.Duration > 0 { // 0 if the call wrote control frames only
 			m.waited.Observe(e.Duration.Seconds())
 		}
-	case router.EventDropped:
+	case observe.Dropped:
 		m.dropped.get(e.Policy).Add(float64(e.Count))
 		m.exceeded.get(string(router.LimitQueue)).Add(float64(e.Count))
-	case router.EventConflated:
+	case observe.Conflated:
 		m.conflated.Add(float64(e.Count))
-	case router.EventPublished:
+	case observe.Published:
 		m.fanOut.Observe(float64(e.Count))
-	case router.EventDelivered:
+	case observe.Delivered:
 		m.lag.Observe(e.Duration.Seconds())
-	case router.EventMessagesLost:
+	case observe.MessagesLost:
 		m.losses.Inc()
 		m.lostMessages.Add(float64(e.Count))
-	case router.EventShutdown:
+	case observe.Shutdown:
 		m.shuttingDown.Set(1)
 		m.shutdownConns.Add(float64(e.Count))
-	case router.EventAborted:
+	case observe.Aborted:
 		m.aborted.Add(float64(e.Count))
 	}
 }
 
-func typeOf(e router.Event) string {
-	if e.Type == "" && (e.Kind == router.EventCompleted || e.Reason == "ingress") {
+func typeOf(e observe.Event) string {
+	if e.Type == "" && (e.Kind == observe.Completed || e.Reason == "ingress") {
 		return unknownType
 	}
 	return e.Type
@@ -163,14 +164,14 @@ func (m *Metrics) code(code errors.Code) string {
 
 // A closeCode is a close code, or one value for a group of codes: clients choose their codes and
 // must not create series.
-type closeCode router.StatusCode
+type closeCode int
 
 const (
 	otherCodes       closeCode = 0
 	applicationCodes closeCode = 4000
 )
 
-func closeCodeOf(code router.StatusCode) closeCode {
+func closeCodeOf(code int) closeCode {
 	switch code {
 	case 1000, 1001, 1002, 1003, 1005, 1006, 1007, 1008, 1009, 1011, 1012, 1013:
 		return closeCode(code)
@@ -192,25 +193,10 @@ func (c closeCode) label() string {
 	}
 }
 
-func limitKind(kind router.LimitKind) string {
-	switch kind {
+func limitKind(kind string) string {
+	switch router.LimitKind(kind) {
 	case router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue:
-		return string(kind)
-	default:
-		return other
-	}
-}
-
-func policyName(p router.SlowConsumerPolicy) string {
-	switch p {
-	case router.Disconnect:
-		return "disconnect"
-	case router.DropOldest:
-		return "drop_oldest"
-	case router.DropNewest:
-		return "drop_newest"
-	case router.Conflate:
-		return "conflate"
+		return kind
 	default:
 		return other
 	}

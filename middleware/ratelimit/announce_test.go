@@ -155,7 +155,7 @@ func TestDescribe_HasLimitsThatDoNotDependOnTiers(t *testing.T) {
 		limits := r.Describe().Limits
 		require.Len(t, limits, tt.want, name)
 		for _, l := range limits {
-			assert.Equal(t, router.ScopeUser, l.Scope)
+			assert.EqualValues(t, router.ScopeUser, l.Scope)
 			assert.Equal(t, map[string]int64{"SEARCH": 1}, l.Buckets[0].Costs)
 		}
 	}

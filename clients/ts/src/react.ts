@@ -68,7 +68,7 @@ export interface TopicReducer<C, T extends TopicName<C>, S> {
   initial: S;
   on?: { [K in MessageOf<C, T>]?: (data: S, payload: PayloadOf<C, K>, meta: Meta) => S };
   /** Returns the data to which the messages of the state are added, usually initial. Setting it asks for the state of the topic. */
-  onState?: (data: S, messages: number) => S;
+  onReset?: (data: S, messages: number) => S;
   onLoss?: (data: S, loss: Loss) => S;
   /** Setting it asks for the presence of the topic. */
   onPresence?: (data: S, members: Member[]) => S;
@@ -133,7 +133,7 @@ function shareTopic<S>(client: Client<any>, topic: string, reducer: TopicReducer
   const reduce = (f: any) => f && ((...values: unknown[]) => set({ data: f(view.data, ...values) }));
   const options: TopicOptions<any, string> = {
     on: Object.fromEntries(Object.entries(reducer.on ?? {}).map(([type, f]) => [type, reduce(f)])),
-    onState: reduce(reducer.onState),
+    onReset: reduce(reducer.onReset),
     onLoss: reduce(reducer.onLoss),
     onPresence: reduce(reducer.onPresence),
     onReady: () => set({ ready: true }),

@@ -47,7 +47,7 @@ export function topicCollectionOptions<C, T extends TopicName<C>, Row extends ob
         };
 
         const subscription = client.subscribe(topic, {
-          onState(messages) {
+          onReset(messages) {
             if (!missing) begin();
             truncate();
             missing = messages;

@@ -42,10 +42,10 @@ export function createTopics(env: Env, outbox: Outbox) {
     let members: Map<string, Member>;
 
     const wants = (key: keyof Sub) => [...subs].some((s) => s[key]);
-    const notify = (key: "onState" | "onReady" | "onLoss" | "onPresence", value?: any) => env.emit([...subs].map((s) => s[key]), value);
+    const notify = (key: "onReset" | "onReady" | "onLoss" | "onPresence", value?: any) => env.emit([...subs].map((s) => s[key]), value);
 
     /** A state that is not complete, or is asked for anew, has no position. */
-    const known = () => ((anew && wants("onState")) || stateLeft ? undefined : position);
+    const known = () => ((anew && wants("onReset")) || stateLeft ? undefined : position);
 
     const moveTo = (next?: Position, late?: Sub) => {
       for (const s of [listeners, ...subs]) s.handled = next?.epoch === position?.epoch && s !== late ? Math.max(s.handled || 0, position?.offset || 0) : 0;
@@ -64,7 +64,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       });
 
     /** The request that subscribes. */
-    const request = (from = known()) => ({ topic, positions: true, ...from, state: wants("onState"), presence: wants("onPresence") });
+    const request = (from = known()) => ({ topic, positions: true, ...from, state: wants("onReset"), presence: wants("onPresence") });
 
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
@@ -109,7 +109,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       // Messages that have arrived between the request and the answer come again.
       moveTo(recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined), late);
       stateLeft = more ? Infinity : state;
-      if (state !== undefined) notify("onState", state);
+      if (state !== undefined) notify("onReset", state);
       else if (missed) lose({ topic, ended: recovered ? ended : undefined });
       if (joined) {
         members = new Map();
@@ -140,7 +140,7 @@ export function createTopics(env: Env, outbox: Outbox) {
     const lose = (loss: Loss) => {
       notify("onLoss", loss);
       env.deliver("$loss", loss);
-      if (wants("onState")) refresh(true);
+      if (wants("onReset")) refresh(true);
     };
 
     /** Subscribes again. With a position, the server would send what is missing instead of the state. */
@@ -161,7 +161,6 @@ export function createTopics(env: Env, outbox: Outbox) {
 
       subscribe(options: Sub = {}, error?: PenstockError | false): Subscription {
         const sub = { ...options };
-        const { onState } = sub;
         const asked = subscribed || busy;
         const ready = subscribed && !busy;
         if (!asked) position ??= sub.since;
@@ -170,7 +169,7 @@ export function createTopics(env: Env, outbox: Outbox) {
           // Not before this function has returned.
           if (subs.has(sub)) error ? end(error, [sub]) : ready && !busy && env.emit([sub.onReady]);
         });
-        if (asked && (onState || sub.onPresence)) refresh(onState);
+        if (asked && (sub.onReset || sub.onPresence)) refresh(sub.onReset);
         sync();
         return {
           topic,

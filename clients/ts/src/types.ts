@@ -181,7 +181,7 @@ export interface TopicOptions<C, M extends string> {
   since?: Position;
   /** Called before the state arrives, with the number of its messages that come before any other. Those of a large state
    * also come between publications, which are newer: Meta.state marks them. Setting it asks for the state of a topic. */
-  onState?: (messages: number) => void;
+  onReset?: (messages: number) => void;
   onLoss?: (loss: Loss) => void;
   /** Called with all members at each change. Setting it asks for the presence of a topic. Never called if the topic has none:
    * the server logs that with Options.Development. */

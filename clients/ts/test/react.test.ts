@@ -86,7 +86,7 @@ const texts: TopicReducer<Contract, `room/${string}`, string[]> = { initial: [],
 
 const prices: TopicReducer<Contract, "prices", Record<string, number>> = {
   initial: {},
-  onState: () => ({}),
+  onReset: () => ({}),
   on: { PRICE: (all, { share, value }) => ({ ...all, [share]: value }) },
 };
 

@@ -163,7 +163,7 @@ test("the state of a topic arrives first", async () => {
   const prices = new Map<string, number>();
   const states: number[] = [];
   reader.subscribe("prices", {
-    onState(messages) {
+    onReset(messages) {
       states.push(messages);
       prices.clear();
     },

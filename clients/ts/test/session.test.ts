@@ -221,7 +221,7 @@ test("goaway: the session moves to the new connection, and the server closes the
 test("a resumed topic has its members and its state", async () => {
   const f = await connected({ resume: true }, session("one"));
   const events: unknown[] = [];
-  f.client.subscribe("room/go", { onState: (n) => events.push("state " + n), onPresence: (m) => events.push("members " + m.length) });
+  f.client.subscribe("room/go", { onReset: (n) => events.push("state " + n), onPresence: (m) => events.push("members " + m.length) });
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go", epoch: "K7", offset: 1, recovered: true, state: 0, members: [] });
   f.first.end(1006);
   await reopen(f);

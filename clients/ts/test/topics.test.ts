@@ -241,7 +241,7 @@ test("rule 35: few requests are without an answer at a time, and a limit delays 
 test("the state of a topic precedes its publications", async () => {
   const f = await connected();
   const events: unknown[] = [];
-  f.client.subscribe(topic, { onState: (n) => events.push("state " + n), on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
+  f.client.subscribe(topic, { onReset: (n) => events.push("state " + n), on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
   assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
   accept(f.first, { epoch: "K7", offset: 17, recovered: false, state: 2 });
   publish(f.first, 3, "a");
@@ -259,7 +259,7 @@ test("the state of a topic precedes its publications", async () => {
 
 test("a state that is not complete is asked for again", async () => {
   const f = await connected();
-  f.client.subscribe(topic, { onState: () => {} });
+  f.client.subscribe(topic, { onReset: () => {} });
   accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 2 });
   publish(f.first, 3);
   f.first.end(1006);
@@ -271,7 +271,7 @@ test("a state that is not complete is asked for again", async () => {
 test("a large state arrives between publications", async () => {
   const f = await connected();
   const events: unknown[] = [];
-  const sub = f.client.subscribe(topic, { onState: () => {}, on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
+  const sub = f.client.subscribe(topic, { onReset: () => {}, on: { SAID: (p, meta) => events.push(meta.state ? "state " + p : p) } });
   accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 1, more: true });
   publish(f.first, 9, "a");
   publish(f.first, 18, "b");
@@ -288,7 +288,7 @@ test("a large state arrives between publications", async () => {
 
 test("a large state that ends with an error is asked for again after the delay", async () => {
   const f = await connected();
-  f.client.subscribe(topic, { onState: () => {} });
+  f.client.subscribe(topic, { onReset: () => {} });
   accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 0, more: true });
   publish(f.first, 3);
   const asked = f.first.all("$ws:subscribe").length;
@@ -301,7 +301,7 @@ test("a large state that ends with an error is asked for again after the delay",
 test("a loss asks for the state again", async () => {
   const f = await connected();
   const states: number[] = [];
-  f.client.subscribe(topic, { onState: (n) => states.push(n) });
+  f.client.subscribe(topic, { onReset: (n) => states.push(n) });
   accept(f.first, { epoch: "K7", offset: 17, recovered: false, state: 0 });
   f.first.receive("$ws:position", { topic, epoch: "K7", offset: 30, lost: { from: 18, to: 30 } });
   assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
@@ -314,7 +314,7 @@ test("a later subscriber receives the state, too", async () => {
   const f = await connected();
   f.client.subscribe(topic);
   accept(f.first);
-  f.client.subscribe(topic, { onState: () => {} });
+  f.client.subscribe(topic, { onReset: () => {} });
   assert.deepEqual(f.first.last("$ws:subscribe").payload, { topic, positions: true, state: true, presence: false });
 });
 
@@ -332,7 +332,7 @@ test("a later subscriber receives the state if the connection was lost before, o
   for (const connectionFirst of [true, false]) {
     const f = await withoutState();
     if (connectionFirst) f.first.end(1006);
-    f.client.subscribe(topic, { onState: () => {} });
+    f.client.subscribe(topic, { onReset: () => {} });
     f.first.end(1006);
     await f.clock.advance(1_000);
     await f.greet();
@@ -343,7 +343,7 @@ test("a later subscriber receives the state if the connection was lost before, o
 test("a later subscriber that asks for the state and leaves takes no publication from others", async () => {
   const f = await withoutState();
   f.first.end(1006);
-  f.client.subscribe(topic, { onState: () => {} }).unsubscribe();
+  f.client.subscribe(topic, { onReset: () => {} }).unsubscribe();
   await f.clock.advance(1_000);
   await f.greet();
   assert.deepEqual(f.socket.last("$ws:subscribe").payload, { ...askForState, state: false, epoch: "K7", offset: 17 });
@@ -351,7 +351,7 @@ test("a later subscriber that asks for the state and leaves takes no publication
 
 test("a later subscriber receives the state if its request was rejected for now", async () => {
   const f = await withoutState();
-  f.client.subscribe(topic, { onState: () => {} });
+  f.client.subscribe(topic, { onReset: () => {} });
   f.first.reject(f.first.last("$ws:subscribe"), "UNAVAILABLE", { retryable: true });
   await f.clock.advance(3_000);
   assert.equal(f.first.all("$ws:subscribe").length, 3);
@@ -364,7 +364,7 @@ test("a subscriber that comes while the session is resumed receives the state", 
   f.first.end(1006);
   await f.clock.advance(1_000);
   await f.greet();
-  f.client.subscribe(topic, { onState: () => {} });
+  f.client.subscribe(topic, { onReset: () => {} });
   const result = { topic, epoch: "K7", offset: 17, recovered: true };
   f.socket.answer(f.socket.last("$ws:resume"), "$ws:resumed", { session, memberId: "c1", topics: [result] });
   assert.deepEqual(f.socket.last("$ws:subscribe").payload, askForState);
@@ -372,7 +372,7 @@ test("a subscriber that comes while the session is resumed receives the state", 
 
 test("a state that a loss asks for is asked for on the next connection, if this one ends before the answer", async () => {
   const f = await connected();
-  f.client.subscribe(topic, { onState: () => {} });
+  f.client.subscribe(topic, { onReset: () => {} });
   accept(f.first, { epoch: "K7", offset: 17, recovered: true, state: 0 });
   f.first.receive("$ws:position", { topic, epoch: "K7", offset: 30, lost: { from: 18, to: 30 } });
   f.first.end(1006);
@@ -446,7 +446,7 @@ test("a second subscription gets the state and the members while the first one h
   const states: number[] = [];
   const members: number[] = [];
   f.client.subscribe(topic);
-  f.client.subscribe(topic, { onState: (n) => states.push(n), onPresence: (m) => members.push(m.length) });
+  f.client.subscribe(topic, { onReset: (n) => states.push(n), onPresence: (m) => members.push(m.length) });
   accept(f.first);
   const second = f.first.last("$ws:subscribe").payload;
   assert.deepEqual(second, { topic, positions: true, state: true, presence: true });

@@ -18,7 +18,7 @@ interface Shown {
 const shown: TopicReducer<Contract, "board", Shown> = {
   initial: { notes: [], loads: 0, members: [] },
   // All notes follow: at first, and again if the server cannot send exactly what was missed.
-  onState: (shown) => ({ ...shown, notes: [], loads: shown.loads + 1 }),
+  onReset: (shown) => ({ ...shown, notes: [], loads: shown.loads + 1 }),
   on: {
     NOTE: (shown, note) => ({ ...shown, notes: [...shown.notes, note] }),
     NOTE_REMOVED: (shown, { id }) => ({ ...shown, notes: shown.notes.filter((note) => note.id !== id) }),

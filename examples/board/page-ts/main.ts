@@ -24,7 +24,7 @@ function showBoard(name: string): void {
   let loaded = false;
   client.subscribe("board", {
     // All notes follow: at first, and again if the server cannot send exactly what was missed.
-    onState() {
+    onReset() {
       if (loaded) byId("loss").textContent = "Changes were lost. All notes were loaded again.";
       loaded = true;
       notes.clear();

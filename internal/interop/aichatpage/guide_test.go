@@ -44,8 +44,9 @@ type guideProgram struct {
 // listens on addr.
 func buildProgram(t *testing.T, guide, addr string) *guideProgram {
 	t.Helper()
+	const module = ".." // requires all that guides import
 	//nolint:usetesting // it must be inside the module, so that its packages are found
-	source, err := os.MkdirTemp(root, "_guide")
+	source, err := os.MkdirTemp(module, "_guide")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(source) })
 	text := strings.ReplaceAll(block(t, guide, "go"), "localhost:8080", addr)
@@ -53,7 +54,7 @@ func buildProgram(t *testing.T, guide, addr string) *guideProgram {
 	p := &guideProgram{t: t, dir: t.TempDir()}
 	p.binary = filepath.Join(p.dir, "program")
 	command := exec.Command("go", "build", "-o", p.binary, "./"+filepath.Base(source))
-	command.Dir = root
+	command.Dir = module
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return p

@@ -106,7 +106,7 @@ function subscribe({ id, topic, opts: { epoch, offset, state, presence } = {} })
     id,
     client.subscribe(topic, {
       ...(epoch ? { since: { epoch, offset: offset ?? 0 } } : {}),
-      ...(state ? { onState: () => {} } : {}),
+      ...(state ? { onReset: () => {} } : {}),
       ...(presence ? { onPresence: (members) => report("presence", { topic, n: members.length }) } : {}),
       onReady: () => once(),
       onEnd(error) {

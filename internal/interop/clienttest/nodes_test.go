@@ -20,6 +20,7 @@ import (
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 const rooms = 3
@@ -60,8 +61,8 @@ func startNodes(t *testing.T, f faultCase) *nodes {
 			opts.Resume.Within = time.Minute
 		}
 		r := router.New(opts)
-		r.Observe(func(e router.Event) {
-			if e.Kind == router.EventSessionResumed && e.Code == "" {
+		r.Observe(func(e observe.Event) {
+			if e.Kind == observe.SessionResumed && e.Code == "" {
 				n.resumed.Add(1)
 			}
 		})

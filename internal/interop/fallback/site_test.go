@@ -16,6 +16,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 type (
@@ -98,8 +99,8 @@ func readCookie(req *http.Request) (router.Identity, error) {
 func (s *site) start(t *testing.T) {
 	opts := s.opts
 	r := router.New(&opts)
-	r.Observe(func(e router.Event) {
-		if e.Kind == router.EventSessionResumed && e.Code == "" {
+	r.Observe(func(e observe.Event) {
+		if e.Kind == observe.SessionResumed && e.Code == "" {
 			s.resumed.Add(1)
 		}
 	})

@@ -47,10 +47,7 @@ type project struct {
 
 // newProject returns a project as it is after a step. Its module uses the repository.
 func newProject(t *testing.T, step int) *project {
-	p := &project{t: t, dir: t.TempDir()}
-	path, err := filepath.Abs(root)
-	require.NoError(t, err)
-	p.write("go.mod", "module groceries\n\ngo 1.26\n\nrequire github.com/penstock-go/penstock v0.0.0\n\nreplace github.com/penstock-go/penstock => "+path+"\n")
+	p := emptyProject(t, "groceries")
 	content, err := os.ReadFile(filepath.Join(root, "examples/chat/page/penstock-client.js"))
 	require.NoError(t, err)
 	p.write("penstock-client.js", string(content))
@@ -60,8 +57,18 @@ func newProject(t *testing.T, step int) *project {
 	return p
 }
 
+// emptyProject returns a project with a module that uses the repository.
+func emptyProject(t *testing.T, module string) *project {
+	p := &project{t: t, dir: t.TempDir()}
+	path, err := filepath.Abs(root)
+	require.NoError(t, err)
+	p.write("go.mod", "module "+module+"\n\ngo 1.26\n\nrequire github.com/penstock-go/penstock v0.0.0\n\nreplace github.com/penstock-go/penstock => "+path+"\n")
+	return p
+}
+
 func (p *project) write(name, content string) {
 	p.t.Helper()
+	require.NoError(p.t, os.MkdirAll(filepath.Dir(filepath.Join(p.dir, name)), 0o700))
 	require.NoError(p.t, os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o600))
 }
 
@@ -72,18 +79,24 @@ func (p *project) follow() {
 	pages, err := filepath.Glob(fmt.Sprintf("%s/docs/tutorial/%d-*.md", root, p.step))
 	require.NoError(p.t, err)
 	require.Len(p.t, pages, 1)
-	text, err := os.ReadFile(pages[0])
-	require.NoError(p.t, err)
-	blocks := fileBlock.FindAllSubmatch(text, -1)
-	require.NotEmpty(p.t, blocks, pages[0])
-	require.Len(p.t, named.FindAll(text, -1), len(blocks), "%s: a block with the name of a file follows a line with the same name", pages[0])
-	for _, block := range blocks {
-		require.Equal(p.t, string(block[1]), string(block[2]), pages[0])
-		p.write(string(block[2]), string(block[3]))
-	}
-	if modulesChange.Match(text) {
+	if text := p.writeBlocks(pages[0]); modulesChange.Match(text) {
 		p.runGo("mod", "tidy") // also for "go get", which would get other versions than the router has
 	}
+}
+
+// writeBlocks writes the files of a page, and returns the text of the page.
+func (p *project) writeBlocks(page string) []byte {
+	p.t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(p.t, err)
+	blocks := fileBlock.FindAllSubmatch(text, -1)
+	require.NotEmpty(p.t, blocks, page)
+	require.Len(p.t, named.FindAll(text, -1), len(blocks), "%s: a block with the name of a file follows a line with the same name", page)
+	for _, block := range blocks {
+		require.Equal(p.t, string(block[1]), string(block[2]), page)
+		p.write(string(block[2]), string(block[3]))
+	}
+	return text
 }
 
 func (p *project) runGo(arguments ...string) {
@@ -121,6 +134,7 @@ func (p *project) start(environment []string, flags ...string) *node {
 	p.t.Helper()
 	n := &node{addr: freeport.Address(), t: p.t, logged: make(chan []string, 1)}
 	n.command = exec.Command(filepath.Join(p.dir, "groceries"), append([]string{"-addr", n.addr}, flags...)...)
+	n.command.Dir = p.dir
 	n.command.Env = append(os.Environ(), environment...)
 	stderr, err := n.command.StderrPipe()
 	require.NoError(p.t, err)

@@ -1,4 +1,4 @@
-// The JavaScript of docs/guides/clients.md, which the Go test writes to modules.
+// The JavaScript of docs/writing-a-client.md, which the Go test writes to modules.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

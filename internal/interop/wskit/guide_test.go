@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// The messages of docs/guides/clients.md.
+// The messages of docs/writing-a-client.md.
 type (
 	Say struct {
 		Text string `json:"text"`
@@ -67,7 +67,7 @@ var guideBlock = regexp.MustCompile("(?ms)^```js\n(.*?)^```$")
 // TestGuide_ClientsWithoutALibrary runs the blocks of the guide, each with what the one before it declares, as
 // modules that guide.test.mjs imports.
 func TestGuide_ClientsWithoutALibrary(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/guides/clients.md")
+	text, err := os.ReadFile("../../../docs/writing-a-client.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "\n## Without a library\n")
 	require.True(t, ok)
