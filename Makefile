@@ -1,6 +1,6 @@
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: published check fmt vet platforms lint test tidy fuzz stress world mutants faults soak bench site
+.PHONY: published check fmt vet platforms lint test tidy fuzz stress world mutants soak bench site
 
 check: fmt vet platforms lint test tidy ## everything that must hold before a commit
 
@@ -9,12 +9,11 @@ fmt: ## fails if a file is not formatted
 
 # What few programs need is in modules of its own, so that others do not read, test or require it: the
 # adapters of PostgreSQL, Durable Objects and the AI SDK, Durable Streams, requests within the limits of
-# others, the generator of JSON code, the command, OpenTelemetry, and the examples with them. So are the
-# benchmarks, the check of containers, the tests with frameworks, the collector and the preparation of
-# releases. PUBLISHED are the modules that a release has; a test of internal/release checks that it is all
-# of them.
+# others, the command, OpenTelemetry, and the examples with them. So are the
+# benchmarks, the check of containers, the tests with frameworks and the collector. PUBLISHED are the modules
+# that a release has; .ci/release checks that it is all of them.
 PUBLISHED := . adapters/aisdk adapters/durableobject adapters/postgres cmd/penstock durablestreams otel outbound
-MODULES := $(PUBLISHED) examples/aichat examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol internal/release
+MODULES := $(PUBLISHED) examples/aichat examples/chat/postgres examples/orders examples/production internal/benchmarks internal/containerlint internal/interop internal/otelcol
 
 published: ## prints the folders of the modules that are released
 	@echo $(PUBLISHED)
@@ -47,19 +46,14 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; done; done
 
 STRESSTIME := 5m
-stress: ## a router against misbehaving clients and against 2,000 busy ones, and limiters on a failing Redis, for STRESSTIME each
-	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/stress
+stress: ## a router against misbehaving clients, and limiters on a failing Redis, for STRESSTIME each
+	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./internal/faults -run 'TestStress|TestFlood'
 	PENSTOCK_TESTS=$(STRESSTIME) go test -race -count=1 -v -timeout 0 ./adapters/redis -run TestLimiter_Chaos
 
 WORLDTIME := 10m
 world: ## simulated clusters with other seeds each time, for WORLDTIME; docs/how-penstock-is-tested.md explains what to do with one that fails
 	@first=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); echo "the first seed is $$first"; \
 	PENSTOCK_TESTS=$(WORLDTIME) go test -tags simulatedpoll -count=1 -v -timeout 0 -run '^TestSeeds$$' ./internal/simtest -first $$first
-
-faults: ## node processes on a real Redis, and nodes on a real PostgreSQL, with injected faults; writes the tables of docs/reference/faults.md
-	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestFaults ./internal/faults -faults.update $(CURDIR)/docs/reference/faults.md
-	PENSTOCK_TESTS=1h go test -count=1 -v -timeout 0 -run TestProcesses_ ./run -args -run.update=$(CURDIR)/docs/reference/faults.md
-	PENSTOCK_TESTS=1h go test -C adapters/postgres -count=1 -v -timeout 0 -run '^TestFaults$$' . -faults.update $(CURDIR)/docs/reference/faults.md
 
 mutants: ## puts known faults into the product, one at a time, and prints which seed of internal/simtest finds each; one takes about a minute
 	nice -n 10 go run ./internal/simtest/mutants

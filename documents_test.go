@@ -135,6 +135,32 @@ func TestDocuments_LinksExist(t *testing.T) {
 	}
 }
 
+// TestDocuments_IndexHasEveryPage reads docs/README.md, which the sidebar of the website follows.
+func TestDocuments_IndexHasEveryPage(t *testing.T) {
+	index, err := os.ReadFile("docs/README.md")
+	require.NoError(t, err)
+	for _, path := range documents(t) {
+		page, isPage := strings.CutPrefix(filepath.ToSlash(path), "docs/")
+		if isPage && page != "README.md" && !strings.HasPrefix(page, "decisions/") {
+			assert.True(t, strings.Contains(string(index), "]("+page+")"), "docs/README.md has no link to %s", page)
+		}
+	}
+}
+
+// TestDocuments_PicturesAreDescribed looks for a document with each picture, and for its description.
+func TestDocuments_PicturesAreDescribed(t *testing.T) {
+	var text strings.Builder
+	for _, path := range documents(t) {
+		text.WriteString(prose(t, path))
+	}
+	for _, path := range filesOf(t, ".svg") {
+		if strings.HasPrefix(filepath.ToSlash(path), "docs/") {
+			described := regexp.MustCompile(`!\[[^\]]{30,}\]\([^)]*\b` + regexp.QuoteMeta(filepath.Base(path)) + `\)`)
+			assert.True(t, described.MatchString(text.String()), "no document has %s with a description", path)
+		}
+	}
+}
+
 var anchored = regexp.MustCompile(`\]\(([^)#:\s]*)#([^)\s]+)\)`)
 
 // TestDocuments_AnchorsExist looks for the heading behind each link to a part of a document.
@@ -156,8 +182,9 @@ func TestDocuments_AnchorsExist(t *testing.T) {
 }
 
 var (
-	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	linked    = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
 // anchors returns those of the headings of a document, as GitHub makes them.

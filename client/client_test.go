@@ -17,50 +17,6 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-func TestCall_ReturnsReplyAndErrors(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	router.RPC(s.Router, func(_ *router.Context, m add) (sum, error) {
-		if m.A < 0 {
-			return sum{}, errors.InvalidField("a", "must not be negative")
-		}
-		return sum{m.A + m.B}, nil
-	})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	for i := range 100 {
-		reply, err := client.Call[sum](ctx, c, add{i, 1})
-		require.NoError(t, err)
-		require.Equal(t, i+1, reply.Sum)
-	}
-	_, err := client.Call[sum](ctx, c, add{-1, 1})
-	failed, ok := errors.AsType[*errors.Error](err)
-	require.True(t, ok)
-	assert.Equal(t, errors.InvalidArgument, failed.Code)
-	assert.Equal(t, "a", errors.DetailsOf[errors.FieldDetails](failed).Field)
-	_, err = client.Call[said](ctx, c, add{1, 1})
-	assert.ErrorContains(t, err, "the reply to ADD has the type SUM; it must be SAID")
-}
-
-func TestCall_CanceledContextCancelsHandler(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	began, ended := make(chan struct{}), make(chan error, 1)
-	router.RPC(s.Router, func(ctx *router.Context, m add) (sum, error) {
-		close(began)
-		<-ctx.Done()
-		ended <- context.Cause(ctx)
-		return sum{}, ctx.Err()
-	})
-	s.start()
-	c := s.connect(nil)
-	ctx, cancel := context.WithCancel(testContext(t))
-	go func() { <-began; cancel() }()
-	_, err := client.Call[sum](ctx, c, add{1, 1})
-	assert.Equal(t, errors.Canceled, errors.CodeOf(err))
-	assert.Error(t, <-ended)
-}
-
 func TestCall_LostConnectionMakesOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, nil)
@@ -124,69 +80,6 @@ func TestStream_ReturnsItemsInOrderAndEnds(t *testing.T) {
 			break
 		}
 	}
-}
-
-func TestHandle_AnswersCallsOfServer(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	results := make(chan string, 3)
-	router.On(s.Router, func(ctx *router.Context, m say) error {
-		conn := ctx.Conn()
-		go func() {
-			reply, err := router.Call[sum](conn.Context(), conn, add{2, 3})
-			results <- fmt.Sprint(reply.Sum, " ", errors.CodeOf(err))
-			_, err = router.Call[sum](conn.Context(), conn, add{-2, 3})
-			results <- fmt.Sprint(errors.CodeOf(err))
-			_, err = router.Call[said](conn.Context(), conn, say{"?"})
-			results <- fmt.Sprint(errors.CodeOf(err))
-		}()
-		return nil
-	})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	client.Handle(c, func(_ context.Context, m add) (sum, error) {
-		if m.A < 0 {
-			return sum{}, errors.Errorf(errors.PermissionDenied, "no")
-		}
-		return sum{m.A + m.B}, nil
-	})
-	require.NoError(t, client.Send(ctx, c, say{"go"}))
-	assert.Equal(t, "5 ", <-results)
-	assert.Equal(t, "PERMISSION_DENIED", <-results)
-	assert.Equal(t, "UNIMPLEMENTED", <-results)
-}
-
-func TestSubscribe_RecoversAfterLostConnection(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
-		History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
-	})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	received := make(chan string, 2000)
-	client.On(c, func(m said, r *client.Received) { received <- fmt.Sprint(m.Text, " ", r.Position.Offset) })
-	sub, err := c.Subscribe(ctx, "room/go", &client.SubscribeOptions{OnLoss: func(l client.Loss) { received <- fmt.Sprint(l) }})
-	require.NoError(t, err)
-	for i := range 300 {
-		if i%50 == 25 {
-			s.cut()
-		}
-		err := s.Publish("room/go", said{fmt.Sprint(i)}, router.Stored(ctx, nil))
-		require.NoError(t, err)
-	}
-	for i := range 300 {
-		select {
-		case text := <-received:
-			require.Equal(t, fmt.Sprint(i, " ", i+1), text)
-		case <-ctx.Done():
-			t.Fatal("missing", i)
-		}
-	}
-	require.Eventually(t, func() bool { return sub.Position().Offset == 300 }, time.Minute, time.Millisecond)
-	sub.Unsubscribe()
-	_, err = c.Subscribe(ctx, "secret", nil)
-	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
 }
 
 func TestClose_FailsEverythingThatWaits(t *testing.T) {

@@ -42,11 +42,6 @@ type listing struct{}
 
 func (listing) MessageType() string { return "LISTING" }
 
-// keyed is a Said that is the state of its text.
-type keyed struct{ *chatpb.Said }
-
-func (k keyed) ConflationKey() string { return k.GetText() }
-
 // startCodecServer returns a server with both codecs, which answers Say as its Room demands.
 func startCodecServer(t *testing.T, ingress ...router.IngressFunc) *testServer {
 	t.Helper()
@@ -209,57 +204,6 @@ func TestCodec_RejectedEvents(t *testing.T) {
 			err = <-failures
 		}
 		assert.Equal(t, errors.Unimplemented, errors.CodeOf(err))
-	})
-}
-
-func TestCodec_StateOfTopics(t *testing.T) {
-	forEachCodec(t, func(t *testing.T, codec client.Codec) {
-		s, ctx := startCodecServer(t), testContext(t)
-		for _, text := range []string{"a", "b", "a"} {
-			err := s.Publish("room/a", keyed{&chatpb.Said{Text: text, Signature: []byte{0xff}}}, router.Stored(ctx, nil))
-			require.NoError(t, err)
-		}
-		c, received := s.connect(&client.Options{Codec: codec}), make(chan string, 10)
-		client.On(c, func(m *chatpb.Said, r *client.Received) {
-			received <- fmt.Sprintf("%s %x %t", m.GetText(), m.GetSignature(), r.State)
-		})
-		_, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{State: true})
-		require.NoError(t, err)
-		assert.Equal(t, []string{"b ff true", "a ff true"}, []string{<-received, <-received})
-	})
-}
-
-func TestCodec_TopicsAndSessions(t *testing.T) {
-	forEachCodec(t, func(t *testing.T, codec client.Codec) {
-		s, ctx := startCodecServer(t), testContext(t)
-		received := make(chan string, 20)
-		c := s.connect(&client.Options{Codec: codec, Resume: true})
-		note := client.HandlerFor(func(m *chatpb.Said, r *client.Received) {
-			received <- fmt.Sprint(r.Topic, r.Position.Offset, m.GetText())
-		})
-		for _, name := range []string{"room/a", "plain/a"} {
-			_, err := c.Subscribe(ctx, name, &client.SubscribeOptions{Handlers: []client.Handler{note}})
-			require.NoError(t, err)
-		}
-		other := s.connect(&client.Options{}) // sends JSON
-		_, err := ask(ctx, other, "publish", "one")
-		require.NoError(t, err)
-		assert.Equal(t, "room/a1one", <-received)
-		require.NoError(t, client.Send(ctx, other, &chatpb.Said{Text: "event"}))
-		assert.Equal(t, "plain/a0event", <-received)
-		require.NoError(t, client.Send(ctx, c, &chatpb.Said{Text: "own"}))
-		assert.Equal(t, "plain/a0own", <-received)
-
-		s.cut()
-		for _, text := range []string{"two", "three"} {
-			require.NoError(t, askAgain(ctx, other, "publish", text))
-		}
-		assert.Equal(t, "room/a2two", <-received)
-		assert.Equal(t, "room/a3three", <-received)
-		_, err = ask(ctx, c, "echo", "")
-		require.NoError(t, err)
-		info, ok := c.Connection()
-		assert.True(t, ok && info.Resumed)
 	})
 }
 

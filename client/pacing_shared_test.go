@@ -124,40 +124,6 @@ func (s *pacedServer) send(t *testing.T, name string, messages int) (closeClient
 	return func() { assert.NoError(t, c.Close(context.Background())) }
 }
 
-func TestPacing_TypesShareBucket(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		delay   time.Duration
-		stall   time.Duration // every 5 s
-		minRate float64
-	}{
-		{"fast network", 0, 0, 0.99},
-		{"slow network", 25 * time.Millisecond, 0, 0.99},
-		{"network that stalls", 25 * time.Millisecond, 300 * time.Millisecond, 0.94},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				s, closeAll := startPacedServer(func() time.Duration {
-					return tt.delay + max(0, tt.stall-time.Since(start)%(5*time.Second))
-				})
-				defer closeAll()
-				const messages, tokens = 4000, 8000
-				defer s.send(t, "a", messages)()
-				begin := time.Now()
-				overtaken := s.await(tokens)
-				rate := (tokens - 20) / 100.0 / time.Since(begin).Seconds()
-				t.Logf("%.2f %% of the allowed rate, %d rejected, %d overtaken", 100*rate, s.rejected, overtaken)
-				assert.GreaterOrEqual(t, rate, tt.minRate)
-				assert.Zero(t, s.rejected)
-				assert.Zero(t, overtaken)
-			})
-		})
-	}
-}
-
 // Two connections of a user take tokens from one bucket, which neither of them expects.
 func TestPacing_ConnectionsShareBucket(t *testing.T) {
 	t.Parallel()

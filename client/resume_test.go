@@ -4,7 +4,6 @@ package client_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -14,48 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
-
-func TestResume_RestoresSubscriptionsOfHandlers(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}})
-	router.Topic(s.Router, "room/{id}", &router.TopicOptions{History: router.History{Messages: 1000}})
-	router.RPC(s.Router, func(ctx *router.Context, _ JoinRoom) (RoomJoined, error) {
-		return RoomJoined{}, ctx.Subscribe("room/go") // clients cannot subscribe themselves
-	})
-	s.start()
-	c, ctx := s.connect(&client.Options{Resume: true}), testContext(t)
-	received := make(chan string, 1000)
-	client.On(c, func(m said, r *client.Received) { received <- fmt.Sprint(m.Text, " ", r.Position.Offset) })
-	_, err := client.Call[RoomJoined](ctx, c, JoinRoom{})
-	require.NoError(t, err)
-	publish := func(i int) {
-		err := s.Publish("room/go", said{fmt.Sprint(i)}, router.Stored(ctx, nil))
-		require.NoError(t, err)
-	}
-	await := func(i int) {
-		select {
-		case text := <-received:
-			require.Equal(t, fmt.Sprint(i, " ", i+1), text)
-		case <-ctx.Done():
-			t.Fatal("missing", i)
-		}
-	}
-	publish(0)
-	await(0) // before, the client may not know the subscription, and could not say what it has missed
-	for i := range 5 {
-		s.cut()
-		for n := range 10 {
-			publish(1 + 10*i + n)
-		}
-		require.NoError(t, reconnected(ctx, c))
-	}
-	for i := 1; i <= 50; i++ {
-		await(i)
-	}
-}
 
 func TestResume_UnsubscribeMeanwhileReachesTheServer(t *testing.T) {
 	t.Parallel()
@@ -122,22 +81,4 @@ func TestConnection_SaysWhatTheServerHasAnnounced(t *testing.T) {
 	require.NoError(t, c.Close(ctx))
 	_, ok = c.Connection()
 	assert.False(t, ok)
-}
-
-func TestResume_AnotherClientWithTheSessionEndsThisOne(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, &router.Options{Resume: router.ResumeOptions{Within: time.Minute}})
-	s.start()
-	closed := make(chan error, 1)
-	c := s.connect(&client.Options{Resume: true, OnState: func(s client.State, err error) {
-		if s == client.Closed {
-			closed <- err
-		}
-	}})
-	ctx := testContext(t)
-	require.NoError(t, c.Connect(ctx))
-	for conn := range s.Conns() {
-		conn.Close(router.StatusSuperseded, `{"code":"ABORTED"}`)
-	}
-	assert.Equal(t, errors.Aborted, errors.CodeOf(<-closed))
 }

@@ -62,52 +62,6 @@ func expect(t *testing.T, received chan string, want ...string) {
 	}
 }
 
-func TestSubscribe_HandlersReceiveTheirTopic(t *testing.T) {
-	t.Parallel()
-	s := startTopics(t)
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	all, onAll := inbox()
-	client.On(c, onAll)
-	a, onA := inbox()
-	b, onB := inbox()
-	_, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{Handlers: []client.Handler{client.HandlerFor(onA)}})
-	require.NoError(t, err)
-	_, err = c.Subscribe(ctx, "room/b", &client.SubscribeOptions{Handlers: []client.Handler{client.HandlerFor(onB)}})
-	require.NoError(t, err)
-	s.publish("room/a", 1)
-	expect(t, all, "room/a 1 1")
-	s.publish("room/b", 2)
-	expect(t, all, "room/b 2 1")
-	expect(t, a, "room/a 1 1")
-	expect(t, b, "room/b 2 1")
-	assert.Empty(t, a)
-	assert.Empty(t, b)
-}
-
-// TestSubscribe_HandlersReceiveTopicWithoutHistory has two rooms of which the server keeps nothing.
-func TestSubscribe_HandlersReceiveTopicWithoutHistory(t *testing.T) {
-	t.Parallel()
-	s := startTopics(t)
-	router.Topic(s.Router, "live/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	received := map[string]chan string{}
-	for _, topic := range []string{"live/a", "live/b"} {
-		inbox, on := inbox()
-		received[topic] = inbox
-		_, err := c.Subscribe(ctx, topic, &client.SubscribeOptions{Handlers: []client.Handler{client.HandlerFor(on)}})
-		require.NoError(t, err)
-	}
-	for topic, inbox := range received {
-		require.NoError(t, s.Publish(topic, said{topic}))
-		expect(t, inbox, fmt.Sprint(topic, " ", topic, " 0"))
-	}
-	for _, inbox := range received {
-		assert.Empty(t, inbox)
-	}
-}
-
 func TestSubscribe_SecondSubscriptionKeepsItsOptions(t *testing.T) {
 	t.Parallel()
 	s := startTopics(t)
@@ -146,36 +100,6 @@ func TestSubscribe_SecondSubscriptionKeepsItsOptions(t *testing.T) {
 	two.Unsubscribe()
 	_, err = c.Subscribe(ctx, "secret", nil)
 	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
-}
-
-// What is gone for a subscription that begins early is not lost for the others.
-func TestSubscribe_LossOfOneSubscriptionIsNotThatOfOthers(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
-		History: router.History{Messages: 5}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
-	})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	subscribe := func(since client.Position) (chan string, *client.Subscription) {
-		received, on := inbox()
-		sub, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{
-			Since: since, Handlers: []client.Handler{client.HandlerFor(on)},
-			OnLoss: func(l client.Loss) { received <- fmt.Sprint("lost until ", l.Position.Offset) },
-		})
-		require.NoError(t, err)
-		return received, sub
-	}
-	first, one := subscribe(client.Position{})
-	for n := range 20 {
-		s.publish("room/a", n)
-		expect(t, first, fmt.Sprint("room/a ", n, " ", n+1))
-	}
-	second, _ := subscribe(client.Position{Epoch: one.Position().Epoch, Offset: 1})
-	expect(t, second, "lost until 20")
-	s.publish("room/a", 20)
-	expect(t, first, "room/a 20 21")
-	expect(t, second, "room/a 20 21")
 }
 
 func TestOn_ReceivesTopicsThatTheServerHasSubscribed(t *testing.T) {
@@ -370,4 +294,34 @@ func TestSubscribe_PresenceOfATopicWithoutItIsReported(t *testing.T) {
 	_, err = c.Subscribe(testContext(t), "quiet", nil)
 	require.NoError(t, err)
 	assert.Empty(t, failures, "this one has not asked")
+}
+
+// What is gone for a subscription that begins early is not lost for the others.
+func TestSubscribe_LossOfOneSubscriptionIsNotThatOfOthers(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, nil)
+	router.Topic(s.Router, "room/{id}", &router.TopicOptions{
+		History: router.History{Messages: 5}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+	})
+	s.start()
+	c, ctx := s.connect(nil), testContext(t)
+	subscribe := func(since client.Position) (chan string, *client.Subscription) {
+		received, on := inbox()
+		sub, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{
+			Since: since, Handlers: []client.Handler{client.HandlerFor(on)},
+			OnLoss: func(l client.Loss) { received <- fmt.Sprint("lost until ", l.Position.Offset) },
+		})
+		require.NoError(t, err)
+		return received, sub
+	}
+	first, one := subscribe(client.Position{})
+	for n := range 20 {
+		s.publish("room/a", n)
+		expect(t, first, fmt.Sprint("room/a ", n, " ", n+1))
+	}
+	second, _ := subscribe(client.Position{Epoch: one.Position().Epoch, Offset: 1})
+	expect(t, second, "lost until 20")
+	s.publish("room/a", 20)
+	expect(t, first, "room/a 20 21")
+	expect(t, second, "room/a 20 21")
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/inspect"
-	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -22,17 +20,6 @@ import (
 func TestConns_FoundOnAllNodes(t *testing.T) {
 	t.Parallel()
 	nodes := newCluster(t, 3)
-	findsConns(t, nodes)
-}
-
-// TestConns_FoundThroughRedis does the same with a broker whose nodes are processes elsewhere.
-func TestConns_FoundThroughRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	var nodes []*testNode
-	for range 3 {
-		nodes = append(nodes, newNode(t, redis.NewBroker(server.Client(t))))
-	}
 	findsConns(t, nodes)
 }
 

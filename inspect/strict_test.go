@@ -46,25 +46,6 @@ func TestActions_RefuseWhatIsUnderstoodInTwoWays(t *testing.T) {
 	assert.Zero(t, ann.Pending())
 }
 
-// TestActions_RefuseMembersOfOtherActions would log what has no effect.
-func TestActions_RefuseMembersOfOtherActions(t *testing.T) {
-	t.Parallel()
-	n := newCluster(t, 1)[0]
-	for action, body := range map[inspect.Action]string{
-		inspect.DisconnectUser: `{"user":"ann","topic":"room/a"}`,
-		inspect.Revoke:         `{"user":"ann","topic":"room/a","reason":"x"}`,
-		inspect.Disconnect:     `{"id":"x","code":4001}`,
-		inspect.ResetKey:       `{"limit":"say","user":"ann","seconds":9}`,
-		inspect.ConfirmPolicy:  `{"limit":"say","id":"x","policy":"9/s"}`,
-		inspect.ApplyPolicy:    `{"limit":"say","policy":"9/s","minutes":1,"id":"x"}`,
-		inspect.StartTrace:     `{"user":"ann","seconds":60,"id":"x"}`,
-		inspect.StopTrace:      `{"id":"x","after":{}}`,
-	} {
-		assert.Equal(t, http.StatusBadRequest, n.send(newRequest(action, body)).Code, action)
-	}
-	assert.Empty(t, n.entries())
-}
-
 // TestAudit_HasWhatWasUnderstood writes members with escapes and in another order.
 func TestAudit_HasWhatWasUnderstood(t *testing.T) {
 	t.Parallel()

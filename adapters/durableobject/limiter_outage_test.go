@@ -13,12 +13,8 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/durableobject"
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
-	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/router"
 )
 
 // A load calls a limiter until stop is called, and counts the outcomes.
@@ -174,73 +170,4 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 			assert.Less(t, load.slowest.Load(), int64(3000))
 		})
 	}
-}
-
-// TestLimiter_FailOpen makes the Worker of a limit unavailable.
-func TestLimiter_FailOpen(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
-	shared := durableobject.NewLimiter(durableobject.NewClient("http://"+proxy.Addr, s.Secret, nil), limit.PerHour(1000))
-	const fallbackTokens = 100 // some of which a slow start takes
-	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
-	limits := map[string]router.IngressFunc{
-		"fail closed": ratelimit.New(shared, nil),
-		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailOpen: true}),
-		"fallback":    ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(fallbackTokens))}),
-	}
-	for name, admit := range limits {
-		require.Eventually(t, func() bool { return admit(t.Context(), ann) == nil }, time.Minute, 10*time.Millisecond, name)
-	}
-	proxy.Stall()
-	start := time.Now()
-	for range 500 {
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(limits["fail closed"](t.Context(), ann)))
-		assert.NoError(t, limits["fail open"](t.Context(), ann))
-	}
-	for range 2 {
-		assert.NoError(t, limits["fallback"](t.Context(), ann))
-	}
-	denied := false
-	for range fallbackTokens {
-		if _, ok := errors.AsType[*router.LimitExceeded](limits["fallback"](t.Context(), ann)); ok {
-			denied = true
-		}
-	}
-	assert.True(t, denied, "the fallback denies")
-	assert.Less(t, time.Since(start), 30*time.Second, "the breaker lets few of 1100 messages wait")
-	proxy.Restore()
-	for name, admit := range limits {
-		require.Eventually(t, func() bool { return admit(t.Context(), ann) == nil }, time.Minute, 10*time.Millisecond, name)
-	}
-}
-
-// TestLimiter_ConsumeReturnsAtDeadline has many callers wait for a Worker that hangs.
-func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	proxy := redistest.StartProxy(t, strings.TrimPrefix(s.URL, "http://"))
-	l := durableobject.NewLimiter(durableobject.NewClient("http://"+proxy.Addr, s.Secret, nil), limit.PerHour(1000))
-	consume(t, l, user("ann"), 1)
-	proxy.Stall()
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-			defer cancel()
-			start := time.Now()
-			d, err := limit.Consume(ctx, l, user("ann"), 1)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.Zero(t, d)
-			assert.Less(t, time.Since(start), 20*time.Second)
-		})
-	}
-	wg.Wait()
-	proxy.Restore()
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_, err := limit.Consume(ctx, l, user("bob"), 1)
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
 }

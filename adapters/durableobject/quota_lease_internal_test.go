@@ -3,7 +3,6 @@ package durableobject
 import (
 	"crypto/rand"
 	"math"
-	mathrand "math/rand/v2"
 	"testing"
 	"time"
 
@@ -11,11 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
-	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
-	"github.com/penstock-go/penstock/limit/mode"
 )
 
 // A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
@@ -129,57 +125,4 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(newQuotaBench(t, s)) })
 	}
-}
-
-// TestQuotaLease_EqualsQuotaInMemory makes random calls with leases.
-func TestQuotaLease_EqualsQuotaInMemory(t *testing.T) {
-	s := startTestClock(t, 1)
-	rng := mathrand.New(mathrand.NewPCG(51, 52))
-	for round := range 30 {
-		b := newQuotaBench(t, s)
-		local := memory.NewSimulation(b.clock.Now).NewQuota(limit.QuotaPolicy{Name: "q", Max: 10, Period: limit.Hour})
-		var receipts [][2]limit.Receipt
-		for step := range 60 {
-			take := randomQuotaTake(rng)
-			here := take
-			if settles := take.Mode == mode.Settling || take.Mode == mode.Undoing; settles {
-				if len(receipts) == 0 {
-					continue
-				}
-				r := receipts[rng.IntN(len(receipts))]
-				if take.Mode == mode.Undoing && r[0].Lease != 0 || take.Mode == mode.Settling && r[0].Lease == 0 {
-					continue // an error
-				}
-				take.Undo, here.Undo = &r[0], &r[1]
-			}
-			got, err := b.Take(t.Context(), b.key, take)
-			require.NoError(t, err)
-			want, err := local.Take(t.Context(), b.key, here)
-			require.NoError(t, err)
-			if got.Allowed && got.Receipt.Tokens > 0 {
-				receipts = append(receipts, [2]limit.Receipt{got.Receipt, want.Receipt})
-			}
-			got.Receipt, want.Receipt = limit.Receipt{}, limit.Receipt{}
-			require.Equal(t, want, got, "round %d, step %d: %+v", round, step, take)
-			b.clock.Sleep(time.Duration(rng.Int64N(int64(4*time.Minute))) / 1000 * 1000)
-			b.clock.Local.Add(int64(2 * batch.CacheTime))
-		}
-	}
-}
-
-func randomQuotaTake(rng *mathrand.Rand) limit.Take {
-	take := limit.Take{Cost: rng.Int64N(6)}
-	switch rng.IntN(8) {
-	case 0, 1, 2:
-		take.Lease, take.Receipt = time.Duration(1+rng.Int64N(3600))*time.Second, true
-	case 3, 4:
-		take.Mode = mode.Settling
-	case 5:
-		take.Mode = mode.Undoing
-	case 6:
-		take.Mode, take.Cost = mode.Looking, 0
-	default:
-		take.Receipt, take.MaxWait = true, time.Duration(rng.Int64N(2))*20*time.Minute
-	}
-	return take
 }

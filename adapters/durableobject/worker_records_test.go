@@ -84,21 +84,6 @@ func TestWorker_DeniedRecordWritesNoRow(t *testing.T) {
 	written(0, noon+2, parts[1:2])
 }
 
-func TestWorker_SweepRemovesOnlyRecordsThatCountNothing(t *testing.T) {
-	w := startWorker(t, 1)
-	w.do(limitPath, noon, body(recordParts("k", "take", 1)))
-	w.do(limitPath, noon, body([]any{[]any{"bucket", "p", "k", "take", 1, 100_000, 10, 1, 0, 1, 0, 42, int64(hour)}})) // full long before its lease ends
-	rows := func(now int64, records int) {
-		t.Helper()
-		w.sweep(0, now)
-		assert.Equal(t, records, w.stats(0).Records)
-	}
-	rows(noon+hour-1, 5)
-	rows(noon+hour, 1)            // both windows of the counter are in it
-	rows(noon+2*hour-2000e6-1, 1) // the first one began 2000 seconds before
-	rows(noon+2*hour-2000e6, 0)
-}
-
 // TestWorker_RestartsKeepJointCallsWhole kills the process, and restarts the object, while callers
 // charge a bucket and a log together.
 func TestWorker_RestartsKeepJointCallsWhole(t *testing.T) {

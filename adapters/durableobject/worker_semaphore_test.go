@@ -9,35 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWorker_SemaphoreGrantsPermits(t *testing.T) {
-	w := startWorker(t, 1)
-	permit := func(now int64, holder string, purpose int, acquired bool, inUse int64) {
-		t.Helper()
-		gotAcquired, gotInUse := w.permit(now, "k", holder, 2, purpose)
-		assert.Equal(t, acquired, gotAcquired)
-		assert.Equal(t, inUse, gotInUse)
-	}
-	permit(noon, "a", acquire, true, 1)
-	permit(noon, "b", acquire, true, 2)
-	permit(noon, "c", acquire, false, 2)
-	permit(noon, "a", release, false, 1)
-	permit(noon, "a", release, false, 1)
-	permit(noon, "c", acquire, true, 2)
-	permit(noon, "d", renew, true, 3) // its holder works, whatever the storage lost
-	permit(noon, "e", acquire, false, 3)
-	w.Restart()
-	permit(noon, "e", acquire, false, 3)
-
-	permit(noon+5e6, "d", renew, true, 3)
-	permit(noon+9_999_999, "e", acquire, false, 3) // leases last for 10 seconds
-	permit(noon+10_000_000, "e", acquire, true, 2)
-	permit(noon-3600e6, "f", acquire, false, 2) // the clock goes backwards: leases last no longer
-	permit(noon-3590e6-1, "f", acquire, false, 2)
-	permit(noon-3590e6, "f", acquire, true, 1)
-	w.Clear()
-	permit(noon, "g", acquire, true, 1)
-}
-
 func TestWorker_SemaphoreExecutesCallsInOrder(t *testing.T) {
 	w := startWorker(t, 3)
 	calls := [][5]any{

@@ -86,29 +86,6 @@ func publish(t *testing.T, s broker.HistoryNode, topic string) broker.Position {
 	return result.Position
 }
 
-// TestBroker_FirstPublicationReachesWaitingNodes waits for five days before the first publication.
-func TestBroker_FirstPublicationReachesWaitingNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		nodes := []*waitingNode{newWaitingNode(t, b), newWaitingNode(t, b)}
-		start := nodes[0].join(t, broker.Position{}).Position
-		assert.Zero(t, start.Offset)
-		assert.Equal(t, start, nodes[1].join(t, broker.Position{}).Position)
-		time.Sleep(5 * 24 * time.Hour)
-		first := publish(t, connectHistory(t, b), "news")
-		assert.Equal(t, broker.Position{Epoch: start.Epoch, Offset: 1}, first)
-		synctest.Wait()
-		for _, n := range nodes {
-			assert.Equal(t, []broker.Position{first}, n.received)
-			assert.Empty(t, n.notices)
-		}
-		returned := nodes[0].join(t, start)
-		assert.True(t, returned.Recovered)
-		assert.Nil(t, returned.Ended)
-		assert.Len(t, returned.Publications, 1)
-	})
-}
-
 // TestBroker_WaitingNodesMissNothingWhileOthersExpire forgets other topics while two nodes wait.
 func TestBroker_WaitingNodesMissNothingWhileOthersExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

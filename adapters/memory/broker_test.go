@@ -40,20 +40,6 @@ func TestBroker_KeepsContractOfHistories(t *testing.T) {
 	}
 }
 
-func TestBroker_SessionWithHistoriesKeepsContract(t *testing.T) {
-	for _, c := range brokertest.Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				connect := memory.NewBroker().ConnectHistory
-				c.Run(t, brokertest.Cluster{
-					Connect: func(h broker.Handler) broker.Node { return connect(h, broker.HistoryHandler{}) },
-					Timeout: time.Second, QuietPeriod: time.Second,
-				})
-			})
-		})
-	}
-}
-
 func TestBroker_HistoriesHaveMaximum(t *testing.T) {
 	assert.PanicsWithValue(t, "memory: maxHistoryBytes is 0; it must be at least 1", func() { memory.NewBrokerMaxHistoryBytes(0) })
 	s := memory.NewBrokerMaxHistoryBytes(10_000).ConnectHistory(broker.Handler{}, broker.HistoryHandler{})

@@ -295,28 +295,3 @@ func TestWithTx_UncommittedDenialIsNotRemembered(t *testing.T) {
 	assert.True(t, d.Allowed)
 	assert.Panics(t, func() { WithTx(tx, limit.AllOf(limiter)) })
 }
-
-// TestWithTx_ReceiptsAreThoseOfTheLimiter undoes outside of a transaction what one has taken, and
-// settles in a transaction what was taken outside.
-func TestWithTx_ReceiptsAreThoseOfTheLimiter(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	limiter := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(9).Named("receipts"))
-	require.NoError(t, limiter.SetPolicy(limit.PerHour(10).Named("receipts")))
-	tx, err := pool.Begin(t.Context())
-	require.NoError(t, err)
-	d, err := WithTx(tx, limiter).Take(t.Context(), ann, limit.Take{Cost: 4, Receipt: true})
-	require.NoError(t, err)
-	require.NoError(t, tx.Commit(t.Context()))
-	assert.EqualValues(t, 6, remaining(t, limiter, ann))
-	require.NoError(t, d.Receipt.Undo(t.Context(), limiter, ann))
-	assert.EqualValues(t, 10, remaining(t, limiter, ann))
-
-	d, err = limiter.Take(t.Context(), ann, limit.Take{Cost: 4, Receipt: true, Lease: time.Minute})
-	require.NoError(t, err)
-	tx, err = pool.Begin(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, d.Receipt.Settle(t.Context(), WithTx(tx, limiter), ann, 1))
-	require.NoError(t, tx.Commit(t.Context()))
-	assert.EqualValues(t, 9, remaining(t, limiter, ann))
-}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -201,30 +200,4 @@ func TestOutbox_OpenTransactionDelaysOnlyItself(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	n.eventually(t, "late", func() bool { return len(n.published["news"]) == 4 })
 	assert.Equal(t, []string{"1", "2", "3", "late"}, n.packets("news"))
-}
-
-// TestOutbox_LargeBatch publishes more in one transaction than a sequencing transaction takes.
-func TestOutbox_LargeBatch(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	n, o := connect(t, NewBroker(pool, &Options{Schema: schema})), Outbox{schema}
-	n.follow(t, "news")
-	large := strings.Repeat("x", maxCandidateBytes/3)
-	require.NoError(t, o.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
-		for i := range maxCandidates + 10 {
-			a := broker.Append{Topic: "news", Retention: keepAll}
-			if i < 5 {
-				a.Packet = []byte(large)
-			}
-			if err := o.Publish(ctx, tx, a); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	n.eventually(t, "all", func() bool { return len(n.published["news"]) == maxCandidates+10 })
-	for i, p := range n.published["news"] {
-		require.EqualValues(t, i+1, p.Position.Offset)
-		require.Equal(t, i < 5, len(p.Packet) == len(large))
-	}
 }

@@ -52,30 +52,6 @@ func TestRetention_RingIsResized(t *testing.T) {
 	check(5, 8)
 }
 
-// TestRetention_BytesRemoveRows checks that packets beyond Retention.Bytes do not stay in the
-// table.
-func TestRetention_BytesRemoveRows(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	n := connect(t, NewBroker(pool, &Options{Schema: schema}))
-	for i := range 100 {
-		a := broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000, Age: time.Hour, Bytes: 1000}, Packet: make([]byte, 100)}
-		_, err := n.Append(t.Context(), a)
-		require.NoError(t, err)
-		_, packets := n.page(t, "news")
-		require.Len(t, packets, min(i+1, 10))
-	}
-	var stored int
-	require.NoError(t, pool.QueryRow(t.Context(), "SELECT sum(octet_length(packet)) FROM "+schema+".history").Scan(&stored))
-	assert.LessOrEqual(t, stored, 2*1000+100)
-
-	_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000, Age: time.Hour, Bytes: 1000}, Packet: make([]byte, 1001)})
-	require.NoError(t, err)
-	page, packets := n.page(t, "news")
-	assert.EqualValues(t, 101, page.Position.Offset)
-	assert.Empty(t, packets, "a packet that is larger than Bytes is not kept")
-}
-
 // TestMaintain_DeletesExpiredRows lets publications expire.
 func TestMaintain_DeletesExpiredRows(t *testing.T) {
 	t.Parallel()
@@ -150,4 +126,28 @@ func TestMaintain_ForgottenTopicBeginsAnotherEpoch(t *testing.T) {
 	require.NoError(t, err)
 	again, _ := n.page(t, "news")
 	assert.Equal(t, after.Position, again.Position)
+}
+
+// TestRetention_BytesRemoveRows checks that packets beyond Retention.Bytes do not stay in the
+// table.
+func TestRetention_BytesRemoveRows(t *testing.T) {
+	t.Parallel()
+	pool, schema := newSchema(t)
+	n := connect(t, NewBroker(pool, &Options{Schema: schema}))
+	for i := range 100 {
+		a := broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000, Age: time.Hour, Bytes: 1000}, Packet: make([]byte, 100)}
+		_, err := n.Append(t.Context(), a)
+		require.NoError(t, err)
+		_, packets := n.page(t, "news")
+		require.Len(t, packets, min(i+1, 10))
+	}
+	var stored int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT sum(octet_length(packet)) FROM "+schema+".history").Scan(&stored))
+	assert.LessOrEqual(t, stored, 2*1000+100)
+
+	_, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Messages: 1000, Age: time.Hour, Bytes: 1000}, Packet: make([]byte, 1001)})
+	require.NoError(t, err)
+	page, packets := n.page(t, "news")
+	assert.EqualValues(t, 101, page.Position.Offset)
+	assert.Empty(t, packets, "a packet that is larger than Bytes is not kept")
 }

@@ -180,27 +180,3 @@ func TestBroker_ReportsLossWhenClientReconnects(t *testing.T) {
 	close(release)
 	require.Eventually(t, func() bool { return losses.Load() > 0 }, time.Minute, time.Millisecond)
 }
-
-func TestBroker_PeersDoNotExpireWhileDisconnected(t *testing.T) {
-	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	a := connect(server.Client(t))
-	b := connect(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	defer b.close()
-	b.Subscribe("news")
-	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
-	require.NoError(t, a.Publish("news", []byte("hello")))
-	b.eventually(t, "a packet", func() bool { return len(b.received) == 1 })
-	proxy.Cut()
-	time.Sleep(6 * time.Second) // long enough to expire a peer
-	proxy.Restore()
-	b.eventually(t, "subscribed again", func() bool { return b.subscribed == 2 })
-	time.Sleep(2 * time.Second) // in which NodeLeft could be called
-	b.mu.Lock()
-	assert.Zero(t, b.left)
-	b.mu.Unlock()
-	require.NoError(t, a.Close(t.Context()))
-	b.eventually(t, "leave message", func() bool { return b.left == 1 })
-}

@@ -16,49 +16,6 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// TestHistory_Cluster publishes on topics of all masters.
-func TestHistory_Cluster(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
-	t.Parallel()
-	const topics, each = 50, 20
-	servers := redistest.StartCluster(t)
-	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	masters := map[int]bool{}
-	for i := range topics {
-		topic := fmt.Sprint("topic ", i)
-		b.Follow(topic)
-		masters[int(pubsub.SlotOf(b.engine.Tags[b.keysOf(topic).channel.Partition]))*len(servers.Nodes)/pubsub.SlotCount] = true
-	}
-	require.Len(t, masters, len(servers.Nodes))
-	b.eventually(t, "following", func() bool { return b.following == topics })
-	var wg sync.WaitGroup
-	for i := range topics {
-		wg.Go(func() {
-			for j := range each {
-				p := broker.Append{Topic: fmt.Sprint("topic ", i), Retention: retention, Packet: fmt.Append(nil, j), IdempotencyKey: fmt.Sprint(j), StateKey: "last"}
-				appended, err := a.Append(t.Context(), p)
-				assert.NoError(t, err)
-				assert.EqualValues(t, j+1, appended.Position.Offset)
-				appended, err = a.Append(t.Context(), p)
-				assert.NoError(t, err)
-				assert.True(t, appended.Duplicate)
-			}
-		})
-	}
-	wg.Wait()
-	b.eventually(t, "published", func() bool { return len(b.published) == topics*each })
-	for i := range topics {
-		page, err := b.Read(t.Context(), broker.Query{Topic: fmt.Sprint("topic ", i), Retention: retention, Limit: 100})
-		require.NoError(t, err)
-		require.Len(t, page.Publications, each)
-		state, err := b.ReadState(t.Context(), broker.StateQuery{Topic: fmt.Sprint("topic ", i), Retention: retention})
-		require.NoError(t, err)
-		require.Len(t, state.Publications, 1)
-		assert.Equal(t, page.Publications[each-1], state.Publications[0])
-	}
-	require.NoError(t, checkPolicy(t.Context(), a.client))
-}
-
 // TestHistory_SlotMigration publishes while the slot of the topic moves to another master.
 func TestHistory_SlotMigration(t *testing.T) {
 	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")

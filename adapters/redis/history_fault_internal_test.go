@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +22,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
-	for _, packet := range numbers(1, 3) {
+	for _, packet := range numbers(3) {
 		n.publish(t, packet)
 	}
 	before, _ := n.page(t)
@@ -37,7 +36,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 		assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
 		assert.EqualValues(t, 3, after.Position.Offset)
 		assert.Equal(t, before.Position, after.Previous)
-		assert.Equal(t, numbers(1, 3), packets)
+		assert.Equal(t, numbers(3), packets)
 		assert.Equal(t, broker.Position{Epoch: after.Position.Epoch, Offset: 4}, n.publish(t, "4").Position)
 	})
 	t.Run("when it is published", func(t *testing.T) {
@@ -50,7 +49,7 @@ func TestHistory_RestartBeginsEpoch(t *testing.T) {
 		assert.EqualValues(t, 5, after.Position.Offset)
 		assert.Equal(t, last.Position, after.Previous)
 		assert.NotEqual(t, last.Position.Epoch, after.Position.Epoch)
-		assert.Equal(t, numbers(1, 5), packets)
+		assert.Equal(t, numbers(5), packets)
 	})
 }
 
@@ -66,34 +65,6 @@ func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
 	assert.Zero(t, after.Position.Offset)
 	assert.Zero(t, after.Previous)
 	assert.Empty(t, packets)
-}
-
-func TestHistory_PromotionBeginsEpoch(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
-	t.Parallel()
-	servers := redistest.StartSentinel(t)
-	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	b.followNews(t)
-	for _, packet := range numbers(1, 3) {
-		a.publish(t, packet)
-	}
-	before, _ := a.page(t)
-	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
-	servers.Promote(t)
-	// The old master still accepts what nodes that do not know the new one publish.
-	require.Eventually(t, func() bool {
-		after, err := a.Read(t.Context(), broker.Query{Topic: "news", Retention: retention, Limit: 10})
-		if err != nil || after.Position.Epoch == before.Position.Epoch {
-			return false
-		}
-		assert.Equal(t, before.Position, after.Previous)
-		assert.EqualValues(t, 3, after.Position.Offset)
-		return assert.Len(t, after.Publications, 3)
-	}, time.Minute, 50*time.Millisecond)
-	b.eventually(t, "following the new master", func() bool { return b.following >= 2 })
-	appended := a.publish(t, "4")
-	assert.EqualValues(t, 4, appended.Position.Offset)
-	b.eventually(t, "published", func() bool { return b.published[len(b.published)-1].Position == appended.Position })
 }
 
 // TestHistory_ReplicaIsNotRead reads and publishes on a replica, as if it had just been demoted.
@@ -149,14 +120,14 @@ func TestHistory_ScriptsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	n := connectHistory(t, server.Client(t))
-	for _, packet := range numbers(1, 3) {
+	for _, packet := range numbers(3) {
 		n.publish(t, packet)
 		n.page(t)
 		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
 	}
 	page, packets := n.page(t)
 	assert.EqualValues(t, 3, page.Position.Offset)
-	assert.Equal(t, numbers(1, 3), packets)
+	assert.Equal(t, numbers(3), packets)
 }
 
 // TestHistory_FullMemory fills the memory of a server.
@@ -263,57 +234,6 @@ func TestHistory_OutcomeOfInterruptedPublication(t *testing.T) {
 	proxy.Cut()
 	err = <-result
 	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
-}
-
-func TestHistory_FollowsAgainAfterInterruption(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	a := connectHistory(t, server.Client(t))
-	b := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	b.followNews(t)
-	proxy.Cut()
-	a.publish(t, "lost")
-	proxy.Restore()
-	b.eventually(t, "following again", func() bool { return b.following == 2 })
-	a.publish(t, "2")
-	b.eventually(t, "published", func() bool { return len(b.published) == 1 && string(b.published[0].Packet) == "2" })
-	b.Unfollow("news")
-	require.Eventually(t, func() bool {
-		subscribers := server.Client(t).PubSubNumSub(t.Context(), b.keysOf("news").channel.Name).Val()
-		return subscribers[b.keysOf("news").channel.Name] == 0
-	}, time.Minute, 10*time.Millisecond)
-}
-
-func TestHistory_CloseRejectsPublications(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	n := connectHistory(t, server.Client(t))
-	n.followNews(t)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				if _, err := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention}); err != nil {
-					assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-					return
-				}
-			}
-		})
-	}
-	n.eventually(t, "published", func() bool { return len(n.published) > 100 })
-	require.NoError(t, n.Close(t.Context()))
-	wg.Wait()
-	n.mu.Lock()
-	published := len(n.published)
-	n.mu.Unlock()
-	connectHistory(t, server.Client(t)).publish(t, "after")
-	n.Follow("other")
-	_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-	_, err = n.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: retention})
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-	assert.Len(t, n.published, published)
 }
 
 func TestHistory_EvictionPolicyIsChecked(t *testing.T) {

@@ -76,24 +76,6 @@ func TestHistory_ScriptDecidesInOrder(t *testing.T) {
 	assert.Equal(t, "kept", state.Publications[0].StateKey)
 }
 
-// TestHistory_ScriptKeepsTopicsApart refuses publications of one topic of a script call.
-func TestHistory_ScriptKeepsTopicsApart(t *testing.T) {
-	t.Parallel()
-	n := connectHistory(t, redistest.Start(t).Client(t))
-	other := "other"
-	for i := 0; n.keysOf(other).channel.Partition != n.keysOf("news").channel.Partition; i++ {
-		other = fmt.Sprint("other ", i)
-	}
-	calls := n.inOneScript(t.Context(), broker.Append{Topic: "news", Fence: 2, Last: true}, broker.Append{Topic: other}, broker.Append{Topic: "news", Fence: 1}, broker.Append{Topic: other, Fence: 1})
-	for i, want := range []errors.Code{"", "", errors.FailedPrecondition, ""} {
-		assert.Equal(t, want, errors.CodeOf(calls[i].Err), "publication %d", i)
-	}
-	pages, err := n.ReadAll(t.Context(), broker.Batch{Topics: []broker.TopicQuery{{Topic: "news"}, {Topic: other}}})
-	require.NoError(t, err)
-	assert.True(t, pages[0].Closed)
-	assert.False(t, pages[1].Closed)
-}
-
 // TestHistory_FencesCostFewCommands counts what the server executes for a publication.
 func TestHistory_FencesCostFewCommands(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -73,19 +71,6 @@ func TestHistory_ReadingCreatesNoTopic(t *testing.T) {
 	assert.Equal(t, keys, admin.DBSize(t.Context()).Val())
 }
 
-func TestHistory_ReadingCreatesNoTopicOnCluster(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_ReadingCreatesNoTopic")
-	t.Parallel()
-	servers := redistest.StartCluster(t)
-	n := connectHistory(t, servers.Client(t))
-	n.readInvented(t, testscale.Tiers(0, 3000, 10_000))
-	keys := int64(0)
-	for _, node := range servers.Nodes {
-		keys += node.Client(t).DBSize(t.Context()).Val()
-	}
-	assert.LessOrEqual(t, keys, int64(pubsub.Partitions))
-}
-
 // TestHistory_UnusedTopicIsReadWhenMemoryIsFull needs a record of the partition.
 func TestHistory_UnusedTopicIsReadWhenMemoryIsFull(t *testing.T) {
 	t.Parallel()
@@ -125,39 +110,6 @@ func (n *observedNode) otherTopic(t *testing.T) string {
 	return ""
 }
 
-// TestHistory_LostTopicDoesNotReuseItsPositions lets the keys of a topic expire while the record of its
-// partition remains. A topic without publications continues.
-func TestHistory_LostTopicDoesNotReuseItsPositions(t *testing.T) {
-	t.Parallel()
-	for _, all := range []bool{false, true} {
-		t.Run(fmt.Sprintf("all keys: %v", all), func(t *testing.T) {
-			server := redistest.Start(t)
-			n, admin := connectHistory(t, server.Client(t)), server.Client(t)
-			other := n.otherTopic(t)
-			position := func(topic string) broker.Page {
-				page, err := n.Read(t.Context(), broker.Query{Topic: topic, Retention: retention})
-				require.NoError(t, err)
-				return page
-			}
-			epochs := map[string]bool{}
-			for range 4 {
-				before, idle := position("news"), position(other)
-				assert.False(t, epochs[before.Position.Epoch], "an epoch is used again")
-				epochs[before.Position.Epoch] = true
-				assert.Zero(t, before.Previous, "where the epoch ended is not known")
-				assert.Equal(t, before.Position.Epoch, n.publish(t, "1").Position.Epoch, "readers of the empty topic continue")
-				n.publish(t, "2")
-				n.lose(t, admin, all)
-				after, packets := n.page(t)
-				assert.NotEqual(t, before.Position.Epoch, after.Position.Epoch)
-				assert.Zero(t, after.Position.Offset)
-				assert.Empty(t, packets)
-				assert.Equal(t, idle.Position, position(other).Previous, "it has ended at offset 0")
-			}
-		})
-	}
-}
-
 // TestHistory_LostTopicIsPublishedFirst publishes on a topic whose keys are lost before it is read.
 func TestHistory_LostTopicIsPublishedFirst(t *testing.T) {
 	t.Parallel()
@@ -168,18 +120,6 @@ func TestHistory_LostTopicIsPublishedFirst(t *testing.T) {
 	second := n.publish(t, "2").Position
 	assert.NotEqual(t, first.Epoch, second.Epoch)
 	assert.EqualValues(t, 1, second.Offset)
-	page, _ := n.page(t)
-	assert.Zero(t, page.Previous)
-}
-
-func TestHistory_FlushBeginsAnew(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
-	before := n.publish(t, "1").Position
-	require.NoError(t, admin.FlushAll(t.Context()).Err())
-	after := n.publish(t, "2").Position
-	assert.NotEqual(t, before.Epoch, after.Epoch)
 	page, _ := n.page(t)
 	assert.Zero(t, page.Previous)
 }
@@ -224,45 +164,4 @@ func TestHistory_RestartEndsEpochOfUnusedTopic(t *testing.T) {
 	assert.Equal(t, after.Position.Epoch, n.publish(t, "1").Position.Epoch)
 	page, _ := n.page(t)
 	assert.Equal(t, before.Position, page.Previous)
-}
-
-// TestHistory_FirstPublicationReachesWaitingNodes lets sequencers of two nodes join a topic that was
-// never used, and publishes on a third one.
-func TestHistory_FirstPublicationReachesWaitingNodes(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	var mu sync.Mutex
-	var received []broker.Position
-	var joined []broker.Position
-	for range 2 {
-		n := connectHistory(t, server.Client(t))
-		s := sequencer.New(sequencer.NewReader(n), "news", retention, sequencer.Sink{
-			Deliver: func(p broker.Publication) {
-				mu.Lock()
-				defer mu.Unlock()
-				received = append(received, p.Position)
-			},
-			Lost: func(l sequencer.Loss) { t.Errorf("a notice: %+v", l) },
-		})
-		t.Cleanup(s.Close)
-		n.eventually(t, "following", func() bool { return n.following > 0 })
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		require.NoError(t, s.Join(ctx, broker.Position{}, nil, func(j sequencer.Joined) { joined = append(joined, j.Position) }))
-		go func() { // the recorder of the node does not forward
-			for ctx.Err() == nil {
-				s.Following()
-				time.Sleep(5 * time.Millisecond)
-			}
-		}()
-	}
-	first := connectHistory(t, server.Client(t)).publish(t, "1").Position
-	assert.EqualValues(t, 1, first.Offset)
-	assert.Equal(t, []broker.Position{{Epoch: first.Epoch}, {Epoch: first.Epoch}}, joined)
-	require.Eventually(t, func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(received) == 2
-	}, time.Minute, time.Millisecond)
-	assert.Equal(t, []broker.Position{first, first}, received)
 }

@@ -1,9 +1,7 @@
 package redis
 
 import (
-	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,75 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
-
-// TestHistory_MemoryInRedis measures how much memory histories need for packets of 200 bytes. The
-// maxima are those of docs/guides/recovery.md.
-func TestHistory_MemoryInRedis(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_RedisOutOfMemory")
-	t.Parallel()
-	const topics, publications, packetBytes = 300, 100, 200
-	server := redistest.Start(t)
-	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
-	used := func() int {
-		info, err := admin.InfoMap(t.Context(), "memory").Result()
-		require.NoError(t, err)
-		bytes, err := strconv.Atoi(info["Memory"]["used_memory_dataset"])
-		require.NoError(t, err)
-		overhead, err := strconv.Atoi(info["Memory"]["used_memory_overhead"])
-		require.NoError(t, err)
-		clients, err := strconv.Atoi(info["Memory"]["mem_clients_normal"])
-		require.NoError(t, err)
-		return bytes + overhead - clients
-	}
-	appendTo := func(topic int, a broker.Append) {
-		a.Topic, a.Packet, a.Retention = fmt.Sprint("topic ", topic), make([]byte, packetBytes), broker.Retention{Messages: publications}
-		_, err := n.Append(t.Context(), a)
-		require.NoError(t, err)
-	}
-	measure := func(name string, count, maximum int, use func()) {
-		before := used()
-		use()
-		bytes := (used() - before) / count
-		t.Logf("%s: %d bytes", name, bytes)
-		assert.LessOrEqual(t, bytes, maximum, name)
-	}
-	concurrently := func(f func(topic int)) {
-		var wg sync.WaitGroup
-		for topic := range topics {
-			wg.Go(func() { f(topic) })
-		}
-		wg.Wait()
-	}
-	appendTo(topics, broker.Append{}) // loads the scripts
-	measure("a topic with one publication", topics, 4950, func() {
-		concurrently(func(topic int) { appendTo(topic, broker.Append{}) })
-	})
-	measure("every other publication", topics*(publications-1), 60+packetBytes, func() {
-		concurrently(func(topic int) {
-			for range publications - 1 {
-				appendTo(topic, broker.Append{})
-			}
-		})
-	})
-	measure("an idempotency key of 20 bytes", topics*publications, 220, func() {
-		concurrently(func(topic int) {
-			for i := range publications {
-				appendTo(topic, broker.Append{IdempotencyKey: fmt.Sprintf("%020d", i)})
-			}
-		})
-	})
-	measure("a state key of 20 bytes, with its publication", topics*publications, 260+packetBytes, func() {
-		concurrently(func(topic int) {
-			for i := range publications {
-				appendTo(topic, broker.Append{StateKey: fmt.Sprintf("%020d", i)})
-			}
-		})
-	})
-}
 
 // TestHistory_EvictionPolicyIsLoggedOnce uses histories of servers that may evict keys.
 func TestHistory_EvictionPolicyIsLoggedOnce(t *testing.T) {

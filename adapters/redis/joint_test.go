@@ -47,38 +47,3 @@ func TestAllOf_DeniedFloodOfDifferentKindsCausesFewRoundTrips(t *testing.T) {
 		})
 	}
 }
-
-// TestRecords_DenialsOfSeveralCostsCauseFewRoundTrips alternates costs, which a client chooses.
-func TestRecords_DenialsOfSeveralCostsCauseFewRoundTrips(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client := server.Client(t)
-	penalized := redis.NewCooldown(client, limit.CooldownPolicy{Name: "penalized", Max: 10, Window: time.Minute, Penalty: time.Hour}, nil)
-	for name, tt := range map[string]struct {
-		limiter limit.Limiter
-		costs   int64 // that are alternated
-	}{
-		"cooldown": {penalized, 10},
-		"quota":    {redis.NewQuota(client, limit.QuotaPolicy{Name: "q", Max: 10, Period: limit.Month}), 10},
-		"log":      {redis.NewSlidingLog(client, limit.WindowPolicy{Name: "w", Max: 10, Window: time.Hour}), 10},
-		"counter":  {redis.NewSlidingCounter(client, limit.WindowPolicy{Name: "w", Max: 10, Window: time.Hour}), 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			consume(t, tt.limiter, user("ann"), 10)
-			exact := map[int64]limit.Decision{}
-			for cost := int64(1); cost <= tt.costs; cost++ {
-				exact[cost] = consume(t, tt.limiter, user("ann"), cost)
-			}
-			require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-			start := time.Now()
-			for n := range int64(500) {
-				cost := 1 + n%tt.costs
-				d := consume(t, tt.limiter, user("ann"), cost)
-				require.False(t, d.Allowed)
-				require.InDelta(t, exact[cost].RetryAfter, d.RetryAfter, float64(time.Minute), "cost %d", cost)
-			}
-			seconds := int64(time.Since(start)/time.Second) + 1
-			assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], tt.costs*seconds)
-		})
-	}
-}

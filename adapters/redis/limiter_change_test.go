@@ -44,55 +44,6 @@ func TestLimiter_ProcessesWithDifferentNumbersKeepOneLimit(t *testing.T) {
 	}
 }
 
-func TestLimiter_JointAndReservedFloodsCauseFewRoundTrips(t *testing.T) {
-	t.Parallel()
-	const calls = 300
-	for name, call := range map[string]func(l, other *redis.Limiter) (limit.Decision, error){
-		"AllOf": func(l, other *redis.Limiter) (limit.Decision, error) {
-			return limit.Consume(t.Context(), limit.AllOf(other, l), user("ann"), 1)
-		},
-		"ConsumeAll": func(l, other *redis.Limiter) (limit.Decision, error) {
-			return limit.ConsumeAll(t.Context(), limit.Request{Limiter: other, Key: user("bob"), Cost: 1}, limit.Request{Limiter: l, Key: user("ann"), Cost: 1})
-		},
-		"Reserve": func(l, _ *redis.Limiter) (limit.Decision, error) {
-			return limit.Reserve(t.Context(), l, user("ann"), 1, time.Minute)
-		},
-		"Reserve of AllOf": func(l, other *redis.Limiter) (limit.Decision, error) {
-			return limit.Reserve(t.Context(), limit.AllOf(other, l), user("ann"), 1, time.Minute)
-		},
-		"ConsumeKeeping": func(l, _ *redis.Limiter) (limit.Decision, error) {
-			return limit.ConsumeKeeping(t.Context(), l, user("ann"), 1, 1)
-		},
-		"ConsumeUpTo": func(l, _ *redis.Limiter) (limit.Decision, error) {
-			_, d, err := limit.ConsumeUpTo(t.Context(), l, user("ann"), 5)
-			return d, err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t)
-			client := server.Client(t)
-			l := redis.NewLimiter(client, limit.PerHour(3).Named("few"))
-			other := redis.NewLimiter(client, limit.PerHour(1_000_000).Named("many"))
-			require.NoError(t, client.FlushAll(t.Context()).Err())
-			allowed := 0
-			start := time.Now()
-			for range calls {
-				d, err := call(l, other)
-				require.NoError(t, err)
-				if d.Allowed {
-					allowed++
-				} else {
-					assert.InDelta(t, 1200, d.RetryAfter.Seconds(), 1210)
-					assert.EqualValues(t, 3, d.Limit)
-				}
-			}
-			require.Less(t, allowed, 5)
-			roundTrips := server.CommandStats(t)["evalsha"] + server.CommandStats(t)["eval"]
-			assert.LessOrEqual(t, roundTrips, int64(5+time.Since(start)/time.Second), "of %d calls", calls)
-		})
-	}
-}
-
 // TestLimiter_SetPolicyWhileCallsShareRoundTrips changes the policy while calls with both
 // policies wait for the same round trip.
 func TestLimiter_SetPolicyWhileCallsShareRoundTrips(t *testing.T) {

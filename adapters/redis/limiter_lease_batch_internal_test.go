@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // TestLease_RememberedDenialsEndWithIt learns that a bucket is empty from the reply of every script, and
@@ -80,45 +79,4 @@ func TestLease_RepliesToManyCallsNameTheirEnds(t *testing.T) {
 	b.lacks(90*time.Second, "two more were taken")
 	b.m.sleep(time.Second)
 	b.lacks(29*time.Second, "the lease has ended")
-}
-
-// TestLease_JointCallsAreDeniedWhole fills a key with leases: joint calls take nothing, and plain calls
-// go on.
-func TestLease_JointCallsAreDeniedWhole(t *testing.T) {
-	t.Parallel()
-	b := newLeaseBench(t, startMovedServer(t))
-	full := b.harness(limit.PerHour(3600).Burst(10_000))
-	other := b.m.harness(t).New(limit.PerSecond(10).Named("other")).(*Limiter)
-	b.Limiter = full
-	first := b.lease(1, 10*time.Second)
-	for range adapter.MaxLeases - 1 {
-		b.lease(1, time.Minute)
-	}
-	requests := []limit.Request{{Limiter: other, Key: b.key, Cost: 1}, {Limiter: full, Key: b.key, Cost: 1}}
-	lease := limit.Take{Lease: time.Minute, Receipt: true}
-	for range 2 {
-		decisions, err := full.TakeBatch(t.Context(), requests, lease)
-		require.NoError(t, err)
-		require.Equal(t, []limit.Decision{
-			{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 100 * time.Millisecond},
-			{Limit: 10_000, Remaining: 9000, RetryAfter: 10 * time.Second, ResetAfter: 1000 * time.Second},
-		}, decisions)
-	}
-	d, err := limit.Inspect(t.Context(), other, b.key)
-	require.NoError(t, err)
-	require.Zero(t, d.ResetAfter, "nothing was taken")
-	d, err = limit.ConsumeAll(t.Context(), requests...)
-	require.NoError(t, err)
-	require.True(t, d.Allowed, "a call without a lease")
-	b.settle(first, 1)
-	decisions, err := full.TakeBatch(t.Context(), requests, lease)
-	require.NoError(t, err)
-	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
-	require.NotEqual(t, decisions[0].Receipt.Lease, decisions[1].Receipt.Lease)
-	for i, r := range requests {
-		require.NoError(t, decisions[i].Receipt.Settle(t.Context(), r.Limiter, r.Key, 0))
-	}
-	d, err = limit.Inspect(t.Context(), other, b.key)
-	require.NoError(t, err)
-	require.Equal(t, 100*time.Millisecond, d.ResetAfter, "what the call without a lease took")
 }

@@ -12,15 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/limittest"
-	"github.com/penstock-go/penstock/middleware/ratelimit"
-	"github.com/penstock-go/penstock/router"
 )
 
 func user(name string) limit.Key { return limit.Key{"user", "acme", name, "SAY"} }
@@ -85,29 +82,6 @@ func TestLimiter_IntervalBound(t *testing.T) {
 	one := redis.NewLimiter(server.Client(t), limittest.IntervalBoundPolicy().Named("one"))
 	another := redis.NewLimiter(server.Client(t), limittest.IntervalBoundPolicy().Named("one"))
 	limittest.IntervalBound(t, one, another)
-}
-
-// TestLimiter_SharedByClients counts what all clients together were granted.
-func TestLimiter_SharedByClients(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	const capacity = 500
-	var granted atomic.Int64
-	var wg sync.WaitGroup
-	for range 4 {
-		l := redis.NewLimiter(server.Client(t), limit.PerHour(1).Burst(capacity))
-		for range 16 {
-			wg.Go(func() {
-				for range 40 {
-					if consume(t, l, user("ann"), 1).Allowed {
-						granted.Add(1)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	assert.EqualValues(t, capacity, granted.Load())
 }
 
 func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
@@ -312,36 +286,6 @@ func TestLimiter_RecoversFromOutages(t *testing.T) {
 			wg.Wait()
 			assert.Less(t, worst.Load(), int64(20_000))
 		})
-	}
-}
-
-// TestLimiter_FailOpen makes the server of a limit unavailable.
-func TestLimiter_FailOpen(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	shared := redis.NewLimiter(server.Client(t), limit.PerHour(1000))
-	ann := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}}
-	limits := map[string]router.IngressFunc{
-		"fail closed": ratelimit.New(shared, nil),
-		"fail open":   ratelimit.New(shared, &ratelimit.Options{FailOpen: true}),
-		"fallback":    ratelimit.New(shared, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(2))}),
-	}
-	require.Eventually(t, func() bool { return limits["fail closed"](t.Context(), ann) == nil }, time.Minute, time.Millisecond)
-	server.Pause()
-	start := time.Now()
-	for range 500 {
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(limits["fail closed"](t.Context(), ann)))
-		assert.NoError(t, limits["fail open"](t.Context(), ann))
-	}
-	for range 2 {
-		assert.NoError(t, limits["fallback"](t.Context(), ann))
-	}
-	_, denied := errors.AsType[*router.LimitExceeded](limits["fallback"](t.Context(), ann))
-	assert.True(t, denied, "the fallback denies")
-	assert.Less(t, time.Since(start), 20*time.Second, "the breaker lets few of 1003 messages wait")
-	server.Resume()
-	for name, admit := range limits {
-		require.Eventually(t, func() bool { return admit(t.Context(), ann) == nil }, time.Minute, 10*time.Millisecond, name)
 	}
 }
 

@@ -10,10 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/adapter"
 )
 
 // A quotaBench is a quota of 10 per hour, 33 minutes and 20 seconds after the hour has begun.
@@ -207,88 +204,4 @@ func TestQuotaLease_RememberedDenialsEndWithIt(t *testing.T) {
 			require.True(t, d.Allowed, "at the end")
 		})
 	}
-}
-
-// TestQuotaLease_Full fills a key with leases: others are denied, alone and jointly, and plain calls are
-// not.
-func TestQuotaLease_Full(t *testing.T) {
-	t.Parallel()
-	b := newQuotaBench(t)
-	b.CountLimiter = b.process(10_000)
-	first := b.lease(1, 10*time.Second)
-	for range adapter.MaxLeases - 1 {
-		b.lease(1, time.Minute)
-	}
-	bucket := b.m.harness(t).New(limit.PerSecond(10).Named("bucket"))
-	requests := []limit.Request{{Limiter: bucket, Key: b.key, Cost: 2}, {Limiter: b.CountLimiter, Key: b.key, Cost: 2}}
-	lease := limit.Take{Lease: time.Minute, Receipt: true}
-	periodEnds := b.m.server.Now().Truncate(time.Hour).Add(time.Hour).Sub(b.m.server.Now())
-	for range 2 {
-		decisions, err := b.TakeBatch(t.Context(), requests, lease)
-		require.NoError(t, err)
-		require.True(t, decisions[0].Allowed)
-		require.Equal(t, limit.Decision{Limit: 10_000, Remaining: 9000, RetryAfter: 10 * time.Second, ResetAfter: periodEnds}, decisions[1])
-	}
-	d, err := limit.Inspect(t.Context(), bucket, b.key)
-	require.NoError(t, err)
-	require.Zero(t, d.ResetAfter, "nothing was taken")
-	d, err = limit.Consume(t.Context(), b.CountLimiter, b.key, 2)
-	require.NoError(t, err)
-	require.True(t, d.Allowed, "a call without a lease")
-	d, err = b.Take(t.Context(), b.key, limit.Take{Cost: 9000, Lease: time.Minute, Receipt: true})
-	require.NoError(t, err)
-	require.Equal(t, periodEnds, d.RetryAfter, "the longer wait")
-	b.settle(first, 1)
-	decisions, err := b.TakeBatch(t.Context(), requests, lease)
-	require.NoError(t, err)
-	require.True(t, decisions[0].Allowed && decisions[1].Allowed)
-}
-
-// TestQuotaLease_DenialOfLeasesIsNotRemembered fills a key with leases that end after the period.
-func TestQuotaLease_DenialOfLeasesIsNotRemembered(t *testing.T) {
-	testscale.FullOnly(t, "TestQuotaLease_Full")
-	t.Parallel()
-	b := newQuotaBench(t)
-	b.CountLimiter = b.process(10_000)
-	for range adapter.MaxLeases {
-		b.lease(1, time.Hour)
-	}
-	d, err := b.Take(t.Context(), b.key, limit.Take{Cost: 9500, Lease: time.Hour, Receipt: true})
-	require.NoError(t, err)
-	require.Equal(t, time.Hour, d.RetryAfter, "a lease ends after the period")
-	d, err = limit.Consume(t.Context(), b.CountLimiter, b.key, 9500)
-	require.NoError(t, err)
-	require.Equal(t, d.ResetAfter, d.RetryAfter, "a call without a lease waits for the period")
-}
-
-// TestMeter_OfBucketAndQuota reserves from both, which are decided in one step.
-func TestMeter_OfBucketAndQuota(t *testing.T) {
-	t.Parallel()
-	b := newQuotaBench(t)
-	bucket := b.m.harness(t).New(limit.PerMinute(6).Burst(20).Named("bucket" + redistest.Prefix(t)))
-	meter := limit.NewMeter(time.Minute, bucket, b.CountLimiter)
-	holds := func(inBucket, inQuota int64) {
-		t.Helper()
-		d, err := limit.Inspect(t.Context(), bucket, b.key)
-		require.NoError(t, err)
-		require.Equal(t, inBucket, d.Remaining)
-		b.remains(inQuota, "of the quota")
-	}
-	first, err := meter.Reserve(t.Context(), 6, b.key)
-	require.NoError(t, err)
-	require.True(t, first.Allowed)
-	denied, err := meter.Reserve(t.Context(), 6, b.key)
-	require.NoError(t, err)
-	require.Equal(t, []any{false, "q", limit.Receipt{}}, []any{denied.Allowed, denied.Policy, denied.Receipt})
-	holds(14, 4)
-	for range 2 {
-		require.NoError(t, meter.Settle(t.Context(), first.Receipt, 8, b.key))
-		holds(12, 2)
-	}
-	lost, err := meter.Reserve(t.Context(), 2, b.key)
-	require.NoError(t, err)
-	require.True(t, lost.Allowed)
-	holds(10, 0)
-	b.m.sleep(time.Minute)
-	holds(18, 2)
 }

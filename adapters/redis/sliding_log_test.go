@@ -121,19 +121,3 @@ func TestWindows_InvalidArgumentsPanic(t *testing.T) {
 	assert.Panics(t, func() { redis.NewSlidingCounter(client, limit.WindowPolicy{}) })
 	assert.Panics(t, func() { redis.NewQuota(client, limit.QuotaPolicy{}) })
 }
-
-func TestWindows_UnnamedPoliciesAreSeparate(t *testing.T) {
-	t.Parallel()
-	client := redistest.Start(t).Client(t)
-	two, three := limit.WindowPolicy{Max: 2, Window: time.Hour}, limit.WindowPolicy{Max: 3, Window: time.Hour}
-	assert.True(t, consume(t, redis.NewSlidingLog(client, two), user("ann"), 2).Allowed)
-	assert.True(t, consume(t, redis.NewSlidingLog(client, three), user("ann"), 3).Allowed)
-	assert.True(t, consume(t, redis.NewSlidingCounter(client, two), user("ann"), 2).Allowed)
-	assert.True(t, consume(t, redis.NewQuota(client, limit.QuotaPolicy{Max: 2}), user("ann"), 2).Allowed)
-	assert.True(t, consume(t, redis.NewQuota(client, limit.QuotaPolicy{Max: 2, Period: limit.Day}), user("ann"), 2).Allowed)
-	assert.ElementsMatch(t, []string{
-		"penstock:log:2-in-1h0m0s:user:acme:ann:SAY", "penstock:log:3-in-1h0m0s:user:acme:ann:SAY",
-		"penstock:counter:2-in-1h0m0s:user:acme:ann:SAY",
-		"penstock:quota:2-per-hour-in-UTC:user:acme:ann:SAY", "penstock:quota:2-per-day-in-UTC:user:acme:ann:SAY",
-	}, client.Keys(t.Context(), "*").Val())
-}

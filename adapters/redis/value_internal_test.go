@@ -11,11 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 func TestValue_ExpiresInRedis(t *testing.T) {
@@ -76,31 +74,6 @@ func TestValue_FullMemory(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, loaded)
 		})
-	}
-}
-
-// TestValue_ReplicaIsNotUsed uses a replica, as if it had just been demoted. Its versions may be old, so
-// it must not decide that another version is current.
-func TestValue_ReplicaIsNotUsed(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
-	t.Parallel()
-	servers := redistest.StartSentinel(t)
-	version := createValue(t, connectHistory(t, servers.Master.Client(t)))
-	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
-	n := connectHistory(t, servers.Replica.Client(t))
-	for _, plain := range []bool{false, true} {
-		for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
-			s.IsPlain.Store(plain)
-		}
-		_, err := n.LoadValue(t.Context(), "key")
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-		for _, version := range []uint64{version, version + 2, 0} {
-			for _, lifetime := range []time.Duration{time.Hour, 0} {
-				_, err := n.StoreValue(t.Context(), "key", nil, version, lifetime)
-				assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-				assert.ErrorContains(t, err, "READONLY")
-			}
-		}
 	}
 }
 
@@ -204,44 +177,4 @@ func TestValue_DataIsNotKept(t *testing.T) {
 		return err == nil && loaded.Version > 0
 	}, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, bytes.Count(loaded.Data, []byte("b")))
-}
-
-// TestValue_SlotMigration replaces and loads a value while its slot moves to another master.
-func TestValue_SlotMigration(t *testing.T) {
-	testscale.FullOnly(t, "TestValue_OutcomeOfInterruptedCall")
-	t.Parallel()
-	servers := redistest.StartCluster(t)
-	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))
-	current := broker.Value{Version: createValue(t, a), Data: []byte("data")}
-	stored, failed := 0, 0
-	replace := func() {
-		data := fmt.Append(nil, "call ", stored, " ", failed)
-		version, err := a.StoreValue(t.Context(), "key", data, current.Version, time.Hour)
-		if err != nil {
-			failed++
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-			return
-		}
-		stored++
-		current = broker.Value{Version: version, Data: data}
-	}
-	check := func() {
-		loaded, err := b.LoadValue(t.Context(), "key")
-		if err != nil {
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-			return
-		}
-		assert.Equal(t, current, loaded)
-	}
-	partition, _ := a.keyOf(valueKind, "key")
-	moveFromOwner(t, servers, int(pubsub.SlotOf(a.engine.Tags[partition])), func() {
-		replace()
-		check()
-	})
-	before := stored
-	require.Eventually(t, func() bool { replace(); return stored > before }, time.Minute, 50*time.Millisecond)
-	t.Logf("%d values were stored and %d were not", stored, failed)
-	loaded, err := b.LoadValue(t.Context(), "key")
-	require.NoError(t, err)
-	assert.Equal(t, current, loaded)
 }

@@ -359,34 +359,6 @@ func TestFaulty_CloseWaitsForCalls(t *testing.T) {
 	})
 }
 
-// TestFaulty_ClosedNodeStoresNothing loses an answer before the store has processed the call, and
-// closes.
-func TestFaulty_ClosedNodeStoresNothing(t *testing.T) {
-	forSeeds(t, 50, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		a := j.connect(t, s, "a")
-		s.SetFaults(brokertest.StoreFaults{LostAnswers: 1, Slow: 10 * time.Second})
-		_, err := a.Append(t.Context(), broker.Append{Topic: "news"})
-		require.Error(t, err)
-		require.NoError(t, a.Close(t.Context()))
-		stored := len(s.Stored("news"))
-		time.Sleep(time.Minute)
-		assert.Len(t, s.Stored("news"), stored)
-	})
-}
-
-// TestFaulty_ConcurrentAppendsAreStoredInOrder begins one after the other.
-func TestFaulty_ConcurrentAppendsAreStoredInOrder(t *testing.T) {
-	forSeeds(t, 5, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		a := j.connect(t, s, "a")
-		for i := range 5 {
-			go func() { _, _ = a.Append(t.Context(), broker.Append{Topic: "news", Packet: fmt.Append(nil, i)}) }()
-			synctest.Wait()
-		}
-		time.Sleep(5 * time.Second)
-		assert.Equal(t, "0 1 2 3 4", packets(broker.Page{Publications: s.Stored("news")}))
-	})
-}
-
 // TestFaulty_CloseEndsCallsWithItsContext pauses a node that appends, and closes it.
 func TestFaulty_CloseEndsCallsWithItsContext(t *testing.T) {
 	forSeeds(t, 30, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {

@@ -3,7 +3,6 @@ package brokertest_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,36 +140,6 @@ func TestFaulty_FollowingComesBeforeOrAfterPublications(t *testing.T) {
 	assert.Len(t, orders, 3)
 }
 
-// TestFaulty_NodesAndTopicsAreIndependent looks for deliveries that overtake others.
-func TestFaulty_NodesAndTopicsAreIndependent(t *testing.T) {
-	orders := map[string]int{}
-	for seed := range uint64(100) {
-		synctest.Test(t, func(t *testing.T) {
-			s := brokertest.Faulty(seed)
-			var j journal
-			a, b := j.connect(t, s, "a"), j.connect(t, s, "b")
-			for _, topic := range []string{"x", "y"} {
-				a.Follow(topic)
-				b.Follow(topic)
-			}
-			time.Sleep(5 * time.Second)
-			j.take()
-			appendTo(t, a, "x", "1")
-			appendTo(t, a, "y", "2")
-			time.Sleep(5 * time.Second)
-			events := j.take()
-			for _, pair := range [][2]string{{"a published 1", "b published 1"}, {"a published 1", "a published 2"}} {
-				if slices.Index(events, pair[0]) < slices.Index(events, pair[1]) {
-					orders[pair[0]+" before "+pair[1]]++
-				} else {
-					orders[pair[1]+" before "+pair[0]]++
-				}
-			}
-		})
-	}
-	assert.Len(t, orders, 4, "%v", orders)
-}
-
 // TestFaulty_BatchesAreReadAtSeveralMoments publishes in one topic after the other while they are
 // read.
 func TestFaulty_BatchesAreReadAtSeveralMoments(t *testing.T) {
@@ -223,38 +192,6 @@ func TestFaulty_SameSeedHasSameSchedule(t *testing.T) {
 	}
 	assert.Equal(t, run(1), run(1))
 	assert.NotEqual(t, run(1), run(2))
-}
-
-// TestFaulty_FollowingAfterUnfollow follows again before the first subscription is confirmed:
-// Following of the first one would promise what the store does not deliver.
-func TestFaulty_FollowingAfterUnfollow(t *testing.T) {
-	runs := 0
-	forSeeds(t, 100, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		runs++
-		a, b := j.connect(t, s, "a"), j.connect(t, s, "b")
-		b.Follow("news")
-		time.Sleep(time.Duration(runs%10) * time.Millisecond)
-		b.Unfollow("news")
-		synctest.Wait()
-		j.take()
-		b.Follow("news")
-		for i := range 10 {
-			appendTo(t, a, "news", fmt.Sprint(i))
-		}
-		time.Sleep(5 * time.Second)
-		calls := 0
-		for _, event := range j.take() {
-			if event == "b following" {
-				calls++
-			}
-		}
-		assert.Equal(t, 1, calls)
-		for _, p := range s.Stored("news") {
-			if p.At.After(j.timeOf("b following")) {
-				assert.False(t, j.timeOf("b published "+string(p.Packet)).IsZero())
-			}
-		}
-	})
 }
 
 // TestFaulty_PacketsAreValidUntilPublishedReturns keeps one for longer.

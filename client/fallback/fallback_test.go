@@ -5,7 +5,6 @@ package fallback_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -24,48 +23,6 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
-
-func TestClient_CallsOverHTTPWhereWebSocketIsBlocked(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode string) {
-		w := newWorld(t, nil)
-		w.intercept = modes[mode]
-		w.start()
-		defer w.stop()
-		c := w.connect(nil)
-		for i := range 10 {
-			reply, err := client.Call[sum](t.Context(), c, add{i, 2})
-			require.NoError(t, err)
-			assert.Equal(t, sum{i + 2, "http-" + mode}, reply)
-		}
-		assert.Equal(t, []string{"http-" + mode + ": the response is 403"}, w.reports())
-		assert.Equal(t, []string{"websocket", "check", "websocket", "check", "open"}, w.first(5))
-	})
-}
-
-func TestClient_StreamsOverHTTP(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode string) {
-		w := newWorld(t, nil)
-		router.Stream(w.router, func(_ *router.Context, m count) iter.Seq2[say, error] {
-			return func(yield func(say, error) bool) {
-				for n := range m.To {
-					if !yield(say{N: n, Pad: strings.Repeat("a", n)}, nil) {
-						return
-					}
-				}
-			}
-		})
-		w.intercept = modes[mode]
-		w.start()
-		defer w.stop()
-		n := 0
-		for item, err := range client.Stream[say](t.Context(), w.connect(nil), count{300}) {
-			require.NoError(t, err)
-			require.Equal(t, n, item.N)
-			n++
-		}
-		assert.Equal(t, 300, n)
-	})
-}
 
 func TestClient_LargeMessagesBothWays(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
@@ -116,38 +73,6 @@ func TestClient_MessagesArriveExactlyOnceAndInOrder(t *testing.T) {
 			opened = 2 // the first one as a stream, which was mute
 		}
 		assert.Equal(t, opened, w.count("open"), "there was one connection")
-	})
-}
-
-func TestClient_CallsAndEventsInBothDirectionsAtFullWindows(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode string) {
-		w := newWorld(t, &router.Options{Limits: router.Limits{QueueBytes: 1 << 20}})
-		w.intercept = modes[mode]
-		const messages, pad = 40, 10_000
-		router.On(w.router, func(ctx *router.Context, m say) error {
-			for {
-				err := ctx.Conn().Send(m)
-				if err == nil || ctx.Err() != nil {
-					return err
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
-		w.start()
-		defer w.stop()
-		done := make(chan struct{})
-		c := w.connect(&client.Options{Queue: client.Queue{MaxBytes: 100 << 20}})
-		n := 0
-		client.On(c, func(m say, _ *client.Received) {
-			assert.Equal(t, n, m.N)
-			if n++; n == messages {
-				close(done)
-			}
-		})
-		for n := range messages {
-			require.NoError(t, client.Send(t.Context(), c, say{N: n, Pad: strings.Repeat("a", pad)}))
-		}
-		<-done
 	})
 }
 
@@ -317,22 +242,6 @@ func TestClient_ReplacesASilentConnectionInTime(t *testing.T) {
 	})
 }
 
-func TestClient_CloseEndsTheConnectionOfTheServer(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode string) {
-		closed := make(chan router.CloseError, 1)
-		w := newWorld(t, &router.Options{OnClose: func(_ *router.Conn, why router.CloseError) { closed <- why }})
-		w.intercept = modes[mode]
-		w.start()
-		defer w.stop()
-		c := w.connect(nil)
-		require.NoError(t, c.Connect(t.Context()))
-		start := time.Now()
-		require.NoError(t, c.Close(t.Context()))
-		assert.Equal(t, router.StatusNormal, (<-closed).Code)
-		assert.Less(t, time.Since(start), 100*time.Millisecond)
-	})
-}
-
 func TestClient_LearnsWhyTheServerClosesOrRefuses(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		w := newWorld(t, &router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
@@ -356,26 +265,6 @@ func TestClient_LearnsWhyTheServerClosesOrRefuses(t *testing.T) {
 		<-c.Done()
 		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(c.Err()))
 		assert.Equal(t, 2, w.count("websocket"))
-	})
-}
-
-func TestClient_ServerShutsDown(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode string) {
-		w := newWorld(t, nil)
-		w.intercept = modes[mode]
-		w.start()
-		defer w.stop()
-		states := make(chan client.State, 10)
-		c := w.connect(&client.Options{OnState: func(s client.State, _ error) { states <- s }})
-		require.NoError(t, c.Connect(t.Context()))
-		start := time.Now()
-		require.NoError(t, w.router.Shutdown(t.Context()))
-		for s := range states {
-			if s == client.Waiting {
-				break
-			}
-		}
-		assert.Less(t, time.Since(start), 30*time.Second)
 	})
 }
 

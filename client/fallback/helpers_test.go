@@ -176,13 +176,6 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.http.RoundTrip(req)
 }
 
-// first returns the exchanges of the first requests.
-func (w *world) first(n int) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.requests[:n])
-}
-
 // reports returns what OnTransport was called with.
 func (w *world) reports() []string {
 	w.mu.Lock()

@@ -46,12 +46,6 @@ func buffering(req *http.Request, next http.RoundTripper) (*http.Response, error
 	return resp, nil
 }
 
-type count struct {
-	To int `json:"to"`
-}
-
-func (count) MessageType() string { return "COUNT" }
-
 // A lossyProxy loses, delays and repeats requests and responses.
 type lossyProxy struct {
 	mode func(*http.Request, http.RoundTripper) (*http.Response, error)

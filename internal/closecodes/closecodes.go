@@ -2,8 +2,8 @@
 // what a client does then. It is part of docs/protocol.json, from which the section, the description of
 // routers, and both clients follow, too; after a change, run
 //
-//	go test ./internal/closecodes -run Rules -closecodes.update
-//	go test ./internal/closecodes -closecodes.update
+//	go test ./internal -run Rules -update
+//	go test ./internal -update
 package closecodes
 
 import (

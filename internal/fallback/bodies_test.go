@@ -86,35 +86,6 @@ func TestUp_BytesThatHaveNotArrivedDoNotCount(t *testing.T) {
 	}
 }
 
-// TestUp_ArrivedBytesOfAllClientsAreBounded has a body that stops behind as many bytes as all clients may have. Requests
-// without messages do not wait for it.
-func TestUp_ArrivedBytesOfAllClientsAreBounded(t *testing.T) {
-	for owner := range 2 {
-		runSynctest(t, fmt.Sprint("owner ", owner), func(t *testing.T) {
-			handled := &recorder[int]{}
-			c := newNodes(t, 2, router.Options{Limits: router.Limits{InboundBytes: 64 << 10}}, func(r *router.Router) {
-				router.On(r, func(_ *router.Context, m Echo) error {
-					handled.add(m.N)
-					return nil
-				})
-			})
-			slow, other := c.client(t), c.client(t)
-			c.choose = func() int { return owner }
-			defer slow.open("stream").close()
-			defer other.open("stream").close()
-			c.choose = func() int { return 0 }
-			end, _ := slow.stall(slow.batch(1, strings.Repeat(" ", 128<<10))) // it is alone, and may have more
-			batch := other.batch(1, event(1))
-			assert.Equal(t, http.StatusServiceUnavailable, other.status("up", batch))
-			assert.Equal(t, http.StatusNoContent, other.acknowledge())
-			end()
-			assert.Equal(t, http.StatusNoContent, other.status("up", batch))
-			synctest.Wait()
-			assert.Equal(t, []int{1}, handled.all())
-		})
-	}
-}
-
 // TestUp_ArrivedBytesOfOneAddressAreBounded has an address whose bodies would have all bytes, with connections of this
 // node and of another one. Other addresses still have the other half.
 func TestUp_ArrivedBytesOfOneAddressAreBounded(t *testing.T) {

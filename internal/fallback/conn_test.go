@@ -2,7 +2,6 @@ package fallback_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -13,52 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/router"
-	"github.com/penstock-go/penstock/router/observe"
-	"github.com/penstock-go/penstock/router/routertest"
 )
-
-func TestConn_CallsAndPublications(t *testing.T) {
-	for _, mode := range []string{"stream", "poll"} {
-		runSynctest(t, mode, func(t *testing.T) {
-			opened := &recorder[observe.Event]{}
-			r := router.New(nil)
-			r.Observe(func(e observe.Event) {
-				if e.Kind == observe.Opened {
-					opened.add(e)
-				}
-			})
-			router.RPC(r, echo)
-			client := newClient(t, r.HTTPFallback(nil))
-			events := client.open(mode)
-			defer func() { events.close() }()
-			next := func() sseEvent {
-				if mode == "poll" {
-					events.close()
-					events = client.events(mode)
-				}
-				return client.receive(events)
-			}
-			client.up(call(1, 17))
-			assert.JSONEq(t, `{"type":"ECHOED","meta":{"correlationId":"1"},"payload":{"n":17}}`, withoutTime(t, next().data))
-			conn := onlyConn(t, r)
-			assert.Equal(t, router.Transport("http-"+mode), conn.Transport())
-			assert.Equal(t, []observe.Event{{Kind: observe.Opened, Transport: string(conn.Transport())}}, opened.all())
-			require.NoError(t, conn.Subscribe("news"))
-			require.NoError(t, r.Publish("news", Echo{N: 18}))
-			assert.Contains(t, next().data, `{"n":18}`)
-			conn.Close(4001, "done")
-			e := next()
-			assert.Equal(t, "close", e.name)
-			assert.JSONEq(t, `{"code":4001,"reason":"done"}`, e.data)
-			_, err := events.next()
-			require.Error(t, err, "the response has ended")
-			synctest.Wait()
-			assert.Empty(t, collect(r))
-			assert.Equal(t, http.StatusNoContent, client.acknowledge())
-			assert.Equal(t, http.StatusConflict, client.acknowledge(), "the connection is forgotten")
-		})
-	}
-}
 
 // TestConn_LineBreaksBecomeSpaces has a message that JSON permits on several lines.
 func TestConn_LineBreaksBecomeSpaces(t *testing.T) {
@@ -193,54 +147,6 @@ func TestConn_ClientThatDoesNotAnswerPingsIsLost(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, collect(r), 1)
 	})
-}
-
-// TestConn_SessionContinuesOverTheOtherTransport resumes the session of a connection that was lost, over WebSocket, and
-// then that of the open WebSocket over HTTP.
-func TestConn_SessionContinuesOverTheOtherTransport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{
-			Resume:       router.ResumeOptions{Within: time.Minute},
-			Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
-		})
-		router.Topic(r, "news", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
-		h := r.HTTPFallback(nil)
-		first := newClient(t, h)
-		events := first.open("stream")
-		first.up(`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":{"session":true}}`)
-		token := sessionToken(t, first.receive(events).data)
-		first.up(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"news"}}`)
-		assert.Contains(t, first.receive(events).data, "$ws:subscribed")
-		events.close()
-		time.Sleep(11 * time.Second)
-
-		ws := routertest.Dial(t, r)
-		resume := `{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"news"}]}}`
-		ws.SendText(fmt.Sprintf(resume, token))
-		token = sessionToken(t, ws.Next().Text)
-		require.NoError(t, r.Publish("news", Echo{N: 7}))
-		assert.Contains(t, ws.Next().Text, `{"n":7}`)
-
-		second := newClient(t, h)
-		events = second.open("stream")
-		defer events.close()
-		second.up(fmt.Sprintf(resume, token))
-		assert.Contains(t, second.receive(events).data, "$ws:resumed")
-		assert.Equal(t, router.StatusSuperseded, ws.Closed().Code)
-		require.NoError(t, r.Publish("news", Echo{N: 8}))
-		assert.Contains(t, second.receive(events).data, `{"n":8}`)
-	})
-}
-
-// sessionToken returns the resume token of a welcome.
-func sessionToken(t *testing.T, text string) string {
-	t.Helper()
-	var welcome struct {
-		Payload struct{ Session struct{ Token string } }
-	}
-	require.NoError(t, json.Unmarshal([]byte(text), &welcome))
-	require.NotEmpty(t, welcome.Payload.Session.Token, text)
-	return welcome.Payload.Session.Token
 }
 
 // TestConn_ShutdownMovesClients checks what a client receives while its node shuts down, and that the server can be

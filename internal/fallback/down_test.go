@@ -17,27 +17,6 @@ import (
 	"github.com/penstock-go/penstock/router/observe"
 )
 
-// TestDown_NewerOneEndsTheOlder also checks that events above the acknowledgment are sent again.
-func TestDown_NewerOneEndsTheOlder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		client := newClient(t, r.HTTPFallback(nil))
-		first := client.open("stream")
-		defer first.close()
-		require.NoError(t, onlyConn(t, r).Send(Echo{N: 1}))
-		e := must(first.next())
-		assert.EqualValues(t, 1, e.id)
-		second := client.events("stream")
-		defer second.close()
-		_, err := first.next()
-		require.Equal(t, io.EOF, err)
-		again := client.receive(second)
-		assert.Equal(t, e, again)
-		require.NoError(t, onlyConn(t, r).Send(Echo{N: 2}))
-		assert.Contains(t, client.receive(second).data, `{"n":2}`)
-	})
-}
-
 // counted returns a handler, and the number of its calls that have not ended.
 func counted(h http.Handler) (http.Handler, *atomic.Int32) {
 	var open atomic.Int32
@@ -222,21 +201,3 @@ func TestDown_FullWindowIsASlowConsumer(t *testing.T) {
 type text struct{ Text string }
 
 func (text) MessageType() string { return "TEXT" }
-
-// TestDown_LargeMessageArrivesAlone has a message larger than the window, which waits for the acknowledgment of the one
-// before.
-func TestDown_LargeMessagesArrive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		client := newClient(t, r.HTTPFallback(nil))
-		events := client.open("stream")
-		defer events.close()
-		for i := range 4 {
-			require.NoError(t, onlyConn(t, r).Send(text{strings.Repeat(string(rune('a'+i)), 200<<10)}))
-		}
-		for i := range 4 {
-			assert.Contains(t, client.receive(events).data, strings.Repeat(string(rune('a'+i)), 200<<10))
-			assert.Equal(t, http.StatusNoContent, client.acknowledge())
-		}
-	})
-}

@@ -1,13 +1,11 @@
 package fallback_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -72,29 +70,6 @@ func TestNetwork_Versions(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestNetwork_NewerDownEndsTheOlderStream has a stream of HTTP/2 that the client does not read. The server must not set its
-// deadline after the end of its handler.
-func TestNetwork_NewerDownEndsTheOlderStream(t *testing.T) {
-	r := router.New(nil)
-	client, _ := newSocketClient(t, r.HTTPFallback(nil), func(s *httptest.Server) {
-		s.StartTLS()
-		s.Client().Transport.(*http.Transport).HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}
-	})
-	client.open("poll").close()
-	large := strings.Repeat("x", 1000<<10)
-	require.NoError(t, onlyConn(t, r).Send(text{large}))
-	older := client.events("stream")
-	for range 20 {
-		newer := client.events("stream")
-		_, err := older.next()
-		require.Error(t, err)
-		older.close()
-		older = newer
-	}
-	defer older.close()
-	assert.Contains(t, client.receive(older).data, large)
 }
 
 // TestNetwork_TimeoutsOfTheServerDoNotEndStreams has timeouts that bound ordinary requests, and a connection that is used
@@ -171,38 +146,6 @@ func TestNetwork_HalfOpenStreams(t *testing.T) {
 		assert.Empty(t, collect(r))
 		client.open("poll").close()
 	})
-}
-
-// TestNetwork_ClientThatHangsUp closes the socket of a stream: the server notices it without writing.
-func TestNetwork_ClientThatHangsUp(t *testing.T) {
-	runSynctest(t, "", func(t *testing.T) {
-		ended := make(chan struct{})
-		r := router.New(nil)
-		h := r.HTTPFallback(nil)
-		client := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			h.ServeHTTP(w, req)
-			if req.URL.RawQuery == "open" {
-				close(ended)
-			}
-		}))
-		start := time.Now()
-		client.open("stream").close()
-		<-ended
-		assert.Zero(t, time.Since(start))
-	})
-}
-
-// TestNetwork_ServerShutdownDoesNotHang has a real server with streams, which Router.Shutdown ends.
-func TestNetwork_ServerShutdownDoesNotHang(t *testing.T) {
-	r := router.New(nil)
-	client, server := newSocketClient(t, r.HTTPFallback(nil), func(*httptest.Server) {})
-	events := client.open("stream")
-	defer events.close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, r.Shutdown(ctx))
-	require.NoError(t, server.Config.Shutdown(ctx))
-	assert.Contains(t, client.receive(events).data, `{"code":1012`)
 }
 
 // TestNetwork_RawRequests has what http.Client does not send.

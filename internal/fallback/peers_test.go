@@ -3,7 +3,6 @@ package fallback_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,8 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
 	"github.com/penstock-go/penstock/router"
@@ -114,49 +111,6 @@ func TestPeers_EachRequestReachesAnotherNode(t *testing.T) {
 	}
 }
 
-// TestPeers_NewerDownEndsTheOlder has responses of two nodes.
-func TestPeers_NewerDownEndsTheOlder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, 3, router.Options{}, func(*router.Router) {})
-		client := c.client(t)
-		client.open("stream").close()
-		start := time.Now()
-		first, second := client.events("stream"), client.events("stream")
-		defer first.close()
-		defer second.close()
-		_, err := first.next()
-		require.Error(t, err)
-		assert.Less(t, time.Since(start), time.Second)
-		require.NoError(t, onlyConn(t, c.routers[0]).Send(Echo{N: 1}))
-		assert.Contains(t, client.receive(second).data, `{"n":1}`)
-	})
-}
-
-// TestPeers_NewerDownEndsTheOlderWhileItIsWritten has responses that are too large to be written at once, on the node of
-// the connection and on another one.
-func TestPeers_NewerDownEndsTheOlderWhileItIsWritten(t *testing.T) {
-	for name, order := range map[string][2]int{"own": {0, 0}, "other": {1, 1}, "own, then other": {0, 1}} {
-		runSynctest(t, name, func(t *testing.T) {
-			c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
-			client := c.client(t)
-			c.choose = func() int { return 0 }
-			client.open("poll").close()
-			large := strings.Repeat("x", 300<<10)
-			require.NoError(t, onlyConn(t, c.routers[0]).Send(text{large}))
-			c.choose = func() int { return order[0] }
-			first := client.events("stream")
-			defer first.close()
-			synctest.Wait()
-			c.choose = func() int { return order[1] }
-			second := client.events("stream")
-			defer second.close()
-			assert.Contains(t, client.receive(second).data, large)
-			_, err := first.next()
-			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		})
-	}
-}
-
 // TestPeers_OwnerThatHasGone checks what the requests of a client are answered after its node has failed, has been
 // shut down, or cannot be reached.
 func TestPeers_OwnerThatHasGone(t *testing.T) {
@@ -196,27 +150,6 @@ func TestPeers_OwnerThatHasGone(t *testing.T) {
 	}
 }
 
-// TestPeers_ShutdownEndsTheirResponses checks that a node does not wait for responses of connections that other nodes
-// have, and that their clients continue elsewhere.
-func TestPeers_ShutdownEndsTheirResponses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, 3, router.Options{}, func(*router.Router) {})
-		client := c.client(t)
-		client.open("stream").close()
-		events := client.events("stream")
-		start := time.Now()
-		require.NoError(t, c.routers[1].Shutdown(t.Context()))
-		_, err := events.next()
-		require.Error(t, err)
-		assert.Less(t, time.Since(start), time.Second)
-		events.close()
-		events = client.events("stream")
-		defer events.close()
-		require.NoError(t, onlyConn(t, c.routers[0]).Send(Echo{N: 1}))
-		assert.Contains(t, client.receive(events).data, `{"n":1}`)
-	})
-}
-
 // TestPeers_UnknownSecretsCostNoPackets counts what nodes are asked for secrets that no node has made, and for guesses
 // of a connection of another node.
 func TestPeers_UnknownSecretsCostNoPackets(t *testing.T) {
@@ -245,51 +178,4 @@ func otherThan(c byte) string {
 		return "B"
 	}
 	return "A"
-}
-
-// A keepingBroker keeps its nodes.
-type keepingBroker struct {
-	*memory.Broker
-
-	nodes []broker.HistoryNode
-}
-
-func (b *keepingBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
-	node := b.Broker.ConnectHistory(handler, histories)
-	b.nodes = append(b.nodes, node)
-	return node
-}
-
-// TestPeers_SessionResumesAfterItsNodeDied moves a client to another node.
-func TestPeers_SessionResumesAfterItsNodeDied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &keepingBroker{Broker: memory.NewBroker()}
-		opts := router.Options{
-			Broker:       b,
-			Resume:       router.ResumeOptions{Within: time.Minute},
-			Authenticate: func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
-		}
-		c := newNodes(t, 2, opts, func(r *router.Router) {
-			router.Topic(r, "news", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
-		})
-		client := c.client(t)
-		c.choose = func() int { return 0 }
-		events := client.open("stream")
-		client.up(`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":{"session":true}}`)
-		token := sessionToken(t, client.receive(events).data)
-		client.up(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"news"}}`)
-		assert.Contains(t, client.receive(events).data, "$ws:subscribed")
-		events.close()
-		require.NoError(t, b.nodes[0].Close(t.Context())) // the router does not know it
-		synctest.Wait()
-		c.choose = func() int { return 1 }
-		require.Equal(t, http.StatusConflict, client.acknowledge())
-		client.seq, client.ack = 0, 0
-		events = client.open("stream")
-		defer events.close()
-		client.up(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"news"}]}}`, token))
-		assert.Contains(t, client.receive(events).data, "$ws:resumed")
-		require.NoError(t, c.routers[1].Publish("news", Echo{N: 8}))
-		assert.Contains(t, client.receive(events).data, `{"n":8}`)
-	})
 }

@@ -271,20 +271,3 @@ func TestUp_GuessedSecrets(t *testing.T) {
 		client.up(event(1))
 	})
 }
-
-// TestUp_MessagesForAClosedConnectionAreDropped checks that an up does not overtake the event close, which says why.
-func TestUp_MessagesForAClosedConnectionAreDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, handled := recordingRouter(&router.Options{})
-		client := newClient(t, r.HTTPFallback(nil))
-		client.open("poll").close()
-		onlyConn(t, r).Close(4001, "done")
-		synctest.Wait()
-		client.up(event(1))
-		client.up(event(2))
-		events := client.events("poll")
-		defer events.close()
-		assert.Equal(t, `{"code":4001,"reason":"done"}`, client.receive(events).data)
-		assert.Empty(t, handled.all())
-	})
-}

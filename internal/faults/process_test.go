@@ -27,12 +27,6 @@ type process struct {
 	ended  bool          // by a fault: it is not a node anymore
 }
 
-// startProcess starts a node.
-func startProcess(t *testing.T, spec *nodeSpec, log *record) *process {
-	t.Helper()
-	return startTest(t, "TestNode", nodeEnv, spec.Name, spec, func(line string) { log.add(spec.Name, line) })
-}
-
 // startTest starts a process that runs one test, with the JSON of spec in an environment variable.
 // The goroutine that reads its output ends with the process.
 func startTest(t *testing.T, test, env, name string, spec any, line func(string)) *process {

@@ -5,13 +5,11 @@ package faults_test
 import (
 	"bytes"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -299,82 +297,4 @@ func (r *relay) count() (cuts, withheld int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cuts, r.withheld
-}
-
-func TestRelay_BreaksConnections(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write(bytes.Repeat([]byte("x"), 10))
-			go func() { // echo
-				defer func() { _ = conn.Close() }()
-				buf := make([]byte, 100)
-				for {
-					n, err := conn.Read(buf)
-					if err != nil {
-						return
-					}
-					_, _ = conn.Write(buf[:n])
-				}
-			}()
-		}
-	}()
-	r := startRelay(t, listener.Addr().String(), nil)
-	plan := func(s sabotage) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.spoil = func() sabotage { return s }
-	}
-	plan(sabotage{4, cutShort})
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", r.addr)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-	receive := func(conn net.Conn) (total int, err error) {
-		buf := make([]byte, 100)
-		for {
-			require.NoError(t, conn.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
-			n, err := conn.Read(buf)
-			if total += n; err != nil {
-				return total, err
-			}
-		}
-	}
-	n, err := receive(dial())
-	assert.Equal(t, 4, n)
-	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, "closed")
-
-	plan(sabotage{4, halfOpen})
-	n, err = receive(dial())
-	assert.Equal(t, 4, n)
-	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "open")
-
-	plan(sabotage{})
-	commands, pubSub := dial(), dial()
-	_, _ = pubSub.Write([]byte("*2\r\n$9\r\nsubscribe\r\n$1\r\na\r\n"))
-	n, _ = receive(pubSub)
-	assert.Equal(t, 10+26, n)
-	r.stall(stall{class: pubSubConns, replies: true})
-	_, _ = pubSub.Write([]byte("stalled"))
-	n, _ = receive(pubSub)
-	assert.Zero(t, n)
-	n, err = receive(commands)
-	assert.Equal(t, 10, n)
-	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	r.restore()
-	n, _ = receive(pubSub)
-	assert.Equal(t, 7, n)
-	r.cut(commandConns)
-	_, err = receive(commands)
-	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-	_, err = receive(pubSub)
-	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

@@ -2,7 +2,7 @@
 // clients encode and decode the same structs. docs/protocol.json describes them, and docs/protocol.md specifies
 // when they are sent. After a change of docs/protocol.json, run
 //
-//	go test ./internal/protocol -protocol.update
+//	go test ./internal -update
 //
 // Receivers accept a message without an optional member, and ignore members that they do not know.
 package protocol

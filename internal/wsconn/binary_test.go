@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -20,37 +19,9 @@ func queueBinary(c *wsconn.Conn, message string) error {
 	return c.Queue(f)
 }
 
-// TestConn_WritesBinaryMessages sends binary messages of several sizes, which are not UTF-8, to
-// clients with and without compression.
-func TestConn_WritesBinaryMessages(t *testing.T) {
-	for name, mode := range map[string]websocket.CompressionMode{
-		"plain":      websocket.CompressionDisabled,
-		"compressed": websocket.CompressionNoContextTakeover,
-	} {
-		t.Run(name, func(t *testing.T) {
-			addr, conns := listen(t, deflating())
-			ws, _, err := websocket.Dial(t.Context(), "ws://"+addr, &websocket.DialOptions{CompressionMode: mode})
-			require.NoError(t, err)
-			defer ws.CloseNow()
-			ws.SetReadLimit(-1)
-			c := <-conns
-			defer c.Release()
-			for _, n := range []int{0, 1, 125, 126, 65_535, 65_536, 200_000} {
-				sent := strings.Repeat("\xff", n)
-				require.NoError(t, queueBinary(c, sent))
-				c.Wake()
-				typ, got, err := ws.Read(t.Context())
-				require.NoError(t, err)
-				assert.Equal(t, websocket.MessageBinary, typ, "%d bytes", n)
-				assert.True(t, sent == string(got), "%d bytes", n)
-			}
-		})
-	}
-}
-
 func TestDeflate_KeepsTheOpcode(t *testing.T) {
 	addr, conns := listen(t, deflating())
-	client, _ := dialDeflating(t, addr, "permessage-deflate")
+	client := dialDeflating(t, addr, "permessage-deflate")
 	c := <-conns
 	defer c.Release()
 	require.NoError(t, queueBinary(c, strings.Repeat("x", 1000)))

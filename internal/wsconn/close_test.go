@@ -15,19 +15,6 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-func TestConn_InvalidCloseReasonIsAnsweredWith1007(t *testing.T) {
-	addr, conns := listen(t, options())
-	c := dialRaw(t, addr, nil)
-	server := <-conns
-	ended := make(chan error, 1)
-	go func() { ended <- echo(server) }()
-	c.send(frame(fin|closing, "\x03\xe8a\xff\xfe"))
-	c.closed(1007)
-	require.Error(t, <-ended)
-	code, _ := server.Status()
-	assert.Equal(t, 1007, code)
-}
-
 func TestConn_WritesFramesInOrderAndTheCloseFrameLast(t *testing.T) {
 	addr, conns := listen(t, options())
 	c := dialRaw(t, addr, nil)

@@ -216,29 +216,6 @@ func (c *heldConn) take() []byte {
 	return c.held
 }
 
-// singleByteConn writes single bytes.
-type singleByteConn struct{ net.Conn }
-
-func (c singleByteConn) Write(p []byte) (int, error) {
-	for i := range p {
-		if _, err := c.Conn.Write(p[i : i+1]); err != nil {
-			return i, err
-		}
-	}
-	return len(p), nil
-}
-
-func TestTLS_ReadsRecordsOfSingleBytes(t *testing.T) {
-	forEachTLSVersion(t, func(t *testing.T, config *tls.Config) {
-		s := serveTLS(t, options())
-		config.InsecureSkipVerify = true
-		p, _ := s.upgrade(t, tls.Client(singleByteConn{dialTCP(t, s.addr)}, config))
-		for i := range 20 {
-			requireEcho(t, p, strings.Repeat(fmt.Sprint(i), i*20))
-		}
-	})
-}
-
 // TestTLS_ParksInsideRecords splits a record at every byte.
 func TestTLS_ParksInsideRecords(t *testing.T) {
 	t.Parallel()
@@ -281,23 +258,6 @@ func TestTLS_ReadsAllRecordsOfASegment(t *testing.T) {
 		requireNext(t, p, payload)
 	}
 	awaitIdle(t, c)
-}
-
-func TestTLS_ReadsLongRecords(t *testing.T) {
-	s := serveTLS(t, options())
-	p, rc, c := s.dialRecords(t)
-	payload := strings.Repeat("long", 4000)
-	var records []byte
-	for range 10 {
-		records = append(records, rc.message(payload)...)
-	}
-	_, err := rc.Conn.Write(records)
-	require.NoError(t, err)
-	for range 10 {
-		requireNext(t, p, payload)
-	}
-	awaitIdle(t, c)
-	requireEcho(t, p, "short")
 }
 
 // TestTLS_AnswersKeyUpdates sends key updates after the write deadline of the last write has passed.

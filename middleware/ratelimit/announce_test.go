@@ -2,8 +2,6 @@ package ratelimit_test
 
 import (
 	"context"
-	"math/big"
-	"net/http"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
@@ -205,133 +202,6 @@ func TestAnnounce_RulesOfOneBucketAddUp(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 20-4, d.Remaining)
 	})
-}
-
-// A pacer is a model of one bucket that knows only what the welcome says.
-type pacer struct {
-	bucket                     routertest.Bucket
-	capacity, refill, refillMs int64
-	tokens                     *big.Rat // at since
-	since                      time.Time
-}
-
-// newPacer returns a model with as many tokens as the client is sure of. It starts when the client
-// has received the welcome, which is after the server has charged the greeting.
-func newPacer(l routertest.Limit, typ string) *pacer {
-	p := &pacer{capacity: l.Capacity, refill: l.Refill, refillMs: l.RefillMs, tokens: new(big.Rat), since: time.Now()}
-	for _, bucket := range l.Buckets {
-		if _, ok := bucket.Costs[typ]; ok {
-			p.bucket = bucket
-		}
-	}
-	if l.Scope == "connection" { // it was full before the greeting
-		p.tokens.SetInt64(p.capacity - *p.bucket.Costs["$ws:hello"])
-	}
-	return p
-}
-
-// wait waits until the bucket holds the cost of a message, and takes it. It waits for whole
-// microseconds, because the server counts in them.
-func (p *pacer) wait(typ string) {
-	perMicro := big.NewRat(p.refill, p.refillMs*1000)
-	p.elapse(perMicro)
-	cost := big.NewRat(*p.bucket.Costs[typ], 1)
-	if missing := new(big.Rat).Sub(cost, p.tokens); missing.Sign() > 0 {
-		micros := missing.Quo(missing, perMicro)
-		rounded := new(big.Int).Div(micros.Num(), micros.Denom())
-		time.Sleep(time.Duration(rounded.Int64()+1) * time.Microsecond)
-		p.elapse(perMicro)
-	}
-	p.tokens.Sub(p.tokens, cost)
-}
-
-// elapse adds the tokens that have returned.
-func (p *pacer) elapse(perMicro *big.Rat) {
-	micros := big.NewRat(time.Since(p.since).Microseconds(), 1)
-	p.since = time.Now()
-	p.tokens.Add(p.tokens, micros.Mul(micros, perMicro))
-	if full := big.NewRat(p.capacity, 1); p.tokens.Cmp(full) > 0 {
-		p.tokens.Set(full)
-	}
-}
-
-// TestAnnounce_ClientPacesItselfExactly sends 1,000 messages as fast as the welcome allows. None is
-// rejected, and the rate is at least 99 % of what the limit allows in that time.
-func TestAnnounce_ClientPacesItselfExactly(t *testing.T) {
-	for name, tt := range map[string]struct {
-		policy limit.Policy
-		key    func(router.IngressContext) limit.Key
-	}{
-		"connection":       {named, ratelimit.KeyPerConn},
-		"user":             {named, ratelimit.KeyPerUser},
-		"thirds":           {limit.Per(7, 3*time.Second).Burst(11).Named("messages"), ratelimit.KeyPerUser},
-		"microseconds":     {limit.Per(13, 1234567*time.Microsecond).Burst(9).Named("messages"), ratelimit.KeyPerConn},
-		"many at a time":   {limit.Per(5000, 77*time.Millisecond).Burst(6).Named("messages"), ratelimit.KeyPerConn},
-		"one a minute":     {limit.PerMinute(1).Burst(5).Named("messages"), ratelimit.KeyPerConn},
-		"bucket of a type": {named, perGroup},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { paceMessages(t, tt.policy, tt.key) })
-		})
-	}
-}
-
-// perGroup gives the messages that cost something a bucket, and the greeting another one.
-func perGroup(in router.IngressContext) limit.Key {
-	key := ratelimit.KeyPerUser(in)
-	if in.Type == "SEARCH" || in.Type == "COMMENT" {
-		key[3] = "costly"
-	}
-	return key
-}
-
-func paceMessages(t *testing.T, policy limit.Policy, key func(router.IngressContext) limit.Key) {
-	const messages = 1000
-	opts := &ratelimit.Options{Key: key, Cost: func(in router.IngressContext) int64 {
-		if in.Type == "SEARCH" {
-			return 5
-		}
-		return 1
-	}}
-	limiter := memory.NewLimiter(policy)
-	rejected, admitted := 0, 0
-	r := router.New(&router.Options{
-		Authenticate:    func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil },
-		AnnounceLimits:  ratelimit.Announce(limiter, opts),
-		OnLimitExceeded: func(router.LimitExceeded) { rejected++ },
-	})
-	r.UseIngress(ratelimit.New(limiter, opts))
-	router.On(r, func(*router.Context, Search) error { admitted++; return nil })
-	router.On(r, func(*router.Context, Comment) error { admitted++; return nil })
-	client := routertest.Dial(t, r)
-
-	welcome := client.Greet()
-	require.Len(t, welcome.Limits, 1)
-	start := time.Now()
-	bucket := newPacer(welcome.Limits[0], "SEARCH")
-	spent := int64(0)
-	for i := range messages {
-		message := router.Message(Comment{})
-		if i%3 != 0 {
-			message = Search{}
-		}
-		bucket.wait(message.MessageType())
-		client.Send(message)
-		spent += *bucket.bucket.Costs[message.MessageType()]
-	}
-	synctest.Wait()
-	assert.Zero(t, rejected)
-	assert.Equal(t, messages, admitted)
-	assert.Zero(t, client.Pending())
-
-	refilled := float64(policy.Refill) * float64(time.Since(start)) / float64(policy.Per)
-	allowed := float64(policy.Capacity) + refilled
-	t.Logf("%.2f %% of what the limit allows", 100*float64(spent)/allowed)
-	assert.GreaterOrEqual(t, float64(spent), 0.99*allowed)
-	if welcome.Limits[0].Scope == "connection" { // the bucket is exhausted: one more is rejected
-		client.Send(Search{})
-		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(client).Code)
-	}
 }
 
 // TestAnnounce_IngressDecidesAboutTheSameBucket compares every announced bucket and cost with what

@@ -64,17 +64,6 @@ func TestConnections_BoundUserOnAllNodes(t *testing.T) {
 	})
 }
 
-func TestConnections_BoundAnonymousConnectionsOfAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newNode(ratelimit.Connections(memory.NewSemaphore(1), nil))
-		from := func(addr string) *routertest.Conn { return routertest.Dial(t, r, routertest.RemoteAddr(addr)) }
-		routertest.Call[Rendered](from("192.0.2.1:1"), Render{})
-		assert.Equal(t, tooManyConnections, from("192.0.2.1:2").Closed())
-		routertest.Call[Rendered](from("192.0.2.2:1"), Render{})
-		routertest.Call[Rendered](routertest.Dial(t, r, routertest.RemoteAddr("192.0.2.1:3"), routertest.Token("ann")), Render{})
-	})
-}
-
 // A permit of a connection that a later part of OnOpen rejects is released.
 func TestConnections_RejectionByComposedOnOpenReleasesPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,10 +3,8 @@ package ratelimit_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
@@ -82,19 +80,4 @@ func TestPolicy_ReachesClient(t *testing.T) {
 			assert.Equal(t, tt.want, errors.DetailsOf[errors.LimitDetails](routertest.ReceiveError(client)).Policy)
 		})
 	}
-}
-
-func TestPolicy_OfConcurrencyReachesClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		semaphore := memory.NewSemaphore(1)
-		permit, err := semaphore.Acquire(t.Context(), limit.Key{})
-		require.NoError(t, err)
-		defer permit.Release()
-		r := router.New(nil)
-		r.Use(ratelimit.Concurrency(semaphore, &ratelimit.ConcurrencyOptions{
-			Name: "renderers", Key: func(router.IngressContext) limit.Key { return limit.Key{} },
-		}))
-		router.RPC(r, func(*router.Context, Render) (Rendered, error) { return Rendered{}, nil })
-		assert.Equal(t, "renderers", errors.DetailsOf[errors.LimitDetails](routertest.CallError(routertest.Dial(t, r), Render{})).Policy)
-	})
 }

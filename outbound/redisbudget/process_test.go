@@ -1,29 +1,21 @@
 package redisbudget_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/outbound"
-	"github.com/penstock-go/penstock/outbound/redisbudget"
 )
 
 type apiOptions struct {
@@ -164,25 +156,6 @@ type node struct {
 	Workers    int
 	Paths      int
 	Hang       bool // send one request to /hang
-
-	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
-}
-
-const nodeEnv = "PENSTOCK_OUTBOUND_NODE"
-
-// TestOutboundNode is the main function of a node process.
-func TestOutboundNode(t *testing.T) {
-	text := os.Getenv(nodeEnv)
-	if text == "" {
-		t.Skip("only runs as a child process of other tests")
-	}
-	var n node
-	require.NoError(t, json.Unmarshal([]byte(text), &n))
-	client := goredis.NewClient(&goredis.Options{Addr: n.Redis})
-	defer func() { _ = client.Close() }()
-	_, err := fmt.Fprintf(os.Stdout, "answered %d\n", n.run(t.Context(), redisbudget.New(client, "{bot}:", &n.Options)))
-	require.NoError(t, err)
 }
 
 // run returns how many requests got status 200.
@@ -228,118 +201,6 @@ func get(ctx context.Context, client *http.Client, url string) int {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode
-}
-
-func (n *node) start(t *testing.T) {
-	t.Helper()
-	text, err := json.Marshal(n)
-	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	n.cmd = exec.Command(self, "-test.run=^TestOutboundNode$")
-	n.cmd.Env = append(os.Environ(), nodeEnv+"="+string(text))
-	n.cmd.Stdout, n.cmd.Stderr = &n.stdout, &n.stderr
-	require.NoError(t, n.cmd.Start())
-	t.Cleanup(n.kill)
-}
-
-// kill ends the process without any cleanup.
-func (n *node) kill() {
-	_ = n.cmd.Process.Kill()
-	_ = n.cmd.Wait()
-}
-
-func (n *node) finish(t *testing.T) {
-	t.Helper()
-	require.NoError(t, n.cmd.Wait(), "%s%s", &n.stdout, &n.stderr)
-	assert.Contains(t, n.stdout.String(), fmt.Sprintf("answered %d\n", n.Requests))
-}
-
-var busyAPI = apiOptions{
-	limit: 8, per: 80 * time.Millisecond,
-	global: 450, globalPer: 200 * time.Millisecond,
-	latency: 5 * time.Millisecond,
-}
-
-// processLease is longer than a busy machine stops a process: only a process that is killed may lose the lease of
-// a request.
-const processLease = 15 * time.Second
-
-func startNodes(t *testing.T, a *fakeAPI, requests int) []*node {
-	t.Helper()
-	server := redistest.Start(t)
-	var nodes []*node
-	for range 4 {
-		n := &node{
-			Redis: server.Addr, URL: a.URL, Requests: requests / 4, Workers: 80, Paths: 20,
-			Options: outbound.BudgetOptions{GlobalLimit: int64(a.options.global), GlobalPer: a.options.globalPer, Lease: processLease},
-		}
-		n.start(t)
-		nodes = append(nodes, n)
-	}
-	return nodes
-}
-
-// TestBudget_FourProcessesExceedNoLimit sends 10,000 requests to twenty routes, more than the
-// limits of some routes allow.
-func TestBudget_FourProcessesExceedNoLimit(t *testing.T) {
-	testscale.FullOnly(t, "TestBudget_KilledProcessBlocksForOneLease")
-	t.Parallel()
-	a := newAPI(t, busyAPI)
-	start := time.Now()
-	for _, n := range startNodes(t, a, 10_000) {
-		n.finish(t)
-	}
-	a.check(t, 10_000)
-	t.Logf("10,000 requests in %v", time.Since(start))
-}
-
-// TestBudget_KilledProcessExceedsNoLimit kills one of four processes while they send.
-func TestBudget_KilledProcessExceedsNoLimit(t *testing.T) {
-	testscale.FullOnly(t, "TestBudget_KilledProcessBlocksForOneLease")
-	t.Parallel()
-	a := newAPI(t, busyAPI)
-	nodes := startNodes(t, a, 6_000)
-	require.Eventually(t, func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.served > 2000
-	}, 30*time.Second, time.Millisecond)
-	nodes[0].kill()
-	for _, n := range nodes[1:] {
-		n.finish(t)
-	}
-	a.check(t, 4_500)
-}
-
-// TestBudget_KilledProcessBlocksForOneLease kills a process that holds the only request that may
-// be in flight.
-func TestBudget_KilledProcessBlocksForOneLease(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, apiOptions{limit: 5, per: time.Second})
-	server := redistest.Start(t)
-	options := outbound.BudgetOptions{Lease: 2 * time.Second}
-	n := &node{Redis: server.Addr, URL: a.URL, Requests: 1, Workers: 1, Paths: 1, Hang: true, Options: options}
-	started := time.Now()
-	n.start(t)
-	<-a.hung
-	n.kill()
-	killed := time.Now()
-	budget := redisbudget.New(server.Client(t), "{bot}:", &options)
-	client := &http.Client{Transport: answerRequested{outbound.NewTransport(budget, nil)}}
-	require.Equal(t, http.StatusOK, get(t.Context(), client, a.URL+"/hang"))
-	assert.GreaterOrEqual(t, time.Since(started), options.Lease)
-	assert.Less(t, time.Since(killed), options.Lease+20*time.Second)
-	a.check(t, 1)
-}
-
-// An answerRequested transport asks the fakeAPI to answer requests to /hang.
-type answerRequested struct{ http.RoundTripper }
-
-func (r answerRequested) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("Answer", "yes")
-	return r.RoundTripper.RoundTrip(req)
 }
 
 func headersOf(pairs ...string) http.Header {
