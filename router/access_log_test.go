@@ -35,7 +35,7 @@ func TestDisconnectUser_NodeThatWasCutOff(t *testing.T) {
 	for name, within := range map[string]time.Duration{"sessions": resumeWithin, "no sessions": 0} {
 		runSynctest(t, name, func(t *testing.T) {
 			b := memory.NewBroker()
-			island := newIsland(b)
+			island := &unreliableBroker{Broker: b}
 			change := func(o *router.Options) { o.Resume.Within = within }
 			one, two := newUserLogRouter(b, change), newUserLogRouter(island, change)
 			before := []*sessionClient{dialSession(t, one, "ann"), dialSession(t, one, "ann"), dialSession(t, two, "ann"), dialSession(t, two, "ann")}
@@ -91,7 +91,7 @@ func TestDisconnectUser_FollowsMessages(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		runSynctest(t, fmt.Sprint("cut off ", cut), func(t *testing.T) {
 			b := memory.NewBroker()
-			island := newIsland(b)
+			island := &unreliableBroker{Broker: b}
 			one, two := newUserLogRouter(b, nil), newUserLogRouter(island, nil)
 			here, there := dialSession(t, one, "ann"), dialSession(t, two, "ann")
 			synctest.Wait() // the node knows the position of the log
@@ -153,7 +153,7 @@ func TestDisconnectUser_WhileConnecting(t *testing.T) {
 func TestDisconnectUser_StoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
-		island := newIsland(b)
+		island := &unreliableBroker{Broker: b}
 		one, two := newUserLogRouter(island, nil), newUserLogRouter(b, nil)
 		here, there := dialSession(t, one, "ann"), dialSession(t, two, "ann")
 		island.setCut(true)
@@ -174,7 +174,7 @@ func TestDisconnectUser_StoreThatIsAway(t *testing.T) {
 func TestDisconnectUser_LogThatIsTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
-		island := newIsland(b)
+		island := &unreliableBroker{Broker: b}
 		var lost recorder[string]
 		one := newUserLogRouter(b, nil)
 		two := newUserLogRouter(island, func(o *router.Options) {
@@ -202,7 +202,7 @@ func TestDisconnectUser_LogThatIsTooShort(t *testing.T) {
 func TestDisconnectUser_NodeThatStartsWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
-		island := newIsland(b)
+		island := &unreliableBroker{Broker: b}
 		island.cut = true
 		one, two := newUserLogRouter(b, nil), newUserLogRouter(island, nil)
 		began := time.Now()
@@ -246,7 +246,7 @@ func TestDisconnectUser_NodeWithoutTheOption(t *testing.T) {
 func TestRevoke_NodeThatWasCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
-		island := newIsland(b)
+		island := &unreliableBroker{Broker: b}
 		change := func(o *router.Options) { o.Resume.Within = 0 }
 		one, two := newUserLogRouter(b, change), newUserLogRouter(island, change)
 		c := dialSession(t, two, "ann")

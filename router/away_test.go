@@ -170,7 +170,7 @@ func TestOnSessionEnd_SessionThatGoesOnHasNotEnded(t *testing.T) {
 func TestOnSessionEnd_AsksTheStore(t *testing.T) {
 	runSynctest(t, "the packet is lost", func(t *testing.T) {
 		var ends recorder[router.SessionEnd]
-		cut := &cutBroker{Broker: memory.NewBroker()}
+		cut := unreliable()
 		one := newSessionRouter(cut.Broker, func(o *router.Options) { o.Resume.OnSessionEnd = ends.add })
 		two := newSessionRouter(cut, nil)
 		old := dialSession(t, one, "ann").hello()
@@ -184,7 +184,7 @@ func TestOnSessionEnd_AsksTheStore(t *testing.T) {
 	})
 	runSynctest(t, "the store is away", func(t *testing.T) {
 		var ends recorder[router.SessionEnd]
-		cut := &cutBroker{Broker: memory.NewBroker()}
+		cut := unreliable()
 		one := newSessionRouter(cut, func(o *router.Options) { o.Resume.OnSessionEnd = ends.add })
 		dialSession(t, one, "ann").hello().Abort()
 		time.Sleep(resumeWithin)

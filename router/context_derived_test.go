@@ -124,7 +124,7 @@ func TestWithContext_DeadlineOfMiddleware(t *testing.T) {
 func TestWithContext_ReachesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got any
-		b := &storeBroker{Broker: memory.NewBroker(), store: func(ctx context.Context, a broker.Append, node broker.HistoryNode) (broker.Appended, error) {
+		b := &unreliableBroker{Broker: memory.NewBroker(), append: func(ctx context.Context, a broker.Append, node broker.HistoryNode) (broker.Appended, error) {
 			got = ctx.Value(spanKey{})
 			return node.Append(ctx, a)
 		}}

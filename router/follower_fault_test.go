@@ -1,10 +1,8 @@
 package router_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,78 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// A lossyBroker keeps histories, but its nodes can lose publications, and its store can be away.
-type lossyBroker struct {
-	*memory.Broker
-
-	drop atomic.Bool
-	away atomic.Bool
-	slow atomic.Bool
-
-	ahead atomic.Int32 // how many reads of a state have a position that no node reaches
-}
-
-// ConnectHistory adds a node.
-func (b *lossyBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
-	published := histories.Published
-	histories.Published = func(topic string, p broker.Publication) {
-		if !b.drop.Load() {
-			published(topic, p)
-		}
-	}
-	return &lossySession{b.Broker.ConnectHistory(handler, histories), b}
-}
-
-type lossySession struct {
-	broker.HistoryNode
-
-	broker *lossyBroker
-}
-
-// Read fails while the store is away, and waits while it is slow.
-func (s *lossySession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	for s.broker.slow.Load() && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	if s.broker.away.Load() {
-		return broker.Page{}, errors.New("the store is away")
-	}
-	return s.HistoryNode.Read(ctx, q)
-}
-
-// ReadAll does the same.
-func (s *lossySession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	for s.broker.slow.Load() && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	if s.broker.away.Load() {
-		return nil, errors.New("the store is away")
-	}
-	return s.HistoryNode.ReadAll(ctx, b)
-}
-
-// ReadState fails while the store is away, and waits while it is slow.
-func (s *lossySession) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-	for s.broker.slow.Load() && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	if s.broker.away.Load() {
-		return broker.StatePart{}, errors.New("the store is away")
-	}
-	state, err := s.HistoryNode.ReadState(ctx, q)
-	if s.broker.ahead.Add(-1) >= 0 {
-		state.Position.Offset += 100
-	}
-	return state, err
-}
 
 func publishTexts(t *testing.T, r *router.Router, from, to int) {
 	t.Helper()
@@ -98,7 +30,7 @@ func publishTexts(t *testing.T, r *router.Router, from, to int) {
 // clients receive them from the history, or learn that it does not hold them.
 func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		var lost recorder[int]
 		one := newFeedRouter(shared.Broker, router.History{Messages: 3})
 		two := router.New(&router.Options{Broker: shared, OnMessagesLost: func(_ string, n int) { lost.add(n) }})
@@ -131,7 +63,7 @@ func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
 
 func TestFollower_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newFeedRouter(shared, router.History{Messages: 10})
 		shared.away.Store(true)
 		client := routertest.Dial(t, r)
@@ -152,7 +84,7 @@ func TestFollower_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 func TestFollower_UnsubscribeDuringRecoveryEndsIt(t *testing.T) {
 	for name, others := range map[string]bool{"of the only subscriber": false, "of one of two": true} {
 		runSynctest(t, name, func(t *testing.T) {
-			shared := &lossyBroker{Broker: memory.NewBroker()}
+			shared := unreliable()
 			r := newFeedRouter(shared, router.History{Messages: 10})
 			client := routertest.Dial(t, r)
 			conn := onlyConn(t, r)

@@ -62,7 +62,7 @@ func TestResume_ConnectionIsLostBeforeItsSessionIsStored(t *testing.T) {
 func TestResume_GreetingWithoutStoreFollowsWhatIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, _, cut := newCutRouters()
-		other := &cutBroker{Broker: cut.Broker}
+		other := &unreliableBroker{Broker: cut.Broker}
 		two := newSessionRouter(other, nil)
 		require.NoError(t, one.Revoke(t.Context(), "t", "ann", "plain/early"))
 		_, err := one.DisconnectUser("t", "ann", 4403, "")

@@ -16,27 +16,6 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A storeBroker stores publications with a function, which may call the Append of the broker.
-type storeBroker struct {
-	*memory.Broker
-
-	store func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error)
-}
-
-func (b *storeBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
-	return storeSession{b.Broker.ConnectHistory(handler, histories), b}
-}
-
-type storeSession struct {
-	broker.HistoryNode
-
-	broker *storeBroker
-}
-
-func (s storeSession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
-	return s.broker.store(ctx, a, s.HistoryNode)
-}
-
 // TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage publishes on a topic with a History while its
 // store fails.
 func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
@@ -73,7 +52,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 	} {
 		runSynctest(t, name, func(t *testing.T) {
 			r := router.New(&router.Options{
-				Broker:   &storeBroker{memory.NewBroker(), test.store},
+				Broker:   &unreliableBroker{Broker: memory.NewBroker(), append: test.store},
 				Timeouts: router.Timeouts{Call: 3 * time.Second},
 			})
 			router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
@@ -94,7 +73,7 @@ func TestPublish_ErrorOfAStoreSaysWhoReceivesTheMessage(t *testing.T) {
 func TestStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requested []broker.Durability
-		b := &storeBroker{memory.NewBroker(), func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error) {
+		b := &unreliableBroker{Broker: memory.NewBroker(), append: func(ctx context.Context, a broker.Append, session broker.HistoryNode) (broker.Appended, error) {
 			requested = append(requested, a.Durability)
 			stored, err := session.Append(ctx, a)
 			if err == nil && len(requested) == 1 {
@@ -145,7 +124,7 @@ func TestPublish_ErrorOfTheBrokerFollowsDeliveryOnThisNode(t *testing.T) {
 // TestLocal_StoresNothing publishes on this node only, on a topic with a History whose store fails.
 func TestLocal_StoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Broker: &storeBroker{memory.NewBroker(), nil}})
+		r := router.New(&router.Options{Broker: unreliable()})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
 		client := routertest.Dial(t, r)
 		require.NoError(t, onlyConn(t, r).Subscribe("feed/a"))

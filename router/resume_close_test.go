@@ -90,7 +90,7 @@ func TestResume_OldConnectionSubscribesNoMore(t *testing.T) {
 		"reads state already": {subscribe: state, earlier: true},
 	} {
 		runSynctest(t, name, func(t *testing.T) {
-			b := &lossyBroker{Broker: memory.NewBroker()}
+			b := unreliable()
 			r := newSessionRouter(b, nil)
 			authorize, subscribe := make(chan struct{}), make(chan struct{})
 			router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error {

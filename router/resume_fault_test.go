@@ -1,9 +1,7 @@
 package router_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,127 +15,6 @@ import (
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// How the store of one node fails.
-const (
-	storeWorks   = iota
-	storeAway    // calls fail
-	storeForgets // changes are made, but their outcome is unknown
-	storeLoses   // changes are not made, and their outcome is unknown
-	storeHangs   // calls wait until their context is done
-	storeSlow    // changes take a second
-	storeKeeps   // values expire too late: its clock may differ
-)
-
-// A cutBroker connects one node to a shared broker, and can cut it off from the store of sessions and
-// from the other nodes.
-type cutBroker struct {
-	*memory.Broker
-
-	store    atomic.Int32
-	silent   atomic.Bool // packets are lost
-	unread   atomic.Bool // histories cannot be read
-	changes  atomic.Int64
-	failures atomic.Int64           // calls that failed because the store was away or hung
-	written  atomic.Int64           // bytes of data
-	before   atomic.Pointer[func()] // called before a change
-}
-
-func (b *cutBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
-	return &cutSession{b.Broker.ConnectHistory(handler, histories), b}
-}
-
-type cutSession struct {
-	broker.HistoryNode
-
-	broker *cutBroker
-}
-
-func (s *cutSession) Publish(topic string, packet []byte) error {
-	if s.broker.silent.Load() {
-		return nil
-	}
-	return s.HistoryNode.Publish(topic, packet)
-}
-
-func (s *cutSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	if s.broker.unread.Load() {
-		return broker.Page{}, errors.New("the store is away")
-	}
-	return s.HistoryNode.Read(ctx, q)
-}
-
-func (s *cutSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	if s.broker.unread.Load() {
-		return nil, errors.New("the store is away")
-	}
-	return s.HistoryNode.ReadAll(ctx, b)
-}
-
-func (s *cutSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
-	if err := s.fail(ctx); err != nil {
-		return broker.Value{}, err
-	}
-	return s.HistoryNode.LoadValue(ctx, key)
-}
-
-func (s *cutSession) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
-	s.broker.written.Add(int64(len(data)))
-	return s.change(ctx, lifetime, func(lifetime time.Duration) (uint64, error) {
-		return s.HistoryNode.StoreValue(ctx, key, data, version, lifetime)
-	})
-}
-
-func (s *cutSession) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
-	s.broker.written.Add(int64(len(p.Data)))
-	return s.change(ctx, lifetime, func(lifetime time.Duration) (uint64, error) {
-		return s.HistoryNode.PatchValue(ctx, key, p, version, lifetime)
-	})
-}
-
-// change calls store, unless the store is away.
-func (s *cutSession) change(ctx context.Context, lifetime time.Duration, store func(lifetime time.Duration) (uint64, error)) (uint64, error) {
-	if f := s.broker.before.Swap(nil); f != nil {
-		(*f)()
-	}
-	s.broker.changes.Add(1)
-	switch s.broker.store.Load() {
-	case storeForgets:
-		_, _ = store(lifetime)
-		return 0, errors.Errorf(errors.OutcomeUnknown, "the connection broke")
-	case storeSlow:
-		time.Sleep(time.Second)
-	case storeKeeps:
-		if lifetime > 0 {
-			lifetime += time.Hour
-		}
-	case storeLoses:
-		return 0, errors.Errorf(errors.OutcomeUnknown, "the connection broke")
-	}
-	if err := s.fail(ctx); err != nil {
-		return 0, err
-	}
-	return store(lifetime)
-}
-
-func (s *cutSession) fail(ctx context.Context) error {
-	switch s.broker.store.Load() {
-	case storeAway:
-		s.broker.failures.Add(1)
-		return errors.New("the store is away")
-	case storeHangs:
-		s.broker.failures.Add(1)
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return nil
-}
-
-// newCutRouters returns two nodes. The first one can be cut off.
-func newCutRouters() (one, two *router.Router, cut *cutBroker) {
-	cut = &cutBroker{Broker: memory.NewBroker()}
-	return newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil), cut
-}
 
 func TestResume_NodeThatCrashesLeavesItsSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -229,11 +106,11 @@ func TestResume_SessionThatHasEndedIsDeletedWhenTheStoreReturns(t *testing.T) {
 }
 
 func TestResume_NothingIsStoredAfterTheEnd(t *testing.T) {
-	for name, end := range map[string]func(*sessionClient, *cutBroker){
-		"lost":                     func(c *sessionClient, _ *cutBroker) { c.Abort() },
-		"closed":                   func(c *sessionClient, _ *cutBroker) { c.Close() },
-		"lost without the store":   func(c *sessionClient, cut *cutBroker) { cut.store.Store(storeAway); c.Abort() },
-		"closed without the store": func(c *sessionClient, cut *cutBroker) { cut.store.Store(storeAway); c.Close() },
+	for name, end := range map[string]func(*sessionClient, *unreliableBroker){
+		"lost":                     func(c *sessionClient, _ *unreliableBroker) { c.Abort() },
+		"closed":                   func(c *sessionClient, _ *unreliableBroker) { c.Close() },
+		"lost without the store":   func(c *sessionClient, cut *unreliableBroker) { cut.store.Store(storeAway); c.Abort() },
+		"closed without the store": func(c *sessionClient, cut *unreliableBroker) { cut.store.Store(storeAway); c.Close() },
 	} {
 		runSynctest(t, name, func(t *testing.T) {
 			one, _, cut := newCutRouters()
@@ -263,7 +140,7 @@ func TestResume_RecordIsRefreshedAtTheDocumentedRate(t *testing.T) {
 
 func TestResume_LostPacketDoesNotSaveTheOldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cut := &cutBroker{Broker: memory.NewBroker()}
+		cut := unreliable()
 		one, two := newSessionRouter(cut.Broker, nil), newSessionRouter(cut, nil)
 		old := dialSession(t, one, "ann").hello()
 		cut.silent.Store(true)
@@ -337,7 +214,7 @@ func TestSubscribe_FailsIfTheSessionHasMovedWithoutIt(t *testing.T) {
 // TestResume_TopicThatCannotBeReadFollowsLater resumes while the histories cannot be read.
 func TestResume_TopicThatCannotBeReadFollowsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cut := &cutBroker{Broker: memory.NewBroker()}
+		cut := unreliable()
 		one := newSessionRouter(cut, func(o *router.Options) { o.Timeouts.Call = 8 * time.Second })
 		two := newSessionRouter(cut.Broker, nil)
 		old := dialSession(t, two, "ann").hello()
@@ -346,12 +223,12 @@ func TestResume_TopicThatCannotBeReadFollowsLater(t *testing.T) {
 		old.Abort()
 		synctest.Wait()
 		c := dialSession(t, one, "ann")
-		cut.unread.Store(true)
+		cut.away.Store(true)
 		answer := c.resume(old.token, `{"topic":"feed/a","epoch":"E","offset":1}`)
 		assert.Equal(t, errors.Unavailable, answer.topic(t, "private/a").Error.Code)
 		assert.True(t, answer.topic(t, "private/a").Error.Retryable)
 		assert.Equal(t, errors.Unavailable, answer.topic(t, "feed/a").Error.Code)
-		cut.unread.Store(false)
+		cut.away.Store(false)
 		time.Sleep(10 * time.Second)
 		frame := c.Next()
 		assert.Equal(t, "$ws:subscribed", frame.Type)
@@ -371,7 +248,7 @@ func resumeThatWaits(t *testing.T) (c *sessionClient, other *router.Router, toke
 	require.NoError(t, old.conn.Subscribe("private/a"))
 	synctest.Wait()
 	old.Abort()
-	cut.unread.Store(true)
+	cut.away.Store(true)
 	c = dialSession(t, one, "ann")
 	c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"1"},"payload":{"token":%q}}`, old.token))
 	time.Sleep(time.Second)

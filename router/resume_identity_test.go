@@ -79,7 +79,7 @@ func TestResume_SessionEndsWithTheIdentity(t *testing.T) {
 // TestResume_RecordThatOutlivesTheIdentityIsRejected uses a store whose clock differs.
 func TestResume_RecordThatOutlivesTheIdentityIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cut := &cutBroker{Broker: memory.NewBroker()}
+		cut := unreliable()
 		cut.store.Store(storeKeeps)
 		r := newSessionRouter(cut, func(o *router.Options) { o.Authenticate = byExpiringToken })
 		old := dialSession(t, r, "ann:1m").hello()

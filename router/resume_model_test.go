@@ -44,7 +44,7 @@ type resumeModel struct {
 	t        *testing.T
 	rng      *rand.Rand
 	nodes    []*router.Router
-	cuts     []*cutBroker
+	cuts     []*unreliableBroker
 	away     []time.Time // since when the store of a node is away; zero if it is not
 	users    []string
 	sessions []*modelSession
@@ -82,7 +82,7 @@ func newResumeModel(t *testing.T, seed uint64) *resumeModel {
 	m := &resumeModel{t: t, rng: rand.New(rand.NewPCG(seed, 11)), users: []string{"ann", "bob", ""}}
 	shared := memory.NewBroker()
 	for range 3 {
-		cut := &cutBroker{Broker: shared}
+		cut := &unreliableBroker{Broker: shared}
 		m.cuts, m.away = append(m.cuts, cut), append(m.away, time.Time{})
 		m.nodes = append(m.nodes, newSessionRouter(cut, nil))
 	}

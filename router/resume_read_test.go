@@ -1,10 +1,8 @@
 package router_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -16,56 +14,6 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
-
-// A meteredBroker counts what a node reads of its histories.
-type meteredBroker struct {
-	broker.HistoryBroker
-	mu                           sync.Mutex
-	reads, batches, publications int
-	bytes                        int // of packets
-}
-
-type meteredSession struct {
-	broker.HistoryNode
-	m *meteredBroker
-}
-
-func (m *meteredBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
-	return meteredSession{m.HistoryBroker.ConnectHistory(h, hh), m}
-}
-
-func (s meteredSession) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	page, err := s.HistoryNode.Read(ctx, q)
-	s.m.count(func() { s.m.reads++ }, page)
-	return page, err
-}
-
-func (s meteredSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	pages, err := s.HistoryNode.ReadAll(ctx, b)
-	s.m.count(func() { s.m.batches++ })
-	for _, page := range pages {
-		s.m.count(func() {}, page.Page)
-	}
-	return pages, err
-}
-
-func (m *meteredBroker) count(call func(), pages ...broker.Page) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	call()
-	for _, page := range pages {
-		m.publications += len(page.Publications)
-		for _, p := range page.Publications {
-			m.bytes += len(p.Packet)
-		}
-	}
-}
-
-func (m *meteredBroker) reset() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reads, m.batches, m.publications, m.bytes = 0, 0, 0, 0
-}
 
 // TestResume_ReadsOnlyWhatTheClientReceives resumes with the first position of topics of which one
 // client can receive only a part. Another connection keeps the topics on the node, so that what is
@@ -93,7 +41,7 @@ func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &meteredBroker{HistoryBroker: memory.NewBrokerMaxHistoryBytes(1 << 30)}
+				m := &unreliableBroker{Broker: memory.NewBrokerMaxHistoryBytes(1 << 30)}
 				r := newSessionRouter(m, nil)
 				router.Topic(r, "long/{name}", &router.TopicOptions{
 					Authorize: func(*router.Context, router.TopicMatch) error { return nil }, History: router.History{Messages: 500},
@@ -115,7 +63,7 @@ func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
 					require.NoError(t, other.conn.Subscribe(fmt.Sprint("long/", i)))
 				}
 				synctest.Wait()
-				m.reset()
+				m.reads = readCount{}
 				returned := dialSession(t, r, "ann")
 				answer := returned.resume(client.token, strings.Join(since, ","))
 				recovered := 0
@@ -126,7 +74,7 @@ func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
 					}
 				}
 				assert.Equal(t, tt.recovered, recovered)
-				assert.Equal(t, []int{0, tt.batches, tt.shown}, []int{m.reads, m.batches, m.publications}, "reads, batches, publications")
+				assert.Equal(t, []int{0, tt.batches, tt.shown}, []int{m.reads.reads, m.reads.batches, m.reads.publications}, "reads, batches, publications")
 				for range tt.shown {
 					require.Equal(t, "NOTE", returned.Next().Type)
 				}

@@ -150,7 +150,7 @@ func TestRevoke_DuringResume(t *testing.T) {
 		for _, node := range []string{"same node", "another node"} {
 			runSynctest(t, moment+", "+node, func(t *testing.T) {
 				var revoke, onResume func()
-				cut := &cutBroker{Broker: memory.NewBroker()}
+				cut := unreliable()
 				two := newSessionRouter(cut.Broker, nil)
 				one := newSessionRouter(cut, func(o *router.Options) {
 					o.Resume.OnResume = func(*router.Context, router.ResumedSession) error {

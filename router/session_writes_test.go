@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -19,7 +18,7 @@ func TestSession_WritesWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 256 // bytes for one change
 		topics := testscale.Tiers(200, 300, 900)
-		b := &cutBroker{Broker: memory.NewBroker()}
+		b := unreliable()
 		r := newSessionRouter(b, nil)
 		c := dialSession(t, r, "ann").hello()
 		conn := onlyConn(t, r)

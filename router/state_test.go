@@ -60,7 +60,7 @@ func TestState_RemovalsReachConcurrentJoiners(t *testing.T) {
 
 func joinConcurrently(t *testing.T, seed uint64) {
 	const publications, clients, keys = 500, 6, 5
-	shared := &lossyBroker{Broker: memory.NewBroker()}
+	shared := unreliable()
 	nodes := []*router.Router{newStateRouter(shared, 3, nil), newStateRouter(shared, 3, nil)}
 	log := newQuoteLog()
 	var wg sync.WaitGroup
@@ -169,7 +169,7 @@ func TestState_ThatLacksTheFormatIsAnError(t *testing.T) {
 // TestState_RepairsALoss loses a burst between two nodes, more than the history holds.
 func TestState_RepairsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		one, two := newStateRouter(shared.Broker, 1, nil), newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		b := &board{t: t, log: log}
@@ -253,7 +253,7 @@ func TestState_SlowReaderIsDisconnectedAndReturns(t *testing.T) {
 // TestState_StoreThatIsAwayDelaysSubscription also lets the first attempts fail.
 func TestState_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		log.publish(t, r, "go", 1)
@@ -272,7 +272,7 @@ func TestState_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 // TestState_IsReadAgain lets two attempts fail, and then all of them.
 func TestState_IsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		log.publish(t, r, "go", 1)
@@ -297,7 +297,7 @@ func TestState_IsReadAgain(t *testing.T) {
 
 func TestState_UnsubscribeWhileItIsReadEndsTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		other := &board{t: t, log: log} // so that the topic remains

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -28,7 +27,7 @@ func receivedTexts(client *routertest.Conn) (texts []string) {
 // TestSubscribe_OutlivesTheFailedRequestOfTheClient for the same topic, which waits for the store.
 func TestSubscribe_OutlivesTheFailedRequestOfTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newFeedRouter(shared, router.History{Messages: 10})
 		shared.away.Store(true)
 		client := routertest.Dial(t, r)
@@ -50,7 +49,7 @@ func TestSubscribe_OutlivesTheFailedRequestOfTheClient(t *testing.T) {
 // TestSubscribe_ReceivesWhileTheClientWaits for the answer to its own request for the same topic.
 func TestSubscribe_ReceivesWhileTheClientWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newFeedRouter(shared, router.History{Messages: 10})
 		shared.slow.Store(true)
 		client := routertest.Dial(t, r)
@@ -73,7 +72,7 @@ func TestSubscribe_ReceivesWhileTheClientWaits(t *testing.T) {
 // TestSubscribe_WithoutTheStoreSubscribesNothing: the connection would miss what is published before the store is back.
 func TestSubscribe_WithoutTheStoreSubscribesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newFeedRouter(shared, router.History{Messages: 10})
 		shared.away.Store(true)
 		client := routertest.Dial(t, r)
@@ -92,7 +91,7 @@ func TestSubscribe_WithoutTheStoreSubscribesNothing(t *testing.T) {
 // TestSubscribe_EndsWithTheRequestThatReplacesIt and fails: no connection stays subscribed that receives nothing.
 func TestSubscribe_EndsWithTheRequestThatReplacesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newFeedRouter(shared, router.History{Messages: 10})
 		shared.away.Store(true)
 		client := routertest.Dial(t, r)
@@ -117,7 +116,7 @@ func TestSubscribe_EndsWithTheRequestThatReplacesIt(t *testing.T) {
 // TestSubscribe_OutlivesTheRequestThatItReplaces, which fails first.
 func TestSubscribe_OutlivesTheRequestThatItReplaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newFeedRouter(shared, router.History{Messages: 10})
 		shared.slow.Store(true)
 		client := routertest.Dial(t, r)

@@ -1,18 +1,14 @@
 package router_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -27,110 +23,6 @@ func newUserLogRouter(b broker.Broker, change func(*router.Options)) *router.Rou
 			change(o)
 		}
 	})
-}
-
-// An islandBroker connects one node to a shared broker, and can cut it off from the store and from
-// other nodes. When it returns, what the broker has passed on meanwhile is lost, as by a connection
-// that broke.
-type islandBroker struct {
-	*memory.Broker
-
-	mu        sync.Mutex
-	cut       bool
-	followed  map[string]bool
-	following func(topic string)
-}
-
-func newIsland(b *memory.Broker) *islandBroker {
-	return &islandBroker{Broker: b, followed: map[string]bool{}}
-}
-
-func (b *islandBroker) isCut() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.cut
-}
-
-// setCut cuts the node off, or ends that.
-func (b *islandBroker) setCut(cut bool) {
-	b.mu.Lock()
-	b.cut = cut
-	var topics []string
-	for topic := range b.followed {
-		topics = append(topics, topic)
-	}
-	b.mu.Unlock()
-	for _, topic := range topics {
-		if !cut {
-			b.following(topic)
-		}
-	}
-	synctest.Wait()
-}
-
-// ConnectHistory adds the node.
-func (b *islandBroker) ConnectHistory(h broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
-	receive, published, following := h.Receive, histories.Published, histories.Following
-	h.Receive = func(topic, node string, packet []byte) {
-		if !b.isCut() {
-			receive(topic, node, packet)
-		}
-	}
-	histories.Published = func(topic string, p broker.Publication) {
-		if !b.isCut() {
-			published(topic, p)
-		}
-	}
-	histories.Following = func(topic string) {
-		if !b.isCut() {
-			following(topic)
-		}
-	}
-	b.following = following
-	return &islandSession{b.Broker.ConnectHistory(h, histories), b}
-}
-
-type islandSession struct {
-	broker.HistoryNode
-
-	broker *islandBroker
-}
-
-var errIsland = errors.New("the node is cut off")
-
-func (s *islandSession) Publish(topic string, packet []byte) error {
-	if s.broker.isCut() {
-		return nil
-	}
-	return s.HistoryNode.Publish(topic, packet)
-}
-
-func (s *islandSession) Follow(topic string) {
-	s.broker.mu.Lock()
-	s.broker.followed[topic] = true
-	s.broker.mu.Unlock()
-	s.HistoryNode.Follow(topic)
-}
-
-func (s *islandSession) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
-	if s.broker.isCut() {
-		return broker.Appended{}, errIsland
-	}
-	return s.HistoryNode.Append(ctx, a)
-}
-
-func (s *islandSession) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	if s.broker.isCut() {
-		return nil, errIsland
-	}
-	return s.HistoryNode.ReadAll(ctx, b)
-}
-
-func (s *islandSession) LoadValue(ctx context.Context, key string) (broker.Value, error) {
-	if s.broker.isCut() {
-		return broker.Value{}, errIsland
-	}
-	return s.HistoryNode.LoadValue(ctx, key)
 }
 
 // sendTexts sends messages to a user of the tenant "t", and waits until they have arrived.
