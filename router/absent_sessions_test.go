@@ -4,81 +4,15 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// TestSessions_OfAbsentClientsAreBounded leaves sessions behind, of one user and of one address.
-func TestSessions_OfAbsentClientsAreBounded(t *testing.T) {
-	for name, tt := range map[string]struct {
-		user  func(n int) string
-		limit router.Limits
-	}{
-		"user":    {func(int) string { return "ann" }, router.Limits{SessionsPerUser: 3}},
-		"address": {func(n int) string { return fmt.Sprint("user", n) }, router.Limits{SessionsPerIP: 3}},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			b := memory.NewBroker()
-			one := newSessionRouter(b, func(o *router.Options) { o.Limits = tt.limit })
-			two := newSessionRouter(b, nil)
-			leave := func(n int) (token string) {
-				c := dialSession(t, one, tt.user(n)).hello()
-				c.Abort()
-				synctest.Wait()
-				return c.token
-			}
-			tokens := make([]string, 6)
-			for n := range tokens {
-				tokens[n] = leave(n)
-			}
-			for n, token := range tokens {
-				c := dialSession(t, two, tt.user(n))
-				if n < 3 {
-					assert.Equal(t, errors.NotFound, c.resumeError(token), n)
-				} else {
-					c.resume(token, "")
-				}
-			}
-			// What was resumed elsewhere is not ended, and what has expired does not count.
-			first := leave(0)
-			time.Sleep(resumeWithin)
-			last := []string{leave(0), leave(1), leave(2)}
-			assert.Equal(t, errors.NotFound, dialSession(t, two, tt.user(0)).resumeError(first))
-			for n, token := range last {
-				dialSession(t, two, tt.user(n)).resume(token, "")
-			}
-		})
-	}
-}
-
-// TestSessions_ThatAreResumedDoNotCount leaves a session behind while another client of the user loses its
-// connection again and again.
-func TestSessions_ThatAreResumedDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.SessionsPerUser = 2 })
-		laptop := dialSession(t, r, "ann").hello()
-		laptop.Abort()
-		phone := dialSession(t, r, "ann").hello()
-		for range 5 {
-			synctest.Wait()
-			phone.Abort()
-			synctest.Wait()
-			token := phone.token
-			phone = dialSession(t, r, "ann")
-			phone.resume(token, "")
-			phone.acknowledge()
-		}
-		dialSession(t, r, "ann").resume(laptop.token, "")
-	})
-}
 
 // TestSessions_ThatWaitForAnotherConnectionAreBounded resumes a session again and again, and closes each
 // connection after the next one has got the session, which is never present.

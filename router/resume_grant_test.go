@@ -114,31 +114,3 @@ func TestResume_GivesNoMoreThanAHandlerHasGranted(t *testing.T) {
 		})
 	}
 }
-
-// TestResume_OwnTopicsOfTheClientAreNoGrants begins the session after the client has subscribed by
-// itself.
-func TestResume_OwnTopicsOfTheClientAreNoGrants(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, nil)
-		old := dialSession(t, r, "ann")
-		for _, topic := range []string{"room/own", "room/both", "room/ended"} {
-			old.call("$ws:subscribe", fmt.Sprintf(`{"topic":%q}`, topic))
-		}
-		old.call("$ws:subscribe", `{"topic":"feed/own","positions":true}`)
-		require.NoError(t, old.conn.Subscribe("room/both"))
-		require.NoError(t, old.conn.Subscribe("room/handler"))
-		old.SendText(`{"type":"$ws:unsubscribe","payload":{"topic":"room/ended"}}`)
-		synctest.Wait()
-		require.NoError(t, old.conn.Subscribe("room/ended", router.Present("Ann")))
-		old.hello()
-		synctest.Wait()
-		old.Abort()
-		synctest.Wait()
-		c := dialSession(t, r, "ann")
-		var names []string
-		for _, topic := range c.resume(old.token, "").Topics {
-			names = append(names, topic.Topic)
-		}
-		assert.Equal(t, []string{"room/both", "room/ended", "room/handler"}, names)
-	})
-}

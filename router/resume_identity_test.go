@@ -2,7 +2,6 @@ package router_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,103 +29,6 @@ func byExpiringToken(r *http.Request) (router.Identity, error) {
 		id.ExpiresAt = time.Now().Add(d)
 	}
 	return id, nil
-}
-
-func newExpiringRouters() (one, two *router.Router) {
-	b := memory.NewBroker()
-	expiring := func(o *router.Options) { o.Authenticate = byExpiringToken }
-	return newSessionRouter(b, expiring), newSessionRouter(b, expiring)
-}
-
-func TestResume_SessionEndsWithTheIdentity(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*sessionClient)
-		after  time.Duration // the identity of the session has expired
-	}{
-		"of the handshake": {nil, time.Minute},
-		"refreshed to a longer time": {func(c *sessionClient) {
-			assert.Contains(c.t, c.call("$ws:auth", `{"token":"ann:90s"}`).Text, "authenticated")
-		}, 90 * time.Second},
-		"refreshed to a shorter time": {func(c *sessionClient) {
-			assert.Contains(c.t, c.call("$ws:auth", `{"token":"ann:30s"}`).Text, "authenticated")
-		}, 30 * time.Second},
-		"set by a handler": {func(c *sessionClient) {
-			require.NoError(c.t, c.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "ann", ExpiresAt: time.Now().Add(30 * time.Second)}))
-		}, 30 * time.Second},
-	} {
-		for _, late := range []bool{false, true} {
-			runSynctest(t, fmt.Sprint(name, " late ", late), func(t *testing.T) {
-				one, two := newExpiringRouters()
-				old := dialSession(t, one, "ann:1m").hello()
-				if test.change != nil {
-					test.change(old)
-				}
-				synctest.Wait()
-				old.Abort()
-				c := dialSession(t, two, "ann:1h") // a new token of the same user
-				if late {
-					time.Sleep(test.after)
-					assert.Equal(t, errors.NotFound, c.resumeError(old.token))
-					return
-				}
-				time.Sleep(test.after - time.Millisecond)
-				c.resume(old.token, "")
-			})
-		}
-	}
-}
-
-// TestResume_RecordThatOutlivesTheIdentityIsRejected uses a store whose clock differs.
-func TestResume_RecordThatOutlivesTheIdentityIsRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cut := unreliable()
-		cut.store.Store(storeKeeps)
-		r := newSessionRouter(cut, func(o *router.Options) { o.Authenticate = byExpiringToken })
-		old := dialSession(t, r, "ann:1m").hello()
-		old.Abort()
-		c := dialSession(t, r, "ann:1h")
-		time.Sleep(time.Minute)
-		assert.Equal(t, errors.NotFound, c.resumeError(old.token))
-	})
-}
-
-// TestResume_NewIdentityReplacesTheExpiry resumes with a token that expires later than the first one.
-func TestResume_NewIdentityReplacesTheExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, two := newExpiringRouters()
-		old := dialSession(t, one, "ann:1m").hello()
-		c := dialSession(t, two, "ann:1h")
-		c.resume(old.token, "")
-		time.Sleep(10 * time.Minute)
-		c.Abort()
-		dialSession(t, one, "ann:1h").resume(c.token, "")
-	})
-}
-
-func TestResume_SessionFollowsTheUserOfTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
-		old := dialSession(t, one, "").hello() // logs in by a message
-		require.NoError(t, old.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "ann"}))
-		require.NoError(t, old.conn.Subscribe("private/ann"))
-		synctest.Wait()
-		old.Abort()
-		for user, want := range map[string]errors.Code{"": errors.PermissionDenied, "bob": errors.PermissionDenied} {
-			assert.Equal(t, want, dialSession(t, two, user).resumeError(old.token))
-		}
-		dialSession(t, two, "ann").resume(old.token, "").topic(t, "private/ann")
-	})
-}
-
-func TestResume_AnonymousClientsHaveSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, nil)
-		old := dialSession(t, r, "").hello()
-		old.Abort()
-		assert.Equal(t, errors.PermissionDenied, dialSession(t, r, "ann").resumeError(old.token))
-		dialSession(t, r, "").resume(old.token, "")
-	})
 }
 
 func TestResume_OtherTenantIsRejected(t *testing.T) {

@@ -13,101 +13,9 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-func TestResume_EveryTopicHasItsResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		banned := false
-		var reports recorder[string]
-		newRouter := func() *router.Router {
-			r := newSessionRouter(b, func(o *router.Options) {
-				o.Limits.Topics = 8
-				o.OnError = func(e router.ErrorReport) { reports.add(e.Err.Error()) }
-			})
-			router.Topic(r, "club/{name}", &router.TopicOptions{Presence: true, Authorize: func(_ *router.Context, topic router.TopicMatch) error {
-				switch {
-				case topic.Value("name") == "broken":
-					panic("no database")
-				case banned:
-					return errors.Errorf(errors.PermissionDenied, "banned")
-				}
-				return nil
-			}})
-			return r
-		}
-		one, two := newRouter(), newRouter()
-		old := dialSession(t, one, "ann").hello()
-		for _, topic := range []string{"club/a", "plain/a", "private/a"} {
-			require.NoError(t, old.conn.Subscribe(topic))
-		}
-		synctest.Wait()
-		old.Abort()
-		banned = true
-		c := dialSession(t, two, "ann")
-		answer := c.resume(old.token, `{"topic":"club/b"},{"topic":"club/broken"},{"topic":"private/b"},{"topic":"unknown"},{"topic":""},{"topic":"room/a","presence":true},{"topic":"feed/a","positions":true}`)
-		codes := map[string]errors.Code{}
-		for _, topic := range answer.Topics {
-			if topic.Error != nil {
-				codes[topic.Topic] = topic.Error.Code
-			}
-			assert.Equal(t, topic.Error == nil, c.conn.Subscribed(topic.Topic), topic.Topic)
-		}
-		assert.Equal(t, map[string]errors.Code{
-			"club/a": errors.PermissionDenied, "club/b": errors.PermissionDenied, "club/broken": errors.Internal, "private/b": errors.PermissionDenied,
-			"unknown": errors.NotFound, "": errors.InvalidArgument,
-		}, codes)
-		assert.True(t, *answer.topic(t, "feed/a").Recovered)
-		assert.False(t, *answer.topic(t, "private/a").Recovered)
-		assert.Len(t, reports.all(), 1, "the panic is reported")
-
-		synctest.Wait()
-		c.Abort()
-		synctest.Wait()
-		banned = false
-		again := dialSession(t, one, "ann").resume(c.token, "")
-		require.Len(t, again.Topics, 2, "the rejected topic has left the record, and the client's own were not in it")
-		again.topic(t, "plain/a")
-		again.topic(t, "private/a")
-	})
-}
-
-func TestResume_NumberOfTopicsIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.Topics = 3 })
-		old := dialSession(t, r, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("plain/a"))
-		require.NoError(t, old.conn.Subscribe("plain/b"))
-		old.Abort()
-		synctest.Wait()
-		c := dialSession(t, r, "ann")
-		topics := func(n int) string {
-			var list []string
-			for i := range n {
-				list = append(list, fmt.Sprintf(`{"topic":"room/%d"}`, i))
-			}
-			return strings.Join(list, ",")
-		}
-		frame := c.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[%s]}`, old.token, topics(4)))
-		assert.Contains(t, frame.Text, `"details":{"kind":"topics","observed":4,"limit":3}`)
-		frame = c.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[{"topic":"room/1"},{"topic":"room/1"}]}`, old.token))
-		assert.Contains(t, frame.Text, `"field":"topics.1.topic"`)
-		answer := c.resume(old.token, topics(3))
-		require.Len(t, answer.Topics, 5)
-		subscribed := 0
-		for _, topic := range answer.Topics {
-			if topic.Error == nil {
-				subscribed++
-			} else {
-				assert.Equal(t, errors.ResourceExhausted, topic.Error.Code)
-			}
-		}
-		assert.Equal(t, 3, subscribed)
-	})
-}
 
 // TestResume_AllTopicsTogetherFitIntoTheQueue misses more on 50 topics than the send queue holds.
 func TestResume_AllTopicsTogetherFitIntoTheQueue(t *testing.T) {
@@ -211,22 +119,6 @@ func TestResume_WorksInOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestResume_SessionOfTheNewConnectionIsDeleted resumes on a connection that has opened a session.
-func TestResume_SessionOfTheNewConnectionIsDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, nil)
-		old := dialSession(t, r, "ann").hello()
-		c := dialSession(t, r, "ann").hello()
-		unused := c.token
-		c.resume(old.token, "")
-		synctest.Wait()
-		assert.Equal(t, errors.NotFound, dialSession(t, r, "ann").resumeError(unused))
-		assert.Equal(t, errors.FailedPrecondition, c.resumeError(c.token), "it has this session")
-		token := c.token
-		assert.Equal(t, token, c.hello().token, "the greeting repeats the token")
-	})
-}
-
 // TestResume_PublicationsFollowTheAnswer publishes while the client resumes.
 func TestResume_PublicationsFollowTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -272,21 +164,5 @@ func TestResume_PublicationsFollowTheAnswer(t *testing.T) {
 			}
 			require.EqualValues(t, next-1, at.Offset)
 		}
-	})
-}
-
-// TestResume_TopicReceivesTheState presents a topic with a state.
-func TestResume_TopicReceivesTheState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, nil)
-		for n := range 3 {
-			require.NoError(t, r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}))
-		}
-		old := dialSession(t, r, "ann").hello()
-		old.Abort()
-		c := dialSession(t, r, "ann")
-		answer := c.resume(old.token, `{"topic":"feed/a","state":true}`)
-		assert.EqualValues(t, 3, answer.topic(t, "feed/a").Offset)
-		assert.Empty(t, c.texts(), "messages without a key are no state")
 	})
 }

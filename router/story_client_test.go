@@ -1,0 +1,264 @@
+package router_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
+)
+
+// A storyClient is a connection. Its name is that of its user, and a number if the user has several;
+// "anon" is the name of clients that are not authenticated.
+type storyClient struct {
+	*routertest.Conn
+
+	conn    *router.Conn // the server's side
+	token   string
+	first   string // the token of its own session
+	calls   int
+	waiting string   // the ID of the call whose answer has not been expected yet
+	inbox   []string // what has arrived, without answers
+	answers map[string]routertest.Frame
+}
+
+func userOf(name string) string {
+	return strings.TrimPrefix(strings.TrimRight(name, "0123456789"), "anon")
+}
+
+// connect: NAME NODE [VALID] connects a client, whose identity may expire.
+func (w *storyWorld) connect(args []string) (string, error) {
+	user := userOf(args[0])
+	if len(args) > 2 {
+		user += ":" + args[2]
+	}
+	s := dialSession(w.t, w.node(args[1]).Router, user)
+	w.clients[args[0]] = &storyClient{Conn: s.Conn, conn: s.conn, answers: map[string]routertest.Frame{}}
+	return "", nil
+}
+
+// open: connects a client and greets.
+func (w *storyWorld) open(args []string) (string, error) {
+	_, _ = w.connect(args)
+	return w.greet(args)
+}
+
+// greet: NAME asks for a session, unless there are none.
+func (w *storyWorld) greet(args []string) (string, error) {
+	c := w.client(args[0])
+	frame := w.call(c, "$ws:hello", `{"session":true}`)
+	var welcome routertest.Welcome
+	require.NoError(w.t, json.Unmarshal(frame.Payload, &welcome))
+	if welcome.Session != nil {
+		c.token = welcome.Session.Token
+		c.first = cmp.Or(c.first, c.token)
+	}
+	synctest.Wait()
+	return frame.Type, nil
+}
+
+// call sends a message of the protocol, and returns the answer.
+func (w *storyWorld) call(c *storyClient, typ, payload string) routertest.Frame {
+	w.send(c, typ, payload)
+	return w.answerOf(c)
+}
+
+func (w *storyWorld) send(c *storyClient, typ, payload string) {
+	c.calls++
+	c.waiting = fmt.Sprintf("r%d", c.calls)
+	c.SendText(fmt.Sprintf(`{"type":%q,"meta":{"correlationId":%q},"payload":%s}`, typ, c.waiting, payload))
+}
+
+func (w *storyWorld) answerOf(c *storyClient) routertest.Frame {
+	for {
+		if frame, ok := c.answers[c.waiting]; ok {
+			return frame
+		}
+		w.read(c, c.Next())
+	}
+}
+
+// read stores what a client has received.
+func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
+	if id := frame.Meta.CorrelationID; id != "" {
+		c.answers[id] = frame
+		return
+	}
+	var payload struct {
+		Topic, Text string
+		N           int
+		Code        errors.Code
+		Offset      *uint64
+	}
+	require.NoError(w.t, json.Unmarshal(frame.Payload, &payload))
+	switch frame.Type {
+	case "BLOB":
+		c.inbox = append(c.inbox, payload.Text)
+	case "QUOTE":
+		c.inbox = append(c.inbox, fmt.Sprint(payload.N))
+	case "$ws:subscribed":
+		c.inbox = append(c.inbox, "+"+payload.Topic)
+	case "$ws:unsubscribed":
+		c.inbox = append(c.inbox, "-"+payload.Topic)
+	case "ERROR", "RPC_ERROR":
+		c.inbox = append(c.inbox, string(payload.Code))
+	default:
+		c.inbox = append(c.inbox, frame.Type)
+	}
+}
+
+// gets: NAME returns what has arrived since the last call: texts, "+TOPIC" and "-TOPIC", codes, types.
+func (w *storyWorld) gets(args []string) (string, error) {
+	synctest.Wait()
+	c := w.client(args[0])
+	for c.Pending() > 0 {
+		w.read(c, c.Next())
+	}
+	got := strings.Join(c.inbox, " ")
+	c.inbox = nil
+	return got, nil
+}
+
+// answer: NAME returns the answer to the latest call.
+func (w *storyWorld) answer(args []string) (string, error) {
+	c := w.client(args[0])
+	return w.result(c, w.answerOf(c))
+}
+
+// waits: NAME STEP makes a call that has no answer yet.
+func (w *storyWorld) waits(args []string) (string, error) {
+	c := w.client(args[1])
+	w.noAnswer = true
+	_, err := storySteps[args[0]](w, args[1:])
+	w.noAnswer = false
+	synctest.Wait()
+	for c.Pending() > 0 {
+		w.read(c, c.Next())
+	}
+	require.NotContains(w.t, c.answers, c.waiting, w.where)
+	return "", err
+}
+
+// request makes a call, and returns its result.
+func (w *storyWorld) request(c *storyClient, typ, payload string) (string, error) {
+	w.send(c, typ, payload)
+	if w.noAnswer {
+		return "", nil
+	}
+	return w.result(c, w.answerOf(c))
+}
+
+// result returns the code of an error, or what an answer says of topics: "TOPIC@OFFSET" is recovered,
+// "TOPIC!OFFSET" is not, and "TOPIC" has no history.
+func (w *storyWorld) result(c *storyClient, frame routertest.Frame) (string, error) {
+	var payload struct {
+		resumed
+
+		Code errors.Code
+	}
+	require.NoError(w.t, json.Unmarshal(frame.Payload, &payload))
+	switch frame.Type {
+	case "RPC_ERROR":
+		return string(payload.Code), errors.Errorf(payload.Code, "%s", frame.Text)
+	case "$ws:resumed":
+		c.token = payload.Session.Token
+	default:
+		return frame.Type, nil
+	}
+	var topics []string
+	for _, topic := range payload.Topics {
+		switch {
+		case topic.Error != nil:
+			topics = append(topics, topic.Topic+":"+string(topic.Error.Code))
+		case topic.Recovered == nil:
+			topics = append(topics, topic.Topic)
+		case *topic.Recovered:
+			topics = append(topics, fmt.Sprint(topic.Topic, "@", topic.Offset))
+		default:
+			topics = append(topics, fmt.Sprint(topic.Topic, "!", topic.Offset))
+		}
+	}
+	return strings.Join(topics, " "), nil
+}
+
+// resume: NAME OLD TOPIC... presents the token of another client, and topics: "TOPIC@OFFSET+presence".
+// "OLD~KIND" is a token that is not valid.
+func (w *storyWorld) resume(args []string) (string, error) {
+	var topics []string
+	for _, topic := range args[2:] {
+		topics = append(topics, w.presented(topic))
+	}
+	return w.request(w.client(args[0]), "$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[%s]}`, w.tokenOf(args[1]), strings.Join(topics, ",")))
+}
+
+func (w *storyWorld) tokenOf(name string) string {
+	name, kind, _ := strings.Cut(name, "~")
+	token := w.client(name).token
+	switch kind {
+	case "guessed":
+		return strings.Repeat("A", 26) + "." + strings.Repeat("A", 26)
+	case "other-secret":
+		return token[:27] + strings.Repeat("A", 26)
+	case "malformed":
+		return "a" + token[1:]
+	case "longer":
+		return token + "A"
+	case "first":
+		return w.client(name).first
+	case "":
+		return token
+	}
+	n, err := strconv.Atoi(kind) // its first bytes
+	require.NoError(w.t, err, w.where)
+	return token[:n]
+}
+
+// presented returns a topic of a resume or subscribe: "TOPIC@OFFSET+presence+positions+state",
+// "TOPIC@EPOCH/OFFSET".
+func (w *storyWorld) presented(text string) string {
+	words := strings.Split(text, "+")
+	topic, at, positioned := strings.Cut(words[0], "@")
+	object := fmt.Sprintf(`{"topic":%q`, topic)
+	if positioned {
+		epoch, offset, other := strings.Cut(at, "/")
+		if !other {
+			epoch, offset = w.epochOf(topic), at
+		}
+		object += fmt.Sprintf(`,"epoch":%q,"offset":%s`, epoch, offset)
+	}
+	for _, flag := range words[1:] {
+		object += fmt.Sprintf(`,%q:true`, flag)
+	}
+	return object + "}"
+}
+
+// ack: NAME confirms the latest resume.
+func (w *storyWorld) ack(args []string) (string, error) {
+	c := w.client(args[0])
+	c.SendText(fmt.Sprintf(`{"type":"$ws:ack","meta":{"correlationId":"r%d"}}`, c.calls))
+	synctest.Wait()
+	return "", nil
+}
+
+// closed: NAME returns the code with which a connection is closed.
+func (w *storyWorld) closed(args []string) (string, error) {
+	return fmt.Sprint(int(w.client(args[0]).Closed().Code)), nil
+}
+
+// reason: NAME returns the reason with which a connection is closed.
+func (w *storyWorld) reason(args []string) (string, error) {
+	return w.client(args[0]).Closed().Reason, nil
+}
+
+// says: NAME TEXT fails unless the latest answer contains a text.
+func (w *storyWorld) says(args []string) (string, error) {
+	require.Contains(w.t, w.answerOf(w.client(args[0])).Text, strings.Join(args[1:], " "), w.where)
+	return "", nil
+}
