@@ -61,54 +61,6 @@ func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
 	})
 }
 
-func TestFollower_StoreThatIsAwayDelaysSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shared := unreliable()
-		r := newFeedRouter(shared, router.History{Messages: 10})
-		shared.away.Store(true)
-		client := routertest.Dial(t, r)
-		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s","timeoutMs":2000},"payload":{"topic":"feed/a","positions":true}}`)
-		expired(t, client, "s")
-		synctest.Wait()
-		assert.False(t, onlyConn(t, r).Subscribed("feed/a"))
-		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"t"},"payload":{"topic":"feed/a","positions":true}}`)
-		time.Sleep(3 * time.Second)
-		assert.Zero(t, client.Pending())
-		shared.away.Store(false)
-		assert.Equal(t, "$ws:subscribed", client.Next().Type)
-		publishTexts(t, r, 1, 1)
-		assert.Contains(t, client.Next().Text, `"topic":"feed/a","offset":1`)
-	})
-}
-
-func TestFollower_UnsubscribeDuringRecoveryEndsIt(t *testing.T) {
-	for name, others := range map[string]bool{"of the only subscriber": false, "of one of two": true} {
-		runSynctest(t, name, func(t *testing.T) {
-			shared := unreliable()
-			r := newFeedRouter(shared, router.History{Messages: 10})
-			client := routertest.Dial(t, r)
-			conn := onlyConn(t, r)
-			if others {
-				f := &feed{t: t}
-				f.subscribe(r)
-			}
-			_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})
-			require.NoError(t, err)
-			shared.slow.Store(true)
-			client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, at.Epoch))
-			time.Sleep(time.Second)
-			conn.Unsubscribe("feed/a")
-			shared.slow.Store(false)
-			time.Sleep(time.Second)
-			publishTexts(t, r, 1, 3)
-			for client.Pending() > 0 {
-				assert.NotContains(t, client.Next().Text, "BLOB")
-			}
-			assert.False(t, conn.Subscribed("feed/a"))
-		})
-	}
-}
-
 // TestFollower_AnswerThatWaitsHoldsFewPublications fills the send queue of a client that does not
 // read, so that the answer to its subscription has to wait.
 func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
@@ -150,32 +102,6 @@ func TestFollower_RecoveryFitsIntoTheSendQueue(t *testing.T) {
 			assert.Equal(t, 1, f.recovers, "six messages of 1,000 bytes are more than half of the queue")
 		}
 		assert.EqualValues(t, 9, f.offset)
-	})
-}
-
-func TestFollower_SlowClientIsDisconnectedAndRecovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 50}, SlowConsumer: router.DropOldest})
-		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
-		})
-		f := &feed{t: t}
-		f.subscribe(r)
-		f.client.Pause()
-		publishTexts(t, r, 1, 200)
-		f.client.Resume()
-		assert.Equal(t, router.StatusTryAgainLater, f.client.Closed().Code)
-		f.receive()
-		assert.Less(t, f.offset, uint64(200))
-		f.subscribe(r)
-		assert.Zero(t, f.recovers, "more than half of the queue was missed")
-		f.client.Close()
-		publishTexts(t, r, 201, 220)
-		f.subscribe(r)
-		synctest.Wait()
-		f.receive()
-		assert.Equal(t, 1, f.recovers)
-		assert.EqualValues(t, 220, f.offset)
 	})
 }
 

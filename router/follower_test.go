@@ -14,7 +14,6 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -45,6 +44,8 @@ type subscribed struct {
 	Offset    uint64 `json:"offset"`
 	Recovered bool   `json:"recovered"`
 }
+
+func (subscribed) MessageType() string { return "$ws:subscribed" }
 
 // subscribe subscribes with the position that the feed has, if any.
 func (f *feed) subscribe(r *router.Router) {
@@ -100,106 +101,6 @@ func (f *feed) handle(frame routertest.Frame) {
 		f.texts = append(f.texts, "")
 	}
 	f.texts[f.offset-1] = envelope.Payload.Text
-}
-
-func TestFollower_ReturningClientReceivesWhatItHasMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		publish := func(n int) {
-			err := r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
-			require.NoError(t, err)
-		}
-		publish(1)
-		f := &feed{t: t}
-		f.subscribe(r)
-		assert.EqualValues(t, 1, f.offset)
-		publish(2)
-		synctest.Wait()
-		f.receive()
-		f.client.Close()
-		for n := 3; n <= 7; n++ {
-			publish(n)
-		}
-		f.subscribe(r)
-		publish(8)
-		synctest.Wait()
-		f.receive()
-		assert.Equal(t, []string{"", "2", "3", "4", "5", "6", "7", "8"}, f.texts)
-		assert.Equal(t, 1, f.recovers)
-
-		f.client.Close()
-		for n := range 200 { // more than the history holds
-			publish(9 + n)
-		}
-		f.subscribe(r)
-		assert.Equal(t, 1, f.recovers, "not recovered")
-		assert.EqualValues(t, 208, f.offset)
-		synctest.Wait()
-		assert.Zero(t, f.client.Pending())
-		publish(209)
-		synctest.Wait()
-		f.receive()
-		assert.EqualValues(t, 209, f.offset)
-	})
-}
-
-func TestFollower_UnknownPositionsAreNotRecovered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		require.NoError(t, r.Publish("feed/a", Blob{}))
-		first := &feed{t: t}
-		first.subscribe(r)
-		for _, f := range []*feed{
-			{t: t, epoch: "another", offset: 1},
-			{t: t, epoch: first.epoch, offset: 2}, // ahead of the store
-			{t: t, epoch: first.epoch, offset: 1 << 60},
-		} {
-			f.subscribe(r)
-			assert.Zero(t, f.recovers)
-			assert.EqualValues(t, 1, f.offset)
-		}
-		all := &feed{t: t, epoch: first.epoch}
-		all.subscribe(r)
-		synctest.Wait()
-		all.receive()
-		assert.Equal(t, 1, all.recovers)
-		assert.EqualValues(t, 1, all.offset)
-	})
-}
-
-func TestFollower_PublisherSkipsItsOwnMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		one, two := &feed{t: t}, &feed{t: t}
-		one.subscribe(r)
-		two.subscribe(r)
-		one.client.Send(Blob{Text: "hi"})
-		synctest.Wait()
-		one.receive()
-		two.receive()
-		assert.Empty(t, one.texts)
-		assert.Equal(t, []string{"hi"}, two.texts)
-		assert.Equal(t, one.offset, two.offset)
-	})
-}
-
-func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		allowed := true
-		r := router.New(nil)
-		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 1}, Authorize: func(*router.Context, router.TopicMatch) error {
-			if !allowed {
-				return errors.Errorf(errors.PermissionDenied, "no")
-			}
-			return nil
-		}})
-		f := &feed{t: t}
-		f.subscribe(r)
-		allowed = false
-		client := routertest.Dial(t, r)
-		client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
-		assert.Equal(t, errors.PermissionDenied, routertest.ReceiveError(client).Code)
-	})
 }
 
 // TestFollower_ReconnectingClientsMissNothing lets clients reconnect to two nodes at random while
@@ -262,25 +163,4 @@ func reconnect(t *testing.T, seed uint64) {
 			}
 		}
 	}
-}
-
-// TestFollower_AskingAgainDoesNotReturnExceptedMessages to the connection that they except.
-func TestFollower_AskingAgainDoesNotReturnExceptedMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		f := &feed{t: t}
-		f.subscribe(r)
-		f.client.Send(Blob{Text: "own"})
-		synctest.Wait()
-		require.NoError(t, r.Publish("feed/a", Blob{Text: "other"}))
-		synctest.Wait()
-		f.client.SendText(`{"type":"$ws:unsubscribe","meta":{"correlationId":"u"},"payload":{"topic":"feed/a"}}`)
-		synctest.Wait()
-		receivedTexts(f.client)
-		f.client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
-		require.Equal(t, "$ws:subscribed", f.client.Next().Type)
-		synctest.Wait()
-		f.receive()
-		assert.Equal(t, []string{"", "other"}, f.texts)
-	})
 }

@@ -7,55 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/router"
 )
 
 // storeReturns is longer than a save that hangs takes, and the wait for the next one.
 const storeReturns = 15 * time.Second
-
-// TestResume_GreetingWithoutStoreIsStoredLater greets a node that cannot store the session, until the store returns: the
-// client need not greet again.
-func TestResume_GreetingWithoutStoreIsStoredLater(t *testing.T) {
-	for name, mode := range map[string]int32{"away": storeAway, "hangs": storeHangs, "loses": storeLoses, "forgets": storeForgets} {
-		runSynctest(t, name, func(t *testing.T) {
-			one, two, cut := newCutRouters()
-			c := dialSession(t, one, "ann")
-			cut.store.Store(mode)
-			start := time.Now()
-			c.hello()
-			assert.LessOrEqual(t, time.Since(start), 2*time.Second)
-			require.NoError(t, c.conn.Subscribe("private/a"), "everything else works")
-			assert.Equal(t, "$ws:subscribed", c.Next().Type)
-			time.Sleep(time.Minute)
-			cut.store.Store(storeWorks)
-			time.Sleep(storeReturns)
-			c.Abort()
-			synctest.Wait()
-			require.NoError(t, two.Publish("private/a", Blob{Text: "1"}, router.Stored(t.Context(), nil)))
-			again := dialSession(t, two, "ann")
-			again.resume(c.token, "").topic(t, "private/a")
-		})
-	}
-}
-
-// TestResume_ConnectionIsLostBeforeItsSessionIsStored checks that a client learns that its session is lost.
-func TestResume_ConnectionIsLostBeforeItsSessionIsStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, two, cut := newCutRouters()
-		c := dialSession(t, one, "ann")
-		cut.store.Store(storeAway)
-		c.hello()
-		c.Abort()
-		synctest.Wait()
-		again := dialSession(t, two, "ann")
-		assert.Equal(t, errors.NotFound, again.resumeError(c.token))
-		cut.store.Store(storeWorks)
-		time.Sleep(storeReturns)
-		again.resume(c.token, "")
-	})
-}
 
 // TestResume_GreetingWithoutStoreFollowsWhatIsRevoked revokes access while the node of a client that has just greeted is
 // cut off, and before.

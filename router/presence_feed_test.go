@@ -43,54 +43,6 @@ func settle() {
 	synctest.Wait()
 }
 
-// TestPresenceFeed_ClientSeesMembersAndChanges is the story of a client that asks for presence, on
-// two nodes.
-func TestPresenceFeed_ClientSeesMembersAndChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newPresenceNode(b), newPresenceNode(b)
-		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), two.dial(t, "joe")
-		bob.Send(Join{"room/go"})      // with an info
-		eve.Send(Subscribe{"room/go"}) // by a handler, without one
-		synctest.Wait()
-		assert.Equal(t, []string{"ann", "bob:hi", "eve"}, names(routertest.Subscribe(ann, "room/go")))
-		settle()
-		assert.Zero(t, ann.Pending(), "the members are not reported again")
-
-		joe.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"1"},"payload":{"topic":"room/go"}}`)
-		assert.NotContains(t, joe.Next().Text, "members", "joe did not ask for them")
-		change := routertest.ReceivePresence(ann)
-		assert.Equal(t, "room/go", change.Topic)
-		assert.Equal(t, []string{"joe"}, names(change.Joined))
-		assert.Empty(t, change.Left)
-
-		eve.Send(Join{"room/go"}) // sets the info
-		change = routertest.ReceivePresence(ann)
-		assert.Equal(t, []string{"eve:hi"}, names(change.Joined))
-		assert.Equal(t, []string{"eve"}, names(change.Left))
-		eve.Send(Join{"room/go"})
-		eve.Send(Subscribe{"room/go"}) // keeps the info
-
-		settle()
-		bob.Close()
-		routertest.Unsubscribe(joe, "room/go")
-		settle()
-		change = routertest.ReceivePresence(ann)
-		assert.Empty(t, change.Joined)
-		assert.Equal(t, []string{"bob:hi", "joe"}, names(change.Left), "changes of the same time are one message")
-		assert.Equal(t, []string{"ann", "eve:hi"}, names(one.Presence("room/go")))
-
-		assert.Nil(t, routertest.Subscribe(ann, "news"), "the pattern has no presence")
-		routertest.Unsubscribe(ann, "room/go")
-		assert.Nil(t, one.Presence("room/go"))
-		bob = one.dial(t, "bob")
-		bob.Send(Join{"room/go"})
-		bob.Send(Join{"news"})
-		settle()
-		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
-	})
-}
-
 func TestPresenceFeed_FrameHasEmptyLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newPresenceNode(nil)
@@ -101,52 +53,6 @@ func TestPresenceFeed_FrameHasEmptyLists(t *testing.T) {
 		assert.Contains(t, ann.Next().Text, `"left":[]}}`)
 		bob.Abort()
 		assert.Contains(t, ann.Next().Text, `"payload":{"topic":"room/go","joined":[],"left":[{"connId":"`)
-	})
-}
-
-// TestPresenceFeed_LastSubscribeDecides subscribes again with and without presence.
-func TestPresenceFeed_LastSubscribeDecides(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newPresenceNode(nil)
-		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
-		routertest.Subscribe(ann, "room/go")
-		ann.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"c"},"payload":{"topic":"room/go","presence":false}}`)
-		assert.Equal(t, "$ws:subscribed", ann.Next().Type)
-		bob.Send(Join{"room/go"})
-		settle()
-		assert.Zero(t, ann.Pending())
-		bob.Send(Unsubscribe{"room/go"})
-		synctest.Wait()
-		assert.Equal(t, []string{"ann"}, names(routertest.Subscribe(ann, "room/go")))
-		bob.Send(Join{"room/go"})
-		synctest.Wait()
-		assert.Equal(t, []string{"ann", "bob:hi"}, names(routertest.Subscribe(ann, "room/go")), "the change is in the members")
-		settle()
-		assert.Zero(t, ann.Pending(), "and is not reported again")
-	})
-}
-
-// TestPresenceFeed_ChangesWithoutEffectAreNotSent joins and leaves within the delay.
-func TestPresenceFeed_ChangesWithoutEffectAreNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newPresenceNode(nil)
-		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
-		routertest.Subscribe(ann, "room/go")
-		for range 3 {
-			bob.Send(Join{"room/go"})
-			bob.Send(Unsubscribe{"room/go"})
-		}
-		settle()
-		assert.Zero(t, ann.Pending(), "bob was and is absent")
-		bob.Send(Subscribe{"room/go"})
-		settle()
-		assert.Equal(t, []string{"bob"}, names(routertest.ReceivePresence(ann).Joined))
-		for range 3 {
-			bob.Send(Unsubscribe{"room/go"})
-			bob.Send(Subscribe{"room/go"})
-		}
-		settle()
-		assert.Zero(t, ann.Pending(), "bob was and is present")
 	})
 }
 

@@ -104,37 +104,6 @@ func TestPresenceFeed_ViewsConverge(t *testing.T) {
 	}
 }
 
-// TestPresenceFeed_IdentityChangeReplacesMember changes an identity on one node while clients of two
-// nodes ask for presence.
-func TestPresenceFeed_IdentityChangeReplacesMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newPresenceNode(b), newPresenceNode(b)
-		ann, eve, bob := one.dial(t, "ann"), two.dial(t, "eve"), one.dial(t, "bob")
-		bob.Send(Join{"room/go"})
-		settle()
-		for _, c := range []*routertest.Conn{ann, eve} {
-			v := newView(t, routertest.Subscribe(c, "room/go"))
-			settle()
-			v.receive(c) // members of the other node may follow the answer
-		}
-		newView(t, nil).receive(ann) // eve
-		for c := range one.Conns() {
-			if c.Identity().UserID == "bob" {
-				require.NoError(t, c.SetIdentity(router.Identity{TenantID: "acme", UserID: "zoe"}))
-			}
-		}
-		settle()
-		for _, c := range []*routertest.Conn{ann, eve} {
-			change := routertest.ReceivePresence(c)
-			assert.Equal(t, []string{"bob:hi"}, names(change.Left))
-			assert.Equal(t, []string{"zoe:hi"}, names(change.Joined))
-			assert.Equal(t, change.Left[0].ConnID, change.Joined[0].ConnID)
-			assert.Zero(t, c.Pending())
-		}
-	})
-}
-
 // TestPresenceFeed_ClientsOfAllFormatsGetJSON subscribes clients with and without a codec.
 func TestPresenceFeed_ClientsOfAllFormatsGetJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -71,34 +71,6 @@ func (n *node) dial(t *testing.T, user string) *routertest.Conn {
 	return routertest.Dial(t, n, routertest.Token(user))
 }
 
-func TestPublish_ReachesOtherNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := memory.NewBroker()
-		one, two, three := newNode(broker), newNode(broker), newNode(broker)
-		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "joe")
-		for _, c := range []*routertest.Conn{ann, bob, eve} {
-			c.Send(Subscribe{"go"})
-		}
-		joe.Send(Subscribe{"rust"})
-		synctest.Wait()
-		ann.Send(Say{"go", "to all"})
-		ann.Send(SayOthers{"go", "to the others"})
-		require.NoError(t, three.Publish("go", Say{"go", "from the server"}))
-		require.NoError(t, two.Publish("go", Say{"go", "to node two"}, router.Local()))
-		synctest.Wait()
-		assert.ElementsMatch(t, []string{"to all", "from the server"}, receiveTexts(ann, 2))
-		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server"}, receiveTexts(bob, 3))
-		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server", "to node two"}, receiveTexts(eve, 4))
-		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
-
-		eve.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		ann.Send(Say{"go", "eve?"})
-		synctest.Wait()
-		assert.Zero(t, eve.Pending())
-	})
-}
-
 // receiveTexts receives n messages.
 func receiveTexts(c *routertest.Conn, n int) (texts []string) {
 	for range n {

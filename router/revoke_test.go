@@ -11,18 +11,6 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// topicCodes returns the error codes of a result, by topic.
-func (r resumed) topicCodes() map[string]errors.Code {
-	codes := map[string]errors.Code{}
-	for _, topic := range r.Topics {
-		codes[topic.Topic] = ""
-		if topic.Error != nil {
-			codes[topic.Topic] = topic.Error.Code
-		}
-	}
-	return codes
-}
-
 // drain drops what a client has received.
 func drain(c *sessionClient) {
 	for c.Pending() > 0 {

@@ -1,14 +1,5 @@
 package router
 
-// SessionGeneration returns the generation of a connection's session, or 0 if it has none.
-func SessionGeneration(c *Conn) uint64 {
-	s := c.session()
-	if s == nil {
-		return 0
-	}
-	return s.Generation()
-}
-
 // AbsentConns returns the number of closed connections with which users stay present.
 func (r *Router) AbsentConns() int { return r.topics.Staying() }
 

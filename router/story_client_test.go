@@ -23,10 +23,13 @@ type storyClient struct {
 	conn    *router.Conn // the server's side
 	token   string
 	first   string // the token of its own session
+	log     string // the epoch of the messages to its user
+	meta    string // of its calls, in addition
 	calls   int
 	waiting string   // the ID of the call whose answer has not been expected yet
 	inbox   []string // what has arrived, without answers
 	answers map[string]routertest.Frame
+	offsets map[string]uint64 // up to which publications of a topic have arrived, or a notice
 }
 
 func userOf(name string) string {
@@ -40,7 +43,7 @@ func (w *storyWorld) connect(args []string) (string, error) {
 		user += ":" + args[2]
 	}
 	s := dialSession(w.t, w.node(args[1]).Router, user)
-	w.clients[args[0]] = &storyClient{Conn: s.Conn, conn: s.conn, answers: map[string]routertest.Frame{}}
+	w.clients[args[0]] = &storyClient{Conn: s.Conn, conn: s.conn, answers: map[string]routertest.Frame{}, offsets: map[string]uint64{}}
 	return "", nil
 }
 
@@ -73,7 +76,7 @@ func (w *storyWorld) call(c *storyClient, typ, payload string) routertest.Frame 
 func (w *storyWorld) send(c *storyClient, typ, payload string) {
 	c.calls++
 	c.waiting = fmt.Sprintf("r%d", c.calls)
-	c.SendText(fmt.Sprintf(`{"type":%q,"meta":{"correlationId":%q},"payload":%s}`, typ, c.waiting, payload))
+	c.SendText(fmt.Sprintf(`{"type":%q,"meta":{"correlationId":%q%s},"payload":%s}`, typ, c.waiting, c.meta, payload))
 }
 
 func (w *storyWorld) answerOf(c *storyClient) routertest.Frame {
@@ -85,28 +88,48 @@ func (w *storyWorld) answerOf(c *storyClient) routertest.Frame {
 	}
 }
 
-// read stores what a client has received.
+// read stores what a client has received. Publications with an offset must not be repeated, and have no
+// gap without a notice.
 func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 	if id := frame.Meta.CorrelationID; id != "" {
 		c.answers[id] = frame
 		return
 	}
-	var payload struct {
-		Topic, Text string
-		N           int
-		Code        errors.Code
-		Offset      *uint64
+	var message struct {
+		Meta struct {
+			Topic  string
+			Offset uint64
+		}
+		Payload struct {
+			resumedTopic
+
+			Text         string
+			Code         errors.Code
+			Lost         *struct{ From, To uint64 }
+			Joined, Left []router.Member
+		}
 	}
-	require.NoError(w.t, json.Unmarshal(frame.Payload, &payload))
+	require.NoError(w.t, json.Unmarshal([]byte(frame.Text), &message), frame.Text)
+	meta, payload := message.Meta, message.Payload
+	topic := shown(payload.Topic)
 	switch frame.Type {
 	case "BLOB":
+		if last, known := c.offsets[meta.Topic]; known && meta.Offset > 0 {
+			require.Equal(w.t, last+1, meta.Offset, "%s: %s", w.where, frame.Text)
+			c.offsets[meta.Topic] = meta.Offset
+		}
 		c.inbox = append(c.inbox, payload.Text)
-	case "QUOTE":
-		c.inbox = append(c.inbox, fmt.Sprint(payload.N))
-	case "$ws:subscribed":
-		c.inbox = append(c.inbox, "+"+payload.Topic)
+	case "$ws:subscribed", "$ws:position":
+		w.position(c, payload.resumedTopic)
+		if payload.Lost != nil {
+			topic += fmt.Sprintf(":lost:%d-%d", payload.Lost.From, payload.Lost.To)
+		}
+		c.inbox = append(c.inbox, "+"+topic)
 	case "$ws:unsubscribed":
-		c.inbox = append(c.inbox, "-"+payload.Topic)
+		delete(c.offsets, payload.Topic)
+		c.inbox = append(c.inbox, "-"+topic)
+	case "$ws:presence":
+		c.inbox = append(append(c.inbox, signed("-", payload.Left...)...), signed("+", payload.Joined...)...)
 	case "ERROR", "RPC_ERROR":
 		c.inbox = append(c.inbox, string(payload.Code))
 	default:
@@ -114,16 +137,33 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 	}
 }
 
+// shown returns the name of a topic in stories: that of the messages to a user is empty.
+func shown(topic string) string { return cmp.Or(topic, "log") }
+
+// position notes the position of a topic.
+func (w *storyWorld) position(c *storyClient, at resumedTopic) {
+	if at.Epoch == "" && at.Offset == 0 {
+		return
+	}
+	c.offsets[at.Topic] = at.Offset
+	if at.Topic == "" && at.Epoch != "" {
+		c.log = at.Epoch
+	}
+}
+
 // gets: NAME returns what has arrived since the last call: texts, "+TOPIC" and "-TOPIC", codes, types.
 func (w *storyWorld) gets(args []string) (string, error) {
-	synctest.Wait()
 	c := w.client(args[0])
-	for c.Pending() > 0 {
-		w.read(c, c.Next())
-	}
+	w.readAll(c)
 	got := strings.Join(c.inbox, " ")
 	c.inbox = nil
 	return got, nil
+}
+
+func (w *storyWorld) readAll(c *storyClient) {
+	for c.Pending() > 0 {
+		w.read(c, c.Next())
+	}
 }
 
 // answer: NAME returns the answer to the latest call.
@@ -139,9 +179,7 @@ func (w *storyWorld) waits(args []string) (string, error) {
 	_, err := storySteps[args[0]](w, args[1:])
 	w.noAnswer = false
 	synctest.Wait()
-	for c.Pending() > 0 {
-		w.read(c, c.Next())
-	}
+	w.readAll(c)
 	require.NotContains(w.t, c.answers, c.waiting, w.where)
 	return "", err
 }
@@ -156,12 +194,14 @@ func (w *storyWorld) request(c *storyClient, typ, payload string) (string, error
 }
 
 // result returns the code of an error, or what an answer says of topics: "TOPIC@OFFSET" is recovered,
-// "TOPIC!OFFSET" is not, and "TOPIC" has no history.
+// "TOPIC!OFFSET" is not, and "TOPIC" has no history. The members follow.
 func (w *storyWorld) result(c *storyClient, frame routertest.Frame) (string, error) {
 	var payload struct {
 		resumed
+		resumedTopic
 
-		Code errors.Code
+		Code    errors.Code
+		Members []router.Member
 	}
 	require.NoError(w.t, json.Unmarshal(frame.Payload, &payload))
 	switch frame.Type {
@@ -169,31 +209,37 @@ func (w *storyWorld) result(c *storyClient, frame routertest.Frame) (string, err
 		return string(payload.Code), errors.Errorf(payload.Code, "%s", frame.Text)
 	case "$ws:resumed":
 		c.token = payload.Session.Token
+	case "$ws:subscribed":
+		payload.Topics = []resumedTopic{payload.resumedTopic}
 	default:
 		return frame.Type, nil
 	}
-	var topics []string
+	var words []string
 	for _, topic := range payload.Topics {
+		name := shown(topic.Topic)
+		w.position(c, topic)
 		switch {
 		case topic.Error != nil:
-			topics = append(topics, topic.Topic+":"+string(topic.Error.Code))
+			words = append(words, name+":"+string(topic.Error.Code))
 		case topic.Recovered == nil:
-			topics = append(topics, topic.Topic)
+			words = append(words, name)
 		case *topic.Recovered:
-			topics = append(topics, fmt.Sprint(topic.Topic, "@", topic.Offset))
+			words = append(words, fmt.Sprint(name, "@", topic.Offset))
 		default:
-			topics = append(topics, fmt.Sprint(topic.Topic, "!", topic.Offset))
+			words = append(words, fmt.Sprint(name, "!", topic.Offset))
 		}
 	}
-	return strings.Join(topics, " "), nil
+	return strings.Join(append(words, names(payload.Members)...), " "), nil
 }
 
 // resume: NAME OLD TOPIC... presents the token of another client, and topics: "TOPIC@OFFSET+presence".
 // "OLD~KIND" is a token that is not valid.
 func (w *storyWorld) resume(args []string) (string, error) {
+	name, _, _ := strings.Cut(args[1], "~")
+	old := w.client(name)
 	var topics []string
 	for _, topic := range args[2:] {
-		topics = append(topics, w.presented(topic))
+		topics = append(topics, w.presented(old, topic))
 	}
 	return w.request(w.client(args[0]), "$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[%s]}`, w.tokenOf(args[1]), strings.Join(topics, ",")))
 }
@@ -221,15 +267,20 @@ func (w *storyWorld) tokenOf(name string) string {
 }
 
 // presented returns a topic of a resume or subscribe: "TOPIC@OFFSET+presence+positions+state",
-// "TOPIC@EPOCH/OFFSET".
-func (w *storyWorld) presented(text string) string {
+// "TOPIC@EPOCH/OFFSET", "TOPIC@NAME/OFFSET". "log" has the messages to the user.
+func (w *storyWorld) presented(c *storyClient, text string) string {
 	words := strings.Split(text, "+")
 	topic, at, positioned := strings.Cut(words[0], "@")
+	if topic == "log" {
+		topic = ""
+	}
 	object := fmt.Sprintf(`{"topic":%q`, topic)
 	if positioned {
 		epoch, offset, other := strings.Cut(at, "/")
 		if !other {
-			epoch, offset = w.epochOf(topic), at
+			epoch, offset = w.epochOf(c, topic), at
+		} else if w.clients[epoch] != nil {
+			epoch = w.epochOf(w.clients[epoch], topic)
 		}
 		object += fmt.Sprintf(`,"epoch":%q,"offset":%s`, epoch, offset)
 	}

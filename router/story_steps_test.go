@@ -5,167 +5,17 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
-	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// A storyWorld is the nodes and clients of a story. Node 1 is the first.
-type storyWorld struct {
-	t       *testing.T
-	where   string // the step
-	nodes   []*storyNode
-	clients map[string]*storyClient
-	release chan struct{} // ends the calls of ECHO
-
-	calls      int64             // of a store, at the last step "calls"
-	noAnswer   bool              // a call is made whose answer is not expected yet
-	remembered map[string]string // members, by user
-
-	mu           sync.Mutex
-	denied       map[string]bool // topics that Authorize refuses
-	authorizeFor time.Duration
-}
-
-// A storyNode is a router, and an observer if the story asks for it.
-type storyNode struct {
-	*router.Router
-	broker   *unreliableBroker
-	dead     bool
-	observer *routertest.Conn
-	events   recorder[router.PresenceEvent]
-	ends     recorder[string]
-	closed   recorder[bool] // Conn.Resumable in OnClose
-}
-
-// start starts the nodes, with options: nodes=2, within=2m (sessions), grace=0 (presence), topics, queue, sessions
-// (of a user), address-sessions, user-history, drop=TOPIC,TOPIC (in OnResume), resume-takes=1s (likewise), ends (OnSessionEnd
-// is called), observe (members of club/go).
-func (w *storyWorld) start(options map[string]string) {
-	if w.nodes != nil {
-		return
-	}
-	w.release = make(chan struct{})
-	shared := memory.NewBroker()
-	for range int(number(w, options["nodes"], 2)) {
-		n := &storyNode{broker: &unreliableBroker{Broker: shared}}
-		w.nodes = append(w.nodes, n)
-		n.Router = newSessionRouter(n.broker, func(o *router.Options) { w.configure(n, o, options) })
-		club := &router.TopicOptions{Authorize: w.authorize, Presence: true, PresenceGrace: duration(w, options["grace"], 0)}
-		router.Topic(n.Router, "club/{name}", club)
-		router.RPC(n.Router, func(ctx *router.Context, m Echo) (Echoed, error) {
-			select {
-			case <-w.release:
-			case <-ctx.Done():
-			}
-			return Echoed(m), ctx.Err()
-		})
-	}
-	if _, observe := options["observe"]; !observe {
-		return
-	}
-	for i, n := range w.nodes {
-		n.observer = dialSession(w.t, n.Router, fmt.Sprint("observer", i)).Conn
-		routertest.Subscribe(n.observer, "club/go")
-	}
-	_, _ = w.changes(nil)
-}
-
-func (w *storyWorld) configure(n *storyNode, o *router.Options, options map[string]string) {
-	o.Authenticate = byExpiringToken
-	o.Resume.Within = duration(w, options["within"], resumeWithin)
-	o.Limits.Topics = int(number(w, options["topics"], 0))
-	o.Limits.QueueMessages = int(number(w, options["queue"], 0))
-	o.Limits.SessionsPerUser = int(number(w, options["sessions"], 0))
-	o.Limits.SessionsPerIP = int(number(w, options["address-sessions"], 0))
-	o.Timeouts.Call = duration(w, options["call-timeout"], 0)
-	o.OnClose = func(c *router.Conn, _ router.CloseError) { n.closed.add(c.Resumable()) }
-	if _, ends := options["ends"]; ends {
-		o.Resume.OnSessionEnd = func(e router.SessionEnd) { n.ends.add(e.Identity.UserID + ":" + string(e.Reason)) }
-	}
-	if _, observe := options["observe"]; observe {
-		o.OnPresence = n.events.add
-	}
-	o.UserHistory.Messages = int(number(w, options["user-history"], 0))
-	takes := duration(w, options["resume-takes"], 0)
-	if options["drop"] != "" || takes > 0 {
-		o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
-			time.Sleep(takes)
-			for topic := range strings.SplitSeq(options["drop"], ",") {
-				s.Drop(topic)
-			}
-			return nil
-		}
-	}
-}
-
-func (w *storyWorld) authorize(_ *router.Context, topic router.TopicMatch) error {
-	w.mu.Lock()
-	denied, d := w.denied[topic.String()], w.authorizeFor
-	w.mu.Unlock()
-	time.Sleep(d)
-	if topic.Value("name") == "broken" {
-		panic("no database")
-	}
-	if denied {
-		return errors.Errorf(errors.PermissionDenied, "no member")
-	}
-	return nil
-}
-
-func number(w *storyWorld, text string, or int64) int64 {
-	if text == "" {
-		return or
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(w.t, err, w.where)
-	return n
-}
-
-func duration(w *storyWorld, text string, or time.Duration) time.Duration {
-	if text == "" {
-		return or
-	}
-	d, err := time.ParseDuration(text)
-	require.NoError(w.t, err, w.where)
-	return d
-}
-
-func (w *storyWorld) node(name string) *storyNode {
-	n := number(w, name, 0)
-	require.True(w.t, 1 <= n && int(n) <= len(w.nodes), w.where)
-	return w.nodes[n-1]
-}
-
-func (w *storyWorld) broker(node string) *unreliableBroker { return w.node(node).broker }
-
-func (w *storyWorld) client(name string) *storyClient {
-	require.Contains(w.t, w.clients, name, w.where)
-	return w.clients[name]
-}
-
-// epochOf returns the epoch of a topic, as a node reads it that can.
-func (w *storyWorld) epochOf(topic string) string {
-	for _, n := range w.nodes {
-		if _, at, err := n.ReadHistory(w.t.Context(), topic, broker.Query{}); err == nil {
-			return at.Epoch
-		}
-	}
-	require.Fail(w.t, "no epoch of "+topic, w.where)
-	return ""
-}
 
 // storySteps are the steps by name. Those of a client have its name as their first argument, and those
 // of a node its number.
@@ -178,23 +28,29 @@ func init() {
 		"closed": (*storyWorld).closed, "changes": (*storyWorld).changes, "stays": (*storyWorld).stays, "kill": (*storyWorld).kill,
 		"reason": (*storyWorld).reason, "says": (*storyWorld).says,
 		"subscribe": func(w *storyWorld, a []string) (string, error) {
-			return w.request(w.client(a[0]), "$ws:subscribe", w.presented(a[1]))
+			return w.request(w.client(a[0]), "$ws:subscribe", w.presented(w.client(a[0]), a[1]))
 		},
 		"unsubscribe": func(w *storyWorld, a []string) (string, error) {
-			return w.request(w.client(a[0]), "$ws:unsubscribe", w.presented(a[1]))
+			return w.request(w.client(a[0]), "$ws:unsubscribe", w.presented(w.client(a[0]), a[1]))
 		},
 		"echo": func(w *storyWorld, a []string) (string, error) { return w.request(w.client(a[0]), "ECHO", `{}`) },
 		"auth": func(w *storyWorld, a []string) (string, error) {
 			return w.request(w.client(a[0]), "$ws:auth", fmt.Sprintf(`{"token":%q}`, a[1]))
 		},
+		// timeout NAME MILLISECONDS is for the following calls, of which 0 have none.
+		"timeout": func(w *storyWorld, a []string) (string, error) {
+			if w.client(a[0]).meta = ""; a[1] != "0" {
+				w.client(a[0]).meta = `,"timeoutMs":` + a[1]
+			}
+			return "", nil
+		},
 		"release": func(w *storyWorld, _ []string) (string, error) { close(w.release); return "", nil },
-		// What handlers do: grant NAME TOPIC..., join NAME TOPIC INFO, withdraw NAME TOPIC, identity NAME USER [VALID], drop NAME CODE.
+		// What handlers do: grant NAME TOPIC..., join NAME TOPIC INFO, since NAME TOPIC, withdraw NAME TOPIC, identity NAME USER [VALID], drop NAME CODE.
 		"grant": func(w *storyWorld, a []string) (string, error) {
 			var errs []error
 			for _, topic := range a[1:] {
 				errs = append(errs, w.client(a[0]).conn.Subscribe(topic))
 			}
-			synctest.Wait()
 			return codeOf(errors.Join(errs...))
 		},
 		"join": func(w *storyWorld, a []string) (string, error) {
@@ -202,12 +58,15 @@ func init() {
 			synctest.Wait()
 			return codeOf(err)
 		},
+		"since": func(w *storyWorld, a []string) (string, error) {
+			return codeOf(w.client(a[0]).conn.Subscribe(a[1], router.Since(broker.Position{}, nil)))
+		},
 		"withdraw": func(w *storyWorld, a []string) (string, error) {
 			w.client(a[0]).conn.Unsubscribe(a[1])
 			return "", nil
 		},
 		"identity": func(w *storyWorld, a []string) (string, error) {
-			req, _ := http.NewRequest(http.MethodGet, "/?access_token="+strings.Join(a[1:], ":"), nil)
+			req, _ := http.NewRequest(http.MethodGet, "/?access_token="+strings.Join(append([]string{userOf(a[1])}, a[2:]...), ":"), nil)
 			id, err := byExpiringToken(req)
 			return codeOf(errors.Join(err, w.client(a[0]).conn.SetIdentity(id)))
 		},
@@ -240,6 +99,18 @@ func init() {
 			topics, err := storySteps["has"](w, a)
 			return fmt.Sprint(len(strings.Fields(topics))), err
 		},
+		"lost":    func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).lost.take()), nil },
+		"resumed": func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).resumed.take()), nil },
+		// status NAME returns "open", or the code with which the server has closed the connection.
+		"status": func(w *storyWorld, a []string) (string, error) {
+			synctest.Wait()
+			ctx := w.client(a[0]).conn.Context()
+			if ctx.Err() == nil {
+				return "open", nil
+			}
+			closed, _ := errors.AsType[*router.CloseError](context.Cause(ctx))
+			return fmt.Sprint(int(closed.Code)), nil
+		},
 		"conns": func(w *storyWorld, a []string) (string, error) {
 			return fmt.Sprint(len(collect(w.node(a[0]).Router))), nil
 		},
@@ -252,7 +123,7 @@ func init() {
 		"resumable": func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).closed.take()), nil },
 		"away":      func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).AwaySessions()), nil },
 		"owners":    func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).SessionOwners()), nil },
-		// What the application does: publish NODE TOPIC TEXT..., revoke NODE USER PATTERN, disconnect NODE USER CODE, deny TOPIC,
+		// What the application does: publish NODE TOPIC TEXT..., publish-local, revoke NODE USER PATTERN, disconnect NODE USER CODE, deny TOPIC,
 		// allow TOPIC, authorize DURATION.
 		"publish": func(w *storyWorld, a []string) (string, error) {
 			for _, text := range a[2:] {
@@ -272,17 +143,65 @@ func init() {
 			_, err := w.node(a[0]).DisconnectUser("t", a[1], router.StatusCode(number(w, a[2], 0)), "")
 			return codeOf(err)
 		},
+		"publish-local": func(w *storyWorld, a []string) (string, error) {
+			return codeOf(w.node(a[0]).Publish(a[1], Blob{Text: a[2]}, router.Local()))
+		},
+		// say NAME TOPIC TEXT publishes to the others.
+		"say": func(w *storyWorld, a []string) (string, error) {
+			err := w.nodeOf(w.client(a[0])).Publish(a[1], Blob{Text: a[2]}, router.Except(w.client(a[0]).conn))
+			synctest.Wait()
+			return codeOf(err)
+		},
+		// tell NODE USER TEXT... returns how many connections of the node receive the last message.
+		"tell": func(w *storyWorld, a []string) (result string, err error) {
+			for _, text := range a[2:] {
+				n, err := w.node(a[0]).SendToUser("t", strings.TrimPrefix(a[1], "anon"), Blob{Text: text})
+				if result = fmt.Sprint(n); err != nil {
+					return codeOf(err)
+				}
+			}
+			synctest.Wait()
+			return result, nil
+		},
 		"deny":      func(w *storyWorld, a []string) (string, error) { return w.setDenied(a[0], true) },
 		"allow":     func(w *storyWorld, a []string) (string, error) { return w.setDenied(a[0], false) },
 		"authorize": func(w *storyWorld, a []string) (string, error) { w.authorizeFor = duration(w, a[0], 0); return "", nil },
-		// Time and faults: wait DURATION, settle, store NODE MODE, silent NODE, heard NODE, unread NODE, read NODE, shutdown NODE,
+		// Time and faults: wait DURATION, settle, store NODE MODE, silent NODE, heard NODE, unread NODE, readable NODE, shutdown NODE, cut NODE, back NODE,
+		// slow NODE, fast NODE (reads), pause NAME, read NAME,
 		// late NODE (what the others learn of its members), arrive (what was late).
 		"wait": func(w *storyWorld, a []string) (string, error) {
 			time.Sleep(duration(w, a[0], 0))
 			synctest.Wait()
 			return "", nil
 		},
-		"settle":   func(*storyWorld, []string) (string, error) { synctest.Wait(); return "", nil },
+		// elapsed returns the milliseconds since the last one.
+		"elapsed": func(w *storyWorld, _ []string) (string, error) {
+			d := time.Since(w.clock)
+			w.clock = time.Now()
+			return fmt.Sprint(d.Milliseconds()), nil
+		},
+		"settle": func(*storyWorld, []string) (string, error) { synctest.Wait(); return "", nil },
+		"cut":    func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).setCut(true); return "", nil },
+		"back":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).setCut(false); return "", nil },
+		"slow":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).slow.Store(true); return "", nil },
+		"fast":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).slow.Store(false); return "", nil },
+		"pause":  func(w *storyWorld, a []string) (string, error) { w.client(a[0]).Pause(); return "", nil },
+		"read": func(w *storyWorld, a []string) (string, error) {
+			w.client(a[0]).Resume()
+			synctest.Wait()
+			return "", nil
+		},
+		// go STEP runs a step that waits. The step "done" waits for its result.
+		"go": func(w *storyWorld, a []string) (string, error) {
+			w.going = make(chan string, 1)
+			go func() {
+				result, _ := storySteps[a[0]](w, a[1:])
+				w.going <- result
+			}()
+			synctest.Wait()
+			return "", nil
+		},
+		"done":     func(w *storyWorld, _ []string) (string, error) { return <-w.going, nil },
 		"silent":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).silent.Store(true); return "", nil },
 		"heard":    func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).silent.Store(false); return "", nil },
 		"unread":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).away.Store(true); return "", nil },
@@ -323,84 +242,4 @@ func init() {
 			return "", nil
 		},
 	}
-}
-
-func (w *storyWorld) setDenied(topic string, denied bool) (string, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.denied[topic] = denied
-	return "", nil
-}
-
-func codeOf(err error) (string, error) { return string(errors.CodeOf(err)), err }
-
-// kill ends a node as if its process were killed.
-func (w *storyWorld) kill(args []string) (string, error) {
-	n := w.node(args[0])
-	n.dead = true
-	_ = n.broker.node.Close(w.t.Context())
-	return "", nil
-}
-
-// stays: USER DURATION lets time pass in small steps, in each of which the member must be there.
-func (w *storyWorld) stays(args []string) (string, error) {
-	const step = 250 * time.Millisecond
-	for range duration(w, args[1], 0)/step + 1 {
-		for _, n := range w.nodes {
-			if n.dead {
-				continue
-			}
-			members := slices.DeleteFunc(n.Presence("club/go"), func(m router.Member) bool { return m.UserID != args[0] })
-			require.Len(w.t, members, 1, w.where)
-			if w.remembered[args[0]] == "" {
-				w.remembered[args[0]] = fmt.Sprint(members[0])
-			}
-			require.Equal(w.t, w.remembered[args[0]], fmt.Sprint(members[0]), w.where)
-		}
-		time.Sleep(step)
-		synctest.Wait()
-	}
-	return "", nil
-}
-
-// changes returns which members have joined and left since the last call, as "+USER:INFO" and "-USER:INFO". OnPresence and
-// the observers of all nodes that live must agree.
-func (w *storyWorld) changes([]string) (string, error) {
-	time.Sleep(time.Second) // longer than changes are collected
-	synctest.Wait()
-	var all []string
-	for _, n := range w.nodes {
-		if n.dead {
-			continue
-		}
-		var events, shown []string
-		for _, e := range n.events.take() {
-			if e.Joined {
-				events = append(events, signed("+", e.Member)...)
-			} else {
-				events = append(events, signed("-", e.Member)...)
-			}
-		}
-		for n.observer.Pending() > 0 {
-			m := routertest.ReceivePresence(n.observer)
-			shown = append(append(shown, signed("-", m.Left...)...), signed("+", m.Joined...)...)
-		}
-		slices.Sort(events)
-		slices.Sort(shown)
-		all = append(all, strings.Join(events, " "), strings.Join(shown, " "))
-	}
-	for _, seen := range all {
-		require.Equal(w.t, all[0], seen, w.where)
-	}
-	return all[0], nil
-}
-
-// signed describes members that are no observers.
-func signed(sign string, members ...router.Member) (all []string) {
-	for _, name := range names(members) {
-		if !strings.HasPrefix(name, "observer") {
-			all = append(all, sign+name)
-		}
-	}
-	return all
 }

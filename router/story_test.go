@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,8 @@ func TestStories_Resume(t *testing.T)   { runStories(t, "resume") }
 func TestStories_Faults(t *testing.T)   { runStories(t, "faults") }
 func TestStories_Presence(t *testing.T) { runStories(t, "presence") }
 func TestStories_Revoke(t *testing.T)   { runStories(t, "revoke") }
+func TestStories_Users(t *testing.T)    { runStories(t, "users") }
+func TestStories_Topics(t *testing.T)   { runStories(t, "topics") }
 
 func runStories(t *testing.T, name string) {
 	t.Parallel()
@@ -121,38 +124,64 @@ func (s story) run(t *testing.T) {
 		}
 		w.start(options)
 		if node, steps, ok := strings.Cut(strings.TrimPrefix(step.text, "before "), ": "); ok && strings.HasPrefix(step.text, "before ") {
-			meanwhile := func() { w.steps(s.expand(steps)) }
+			meanwhile := func() { w.steps(s.expand(steps), false) }
 			w.broker(node).before.Store(&meanwhile)
 			continue
 		}
-		w.steps(s.expand(step.text))
+		w.steps(s.expand(step.text), true)
 	}
 	synctest.Wait()
 }
 
-// steps runs steps, and compares their results.
-func (w *storyWorld) steps(steps []string) {
+// steps runs steps, and compares their results. If settle is set, it waits after each until nothing happens any more.
+func (w *storyWorld) steps(steps []string, settle bool) {
 	w.t.Helper()
 	for _, step := range steps {
 		call, want, expected := strings.Cut(step, "=>")
-		words := strings.Fields(call)
+		words := series(call)
 		if len(words) == 0 || words[0] == "-" {
 			continue
 		}
 		do := storySteps[words[0]]
 		require.NotNil(w.t, do, "unknown step: %s", w.where)
 		got, err := do(w, words[1:])
-		want = strings.Join(strings.Fields(want), " ")
+		if settle {
+			synctest.Wait()
+		}
+		want = strings.Join(series(want), " ")
 		from, to, between := strings.Cut(want, " to ")
 		switch {
 		case !expected:
 			require.NoError(w.t, err, w.where)
 		case between:
 			require.True(w.t, number(w, from, 0) <= number(w, got, 0) && number(w, got, 0) <= number(w, to, 0), "%s: %s", w.where, got)
-		case strings.Contains(want, " or "):
-			require.Contains(w.t, strings.Split(want, " or "), got, w.where)
+		case strings.Contains(want+" ", " or "):
+			require.Contains(w.t, alternativesOf(want), got, w.where)
 		default:
 			require.Equal(w.t, want, got, w.where)
 		}
 	}
+}
+
+// series returns the words of a text, and the numbers of those that are "1..5".
+func series(text string) (words []string) {
+	for word := range strings.FieldsSeq(text) {
+		from, to, ok := strings.Cut(word, "..")
+		first, err := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if !ok || err != nil || err2 != nil {
+			words = append(words, word)
+			continue
+		}
+		words = append(words, numbers(first, last)...)
+	}
+	return words
+}
+
+// alternativesOf returns what "A or B" permits. "A or" permits nothing, too.
+func alternativesOf(want string) (all []string) {
+	for one := range strings.SplitSeq(want+" ", " or ") {
+		all = append(all, strings.TrimSpace(one))
+	}
+	return all
 }

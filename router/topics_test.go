@@ -47,36 +47,6 @@ func newChat() *router.Router {
 	return r
 }
 
-func TestTopics_DeliverToSubscribers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newChat()
-		ann, bob, eve := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
-		for _, c := range []*routertest.Conn{ann, bob} {
-			c.Send(Subscribe{"go"})
-			c.Send(Subscribe{"go"}) // has no effect
-		}
-		eve.Send(Subscribe{"rust"})
-		synctest.Wait()
-		ann.Send(Say{"go", "to all"})
-		ann.Send(SayOthers{"go", "to the others"})
-		synctest.Wait()
-		assert.Equal(t, 1, ann.Pending())
-		assert.Equal(t, Say{"go", "to all"}, routertest.Receive[Say](ann))
-		assert.Equal(t, Say{"go", "to all"}, routertest.Receive[Say](bob))
-		assert.Equal(t, Say{"go", "to the others"}, routertest.Receive[Say](bob))
-		assert.Zero(t, eve.Pending())
-
-		bob.Send(Unsubscribe{"go"})
-		bob.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		require.NoError(t, r.Publish("go", Say{"go", "from the server"}))
-		require.NoError(t, r.Publish("no subscribers", Say{"go", "lost"}))
-		synctest.Wait()
-		assert.Equal(t, Say{"go", "from the server"}, routertest.Receive[Say](ann))
-		assert.Zero(t, bob.Pending())
-	})
-}
-
 // TestPublish_SharedFramesStayIntact publishes while the buffers of earlier messages
 // return to their pool.
 func TestPublish_SharedFramesStayIntact(t *testing.T) {
@@ -148,28 +118,6 @@ func TestPublish_SubscribersReceiveSameOrder(t *testing.T) {
 				require.Equal(t, first, routertest.Receive[Say](other))
 			}
 		}
-	})
-}
-
-func TestSendToUser_ReachesAllConnectionsOfUser(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newChat()
-		phone, desk := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("ann"))
-		bob, guest := routertest.Dial(t, r, routertest.Token("bob")), routertest.Dial(t, r)
-		synctest.Wait()
-		n, err := r.SendToUser("", "ann", Say{"go", "hi"})
-		require.NoError(t, err)
-		assert.Equal(t, 2, n)
-		n, err = r.SendToUser("", "", Say{"go", "anonymous connections belong to no user"})
-		require.NoError(t, err)
-		assert.Zero(t, n)
-		synctest.Wait()
-		assert.Equal(t, []int{1, 1, 0, 0}, []int{phone.Pending(), desk.Pending(), bob.Pending(), guest.Pending()})
-		desk.Close()
-		synctest.Wait()
-		n, err = r.SendToUser("", "ann", Say{"go", "hi"})
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
 	})
 }
 

@@ -14,29 +14,6 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestSendToUser_ReachesConnectionsOnAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two, three := newNode(b), newNode(b), newNode(b)
-		here, there, other := one.dial(t, "ann"), two.dial(t, "ann"), three.dial(t, "bob")
-		synctest.Wait()
-		n, err := one.SendToUser("acme", "ann", Say{"go", "hi"})
-		require.NoError(t, err)
-		assert.Equal(t, 1, n, "connections on this node")
-		synctest.Wait()
-		assert.Equal(t, Say{"go", "hi"}, routertest.Receive[Say](here))
-		assert.Equal(t, Say{"go", "hi"}, routertest.Receive[Say](there))
-		assert.Zero(t, other.Pending())
-		for _, user := range [][2]string{{"", "ann"}, {"acme", ""}, {"acm", "eann"}, {"acme", "an"}} {
-			n, err = three.SendToUser(user[0], user[1], Say{"go", "hi"})
-			require.NoError(t, err)
-			assert.Zero(t, n)
-		}
-		synctest.Wait()
-		assert.Equal(t, []int{0, 0, 0}, []int{here.Pending(), there.Pending(), other.Pending()})
-	})
-}
-
 func TestSendToUser_ConflatesOnOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
