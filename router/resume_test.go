@@ -2,7 +2,9 @@ package router_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -85,4 +89,281 @@ func TestSession_ConnectionsWithoutOneAreNotNotified(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, c.Pending())
 	})
+}
+
+// TestResume_OldConnectionSubscribesNoMore subscribes a connection while another one resumes its session,
+// which would not have the topic.
+func TestResume_OldConnectionSubscribesNoMore(t *testing.T) {
+	fromNow := func(ctx *router.Context) error { return ctx.Subscribe("plain/room") }
+	since := func(ctx *router.Context) error {
+		_, err := subscribeSince(ctx, "private/room", broker.Position{})
+		return err
+	}
+	state := func(ctx *router.Context) error {
+		_, err := subscribeState(ctx, "private/room")
+		return err
+	}
+	for name, tt := range map[string]struct {
+		subscribe func(*router.Context) error
+		earlier   bool // it begins before the session is resumed, and waits for the store
+	}{
+		"from now on":         {subscribe: fromNow},
+		"since a position":    {subscribe: since},
+		"with the state":      {subscribe: state},
+		"reads already":       {subscribe: since, earlier: true},
+		"reads state already": {subscribe: state, earlier: true},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := unreliable()
+			r := newSessionRouter(b, nil)
+			authorize, subscribe := make(chan struct{}), make(chan struct{})
+			router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error {
+				<-authorize
+				return nil
+			}})
+			router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+				<-subscribe
+				return Echoed(m), tt.subscribe(ctx)
+			})
+			b.slow.Store(tt.earlier)
+			old := dialSession(t, r, "ann").hello()
+			old.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
+			if tt.earlier {
+				close(subscribe)
+			}
+			synctest.Wait()
+			c := dialSession(t, r, "ann")
+			c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"slow/a"}]}}`, old.token))
+			synctest.Wait()
+			if !tt.earlier {
+				close(subscribe)
+			}
+			b.slow.Store(false)
+			assert.Equal(t, errors.Aborted, routertest.ReceiveError(old.Conn).Code)
+			close(authorize)
+			assert.Equal(t, "$ws:resumed", c.Next().Type)
+			assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+		})
+	}
+}
+
+// TestResume_FailoverToAnOlderRecordDoesNotCloseTheConnection replaces the record of a session by an
+// older one, as a store does that fails over to a replica.
+func TestResume_FailoverToAnOlderRecordDoesNotCloseTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
+		ignore := broker.Handler{
+			Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
+			PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
+		}
+		store := b.ConnectHistory(ignore, broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		defer func() { require.NoError(t, store.Close(t.Context())) }()
+		old := dialSession(t, one, "ann").hello()
+		key := "session " + old.token[:26]
+		older, err := store.LoadValue(t.Context(), key)
+		require.NoError(t, err)
+		require.NotEmpty(t, older.Data)
+		c := dialSession(t, two, "ann")
+		c.resume(old.token, "")
+		c.acknowledge()
+		current, err := store.LoadValue(t.Context(), key)
+		require.NoError(t, err)
+		_, err = store.StoreValue(t.Context(), key, older.Data, current.Version, time.Hour)
+		require.NoError(t, err)
+		time.Sleep(resumeWithin / 3)
+		require.Len(t, collect(two), 1, "the connection is open")
+		c.Abort()
+		synctest.Wait()
+		assert.Equal(t, errors.NotFound, dialSession(t, one, "ann").resumeError(old.token))
+		dialSession(t, one, "ann").resume(c.token, "")
+	})
+}
+
+func TestResume_AcknowledgmentWithAnotherIDHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		old := dialSession(t, r, "ann").hello()
+		c := dialSession(t, r, "ann")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"r1"}}`) // before the session is resumed
+		c.SendText(`{"type":"$ws:ack"}`)
+		c.resume(old.token, "")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"other"}}`)
+		c.SendText(`{"type":"$ws:ack"}`)
+		synctest.Wait()
+		assert.Zero(t, c.Pending())
+		dialSession(t, r, "ann").resume(old.token, "")
+	})
+}
+
+// TestResume_ReadsOnlyWhatTheClientReceives resumes with the first position of topics of which one
+// client can receive only a part. Another connection keeps the topics on the node, so that what is
+// counted is read for the resume alone.
+func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
+	t.Parallel()
+	topics := testscale.Tiers(30, 40, 300)
+	for _, tt := range []struct {
+		name             string
+		missed           func(topic int) int
+		bytes            int // of each message
+		batches          int
+		recovered, shown int // topics, and publications
+	}{
+		{"nothing was missed", func(int) int { return 0 }, 1000, 0, topics, 0},
+		{"little was missed", func(int) int { return 1 }, 1000, 2, topics, topics},
+		{"too long for the queue", func(int) int { return 499 }, 1000, 2, 0, 0},
+		{"too many for the queue", func(int) int { return 499 }, 10, 2, 1, 499},
+		{"one topic with more than all others", func(topic int) int {
+			if topic == 0 {
+				return 499
+			}
+			return 1
+		}, 1000, 2, topics - 1, topics - 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &unreliableBroker{Broker: memory.NewBrokerMaxHistoryBytes(1 << 30)}
+				r := newSessionRouter(m, nil)
+				router.Topic(r, "long/{name}", &router.TopicOptions{
+					Authorize: func(*router.Context, router.TopicMatch) error { return nil }, History: router.History{Messages: 500},
+				})
+				client := dialSession(t, r, "ann").hello()
+				client.Abort()
+				other := dialSession(t, r, "bob")
+				var since []string
+				for i := range topics {
+					topic := fmt.Sprint("long/", i)
+					_, at, err := r.ReadHistory(t.Context(), topic, broker.Query{})
+					require.NoError(t, err)
+					since = append(since, fmt.Sprintf(`{"topic":%q,"epoch":%q,"offset":0}`, topic, at.Epoch))
+				}
+				for i := range topics {
+					for range tt.missed(i) {
+						require.NoError(t, r.Publish(fmt.Sprint("long/", i), plainNote{strings.Repeat("x", tt.bytes)}))
+					}
+					require.NoError(t, other.conn.Subscribe(fmt.Sprint("long/", i)))
+				}
+				synctest.Wait()
+				m.reads = readCount{}
+				returned := dialSession(t, r, "ann")
+				answer := returned.resume(client.token, strings.Join(since, ","))
+				recovered := 0
+				for _, topic := range answer.Topics {
+					require.Nil(t, topic.Error, topic.Topic)
+					if *topic.Recovered {
+						recovered++
+					}
+				}
+				assert.Equal(t, tt.recovered, recovered)
+				assert.Equal(t, []int{0, tt.batches, tt.shown}, []int{m.reads.reads, m.reads.batches, m.reads.publications}, "reads, batches, publications")
+				for range tt.shown {
+					require.Equal(t, "NOTE", returned.Next().Type)
+				}
+				returned.Abort()
+				other.Abort()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// Admit asks a handler for a subscription.
+type Admit struct{}
+
+func (Admit) MessageType() string { return "ADMIT" }
+
+// TestResume_GivesNoMoreThanAHandlerHasGranted has a topic to which only handlers subscribe. Three
+// messages precede the subscription, one follows it, and one is missed.
+func TestResume_GivesNoMoreThanAHandlerHasGranted(t *testing.T) {
+	const topic = "secret/a"
+	subscribe := func(ctx *router.Context, _ broker.Position) error { return ctx.Conn().Subscribe(topic) }
+	all := []int{1, 2, 3, 4, 5}
+	for name, tt := range map[string]struct {
+		admit      func(*router.Context, broker.Position) error
+		beforehand bool // before the client has a session
+		request    string
+		want       []int
+	}{
+		"Subscribe":                        {subscribe, false, `"epoch":%q,"offset":0`, all[3:]},
+		"Subscribe before the session":     {subscribe, true, `"epoch":%q,"offset":0`, all[3:]},
+		"Subscribe, own position":          {subscribe, false, `"epoch":%q,"offset":4`, all[4:]},
+		"Subscribe, state":                 {subscribe, false, `"state":true`, nil},
+		"Subscribe, position or state":     {subscribe, false, `"epoch":%q,"offset":0,"state":true`, all[3:]},
+		"Subscribe, wrong epoch and state": {subscribe, false, `"epoch":"no%s","offset":0,"state":true`, nil},
+		"Join":                             {func(ctx *router.Context, _ broker.Position) error { return ctx.Subscribe(topic, router.Present("Ann")) }, false, `"epoch":%q,"offset":0`, all[3:]},
+		"Since now": {func(ctx *router.Context, _ broker.Position) error {
+			_, err := subscribeSince(ctx, topic, broker.Position{})
+			return err
+		}, false, `"epoch":%q,"offset":0`, all[3:]},
+		"Since 1, then now": {func(ctx *router.Context, at broker.Position) error {
+			_, err := subscribeSince(ctx, topic, broker.Position{Epoch: at.Epoch, Offset: 1})
+			if err == nil {
+				err = subscribe(ctx, at)
+			}
+			return err
+		}, false, `"epoch":%q,"offset":0`, all[1:]},
+		"CurrentState": {func(ctx *router.Context, _ broker.Position) error {
+			_, err := subscribeState(ctx, topic)
+			return err
+		}, false, `"epoch":%q,"offset":0`, all[3:]},
+		"CurrentState, state": {func(ctx *router.Context, _ broker.Position) error {
+			_, err := subscribeState(ctx, topic)
+			return err
+		}, false, `"state":true`, all[4:]},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			var at broker.Position // of message 3
+			newRouter := func() *router.Router {
+				r := newSessionRouter(b, nil)
+				router.Topic(r, "secret/{name}", &router.TopicOptions{History: router.History{Messages: 100}, Presence: true})
+				router.On(r, func(ctx *router.Context, _ Admit) error { return tt.admit(ctx, at) })
+				return r
+			}
+			one, two := newRouter(), newRouter()
+			require.NoError(t, dialSession(t, one, "eve").conn.Subscribe(topic, router.Present("Eve")))
+			publish := func(n int) (at broker.Position) {
+				at, err := publishStored(t.Context(), one, topic, Quote{Symbol: "k", N: n})
+				require.NoError(t, err)
+				return at
+			}
+			publish(1)
+			publish(2)
+			at = publish(3)
+			old := dialSession(t, one, "ann")
+			if !tt.beforehand {
+				old.hello()
+			}
+			old.Send(Admit{})
+			synctest.Wait()
+			if tt.beforehand {
+				old.hello()
+			}
+			synctest.Wait()
+			publish(4)
+			synctest.Wait()
+			old.Abort()
+			synctest.Wait()
+			publish(5)
+
+			request := tt.request
+			if request != `"state":true` {
+				request = fmt.Sprintf(request, at.Epoch)
+			}
+			c := dialSession(t, two, "ann")
+			frame := c.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[{"topic":%q,"presence":true,%s}]}`, old.token, topic, request))
+			assert.NotContains(t, frame.Text, "members")
+			assert.Contains(t, frame.Text, `"recovered"`)
+			synctest.Wait()
+			var got []int
+			for c.Pending() > 0 {
+				frame := c.Next()
+				require.Equal(t, Quote{}.MessageType(), frame.Type, frame.Text)
+				var quote Quote
+				require.NoError(t, json.Unmarshal(frame.Payload, &quote))
+				got = append(got, quote.N)
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
 }

@@ -1,14 +1,19 @@
 package router_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testscale"
@@ -119,5 +124,216 @@ func TestUserHistory_BinaryFormats(t *testing.T) {
 		for _, text := range numbers(1, 3) {
 			assert.Equal(t, Blob{Text: text}, routertest.Receive[Blob](c))
 		}
+	})
+}
+
+// userHistory is that of the routers in these tests, unless they say otherwise.
+var userHistory = router.History{Messages: 100}
+
+// newUserLogRouter returns a router with sessions and a history for each user.
+func newUserLogRouter(b broker.Broker, change func(*router.Options)) *router.Router {
+	return newSessionRouter(b, func(o *router.Options) {
+		o.UserHistory = userHistory
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// sendTexts sends messages to a user of the tenant "t", and waits until they have arrived.
+func sendTexts(t *testing.T, r *router.Router, user string, from, to int) {
+	t.Helper()
+	for n := from; n <= to; n++ {
+		_, err := r.SendToUser("t", user, Blob{Text: fmt.Sprint(n)})
+		require.NoError(t, err)
+	}
+	synctest.Wait()
+}
+
+// numbers returns the texts of messages.
+func numbers(from, to int) (texts []string) {
+	for n := from; n <= to; n++ {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	return texts
+}
+
+// dialLog connects a client that greets, and returns the position of the messages to its user.
+func dialLog(t *testing.T, r *router.Router, user string) (*sessionClient, subscribed) {
+	t.Helper()
+	c := dialSession(t, r, user).hello()
+	synctest.Wait()
+	return c, decodeFrame[subscribed](t, c.Next())
+}
+
+func TestSendToUser_ConflatesOnOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one := router.New(&router.Options{Broker: b})
+		two := router.New(&router.Options{Broker: b, SlowConsumer: router.Conflate, Authenticate: func(req *http.Request) (router.Identity, error) {
+			return router.Identity{UserID: router.Token(req)}, nil
+		}})
+		ann := routertest.Dial(t, two, routertest.Token("ann"))
+		synctest.Wait()
+		ann.Pause()
+		for n := range 1000 {
+			_, err := one.SendToUser("", "ann", Position{"p", n})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		ann.Resume()
+		synctest.Wait()
+		assert.Less(t, ann.Pending(), 500)
+		last := Position{}
+		for ann.Pending() > 0 {
+			last = routertest.Receive[Position](ann)
+		}
+		assert.Equal(t, 999, last.X)
+	})
+}
+
+func TestDisconnectUser_ClosesConnectionsOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newNode(b), newNode(b)
+		here, there, other := one.dial(t, "ann"), two.dial(t, "ann"), two.dial(t, "bob")
+		synctest.Wait()
+		reason := strings.Repeat("x", 200)
+		n, err := one.DisconnectUser("acme", "ann", 4001, reason)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		for _, c := range []*routertest.Conn{here, there} {
+			assert.Equal(t, router.CloseError{Code: 4001, Reason: reason[:123]}, c.Closed())
+		}
+		n, err = one.DisconnectUser("acme", "", 4001, "")
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		synctest.Wait()
+		other.Send(Say{"go", "still connected"})
+		synctest.Wait()
+	})
+}
+
+func TestUsers_IgnoreMalformedPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &recordingBroker{}
+		n := newNode(b)
+		ann := n.dial(t, "ann")
+		synctest.Wait()
+		_, err := n.SendToUser("acme", "ann", Say{"go", "hi"})
+		require.NoError(t, err)
+		_, err = n.DisconnectUser("acme", "ann", 4001, "bye")
+		require.NoError(t, err)
+		routertest.Receive[Say](ann)
+		for _, packet := range b.published.all() {
+			for end := range len(packet) - len("bye") { // every prefix without the code, and without a whole message
+				if packet[0] == 2 && end > strings.Index(packet, "{") && strings.Contains(packet, "{") {
+					break
+				}
+				b.Receive("\x00users", "two", []byte(packet[:end]))
+			}
+		}
+		b.Receive("\x00users", "two", []byte("\x09\x04acme\x03ann"))
+		b.MessagesLost("\x00users", 3)
+		synctest.Wait()
+		assert.Equal(t, []int{3}, n.lost.all())
+	})
+}
+
+// isClosed returns the code with which the server has closed a connection, or 0.
+func (c *sessionClient) isClosed() router.StatusCode {
+	synctest.Wait()
+	if c.conn.Context().Err() == nil {
+		return 0
+	}
+	var closed *router.CloseError
+	errors.As(context.Cause(c.conn.Context()), &closed)
+	return closed.Code
+}
+
+// TestDisconnectUser_WhileConnecting disconnects a user who is being authenticated.
+func TestDisconnectUser_WhileConnecting(t *testing.T) {
+	for name, change := range map[string]func(*router.Options){
+		"published": func(o *router.Options) { o.UserHistory = router.History{} }, "in a log": func(*router.Options) {},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			other := newUserLogRouter(b, change)
+			disconnect := false
+			r := newUserLogRouter(b, func(o *router.Options) {
+				change(o)
+				o.Authenticate = func(req *http.Request) (router.Identity, error) {
+					if disconnect {
+						_, err := other.DisconnectUser("t", "ann", 4403, "banned")
+						assert.NoError(t, err)
+						time.Sleep(time.Second) // it reaches this node meanwhile
+					}
+					return byUserToken(req)
+				}
+			})
+			assert.Zero(t, dialSession(t, r, "ann").isClosed())
+			disconnect = true
+			assert.EqualValues(t, 4403, routertest.Dial(t, r, routertest.Token("ann")).Closed().Code, "perhaps before it is listed")
+			assert.Zero(t, dialSession(t, r, "bob").isClosed())
+			disconnect = false
+			anonymous := dialSession(t, r, "")
+			disconnect = true
+			anonymous.SendText(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":"ann"}}`)
+			time.Sleep(2 * time.Second)
+			assert.EqualValues(t, 4403, anonymous.isClosed(), "the token was checked before")
+			disconnect = false
+			assert.Zero(t, dialSession(t, r, "ann").isClosed(), "who connects afterwards")
+		})
+	}
+}
+
+// TestDisconnectUser_LogThatIsTooShort cuts a node off for longer than the log reaches: it cannot
+// know whose access has ended, so all users connect again.
+func TestDisconnectUser_LogThatIsTooShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		island := &unreliableBroker{Broker: b}
+		var lost recorder[string]
+		one := newUserLogRouter(b, nil)
+		two := newUserLogRouter(island, func(o *router.Options) {
+			o.OnMessagesLost = func(topic string, n int) { lost.add(fmt.Sprintf("%q %d", topic, n)) }
+		})
+		ann, bob, anonymous := dialSession(t, two, "ann"), dialSession(t, two, "bob").hello(), dialSession(t, two, "")
+		island.setCut(true)
+		for n := range 10_003 {
+			_, err := one.DisconnectUser("t", fmt.Sprint(n), 4403, "")
+			require.NoError(t, err)
+		}
+		island.setCut(false)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{`"" 3`}, lost.all())
+		assert.Equal(t, router.StatusTryAgainLater, ann.isClosed())
+		assert.Equal(t, router.StatusTryAgainLater, bob.isClosed())
+		assert.Contains(t, bob.Closed().Reason, "retryAfterMs")
+		assert.Zero(t, anonymous.isClosed())
+		dialSession(t, two, "bob").resume(bob.token, "")
+	})
+}
+
+// TestAccessLog_IgnoresMalformedEntries stores what no version of this package does.
+func TestAccessLog_IgnoresMalformedEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		r := newUserLogRouter(b, nil)
+		c := dialSession(t, r, "ann")
+		session := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+		whole := "\x01n\x03\x01t\x03ann\xa3\x22"
+		packets := []string{"", "\x01n\x09\x01t\x03ann", "\x01n\x06\x01t\x03ann\x00", "\x01n\x06\x01t\x03ann\x00\x01", "\x01n\x03\x01t\x00\xa3\x22"}
+		for end := range len(whole) {
+			packets = append(packets, whole[:end])
+		}
+		for _, packet := range packets {
+			_, err := session.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(packet)})
+			require.NoError(t, err)
+		}
+		assert.Zero(t, c.isClosed())
+		_, err := session.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(whole)})
+		require.NoError(t, err)
+		assert.EqualValues(t, 4387, c.isClosed())
 	})
 }
