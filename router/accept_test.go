@@ -182,9 +182,7 @@ func TestSubprotocols_ServerSelectsOne(t *testing.T) {
 }
 
 func TestLimits_ConnectionsAreBounded(t *testing.T) {
-	user := func(req *http.Request) (router.Identity, error) {
-		return router.Identity{UserID: router.Token(req)}, nil
-	}
+	user := byUser
 	ann, bob := routertest.Token("ann"), routertest.Token("bob")
 	from := routertest.RemoteAddr
 	for _, tt := range []struct {

@@ -132,9 +132,7 @@ func newCodecNodes(t *testing.T, n int) (nodes []*router.Router, codecs []*count
 }
 
 func newCodecNode(shared *memory.Broker, codecs ...router.Codec) *router.Router {
-	r := router.New(discardLogs(router.Options{Codecs: codecs, Broker: shared, Authenticate: func(req *http.Request) (router.Identity, error) {
-		return router.Identity{UserID: router.Token(req)}, nil
-	}}))
+	r := router.New(discardLogs(router.Options{Codecs: codecs, Broker: shared, Authenticate: byUser}))
 	router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
 	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
 	return r

@@ -306,7 +306,7 @@ func TestCodec_ProtocolMessagesAreJSON(t *testing.T) {
 	r := router.New(discardLogs(router.Options{Codecs: []router.Codec{cbor.New(nil)}}))
 	router.Topic(r, "room/{id}", &router.TopicOptions{
 		Presence:  true,
-		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+		Authorize: permit,
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()

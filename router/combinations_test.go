@@ -161,12 +161,10 @@ func TestAck_EveryProtocolType(t *testing.T) {
 		for name, opts := range formats() {
 			runSynctest(t, tt.name+"/"+name, func(t *testing.T) {
 				r := router.New(discardLogs(router.Options{
-					Codecs: []router.Codec{cbor.New(nil)},
-					Authenticate: func(req *http.Request) (router.Identity, error) {
-						return router.Identity{UserID: router.Token(req)}, nil
-					},
+					Codecs:       []router.Codec{cbor.New(nil)},
+					Authenticate: byUser,
 				}))
-				router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
+				router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: permit})
 				router.Stream(r, blockUntilAborted)
 				client := routertest.Dial(t, r, append(opts, routertest.Token("ann"))...)
 				client.SendText(`{"type":"BLOCK","meta":{"correlationId":"open","credit":0}}`)
@@ -225,7 +223,7 @@ func TestStream_ExpiryOfTheIdentityEndsIt(t *testing.T) {
 func TestSubscribe_IsRejectedWhileTheConnectionIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(discardLogs(router.Options{}))
-		router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
+		router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: permit})
 		proceed := make(chan struct{})
 		router.RPC(r, func(*router.Context, Block) (Blocked, error) { <-proceed; return Blocked{}, nil })
 		client := routertest.Dial(t, r)

@@ -25,8 +25,7 @@ import (
 // newFeedRouter returns a router with topics feed/… to which every client may subscribe.
 func newFeedRouter(b broker.Broker, h router.History) *router.Router {
 	r := router.New(&router.Options{Broker: b})
-	allow := func(*router.Context, router.TopicMatch) error { return nil }
-	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: h})
+	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: h})
 	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("feed/a", m, router.Except(ctx.Conn())) })
 	return r
 }
@@ -186,7 +185,7 @@ func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
 		one := newFeedRouter(shared.Broker, router.History{Messages: 3})
 		two := router.New(&router.Options{Broker: shared, OnMessagesLost: func(_ string, n int) { lost.add(n) }})
 		router.Topic(two, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 3}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+			History: router.History{Messages: 3}, Authorize: permit,
 		})
 		f := &feed{t: t}
 		f.subscribe(two)
@@ -218,7 +217,7 @@ func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 20}, SlowConsumer: router.DropNewest, BufferBytes: 512})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 1000}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+			History: router.History{Messages: 1000}, Authorize: permit,
 		})
 		client := routertest.Dial(t, r)
 		conn := onlyConn(t, r)
@@ -238,7 +237,7 @@ func TestFollower_RecoveryFitsIntoTheSendQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{QueueBytes: 10_000}})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+			History: router.History{Messages: 100}, Authorize: permit,
 		})
 		f := &feed{t: t}
 		f.subscribe(r)
@@ -260,7 +259,7 @@ func TestFollower_BinaryFormat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}})
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
-			History: router.History{Messages: 10}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+			History: router.History{Messages: 10}, Authorize: permit,
 		})
 		publishTexts(t, r, 1, 1)
 		_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})
@@ -360,7 +359,7 @@ func TestFollower_ClientOfManyTopicsRecoversWhatFitsIntoTheQueue(t *testing.T) {
 func newFeedRouterWith(limits router.Limits) *router.Router {
 	r := router.New(&router.Options{Limits: limits, BufferBytes: 512})
 	router.Topic(r, "feed/{name}", &router.TopicOptions{
-		History: router.History{Messages: 100}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+		History: router.History{Messages: 100}, Authorize: permit,
 	})
 	return r
 }

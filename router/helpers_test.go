@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -127,4 +128,9 @@ func leaked() string {
 		}
 	}
 	return strings.Join(ours, "\n\n")
+}
+
+// byUser authenticates the user that is the token.
+func byUser(r *http.Request) (router.Identity, error) {
+	return router.Identity{UserID: router.Token(r)}, nil
 }

@@ -251,7 +251,7 @@ func testUnreadable(t *testing.T, packet string) {
 	r := router.New(&router.Options{
 		Broker: b, Logger: slog.New(slog.NewTextHandler(&log, nil)), OnMessagesLost: func(_ string, messages int) { lost += messages },
 	})
-	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }, History: router.History{Messages: 10}})
+	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: router.History{Messages: 10}})
 	other := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
 	defer func() { assert.NoError(t, other.Close(context.Background())) }()
 	client := routertest.Dial(t, r)

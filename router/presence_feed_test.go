@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -105,9 +104,7 @@ func TestPresenceFeed_NothingPrecedesAnswer(t *testing.T) {
 		authorize := make(chan struct{})
 		r := router.New(discardLogs(router.Options{
 			Limits: router.Limits{QueueMessages: 4}, Timeouts: patient, SlowConsumer: router.DropNewest,
-			Authenticate: func(req *http.Request) (router.Identity, error) {
-				return router.Identity{UserID: router.Token(req)}, nil
-			},
+			Authenticate: byUser,
 		}))
 		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicMatch) error {
 			<-authorize

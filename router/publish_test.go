@@ -3,7 +3,6 @@ package router_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -135,9 +134,7 @@ func TestPublish_SlowsPublisherWhileSubscribersAreBehind(t *testing.T) {
 			defer subscribed.Done()
 			return c.Subscribe("busy")
 		},
-		Authenticate: func(req *http.Request) (router.Identity, error) {
-			return router.Identity{UserID: router.Token(req)}, nil
-		},
+		Authenticate: byUser,
 	}))
 	router.On(r, func(ctx *router.Context, m Blob) error {
 		log.add(handled{m.Text, time.Now()})

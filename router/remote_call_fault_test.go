@@ -2,7 +2,6 @@ package router_test
 
 import (
 	"context"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,9 +262,7 @@ func newNetNode(t *testing.T, network *enginetest.Network, opts router.Options) 
 	t.Helper()
 	b := &netBroker{Broker: cluster.New(network)}
 	opts.Broker = b
-	opts.Authenticate = func(req *http.Request) (router.Identity, error) {
-		return router.Identity{UserID: router.Token(req)}, nil
-	}
+	opts.Authenticate = byUser
 	n := &netNode{router.New(&opts), b.session, network}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())

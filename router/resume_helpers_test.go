@@ -34,10 +34,9 @@ func newSessionRouter(b broker.Broker, change func(*router.Options)) *router.Rou
 		change(opts)
 	}
 	r := router.New(opts)
-	allow := func(*router.Context, router.TopicMatch) error { return nil }
 	history := router.History{Messages: 100}
-	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: history})
-	router.Topic(r, "room/{name}", &router.TopicOptions{Authorize: allow})
+	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: history})
+	router.Topic(r, "room/{name}", &router.TopicOptions{Authorize: permit})
 	router.Topic(r, "private/{name}", &router.TopicOptions{History: history})
 	return r
 }

@@ -225,7 +225,7 @@ func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
 				m := &unreliableBroker{Broker: memory.NewBrokerMaxHistoryBytes(1 << 30)}
 				r := newSessionRouter(m, nil)
 				router.Topic(r, "long/{name}", &router.TopicOptions{
-					Authorize: func(*router.Context, router.TopicMatch) error { return nil }, History: router.History{Messages: 500},
+					Authorize: permit, History: router.History{Messages: 500},
 				})
 				client := dialSession(t, r, "ann").hello()
 				client.Abort()

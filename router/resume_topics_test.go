@@ -175,8 +175,7 @@ func TestWork_IngressSeesAnEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen recorder[string]
 		r := newSessionRouter(nil, nil)
-		allow := func(*router.Context, router.TopicMatch) error { return nil }
-		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: allow, Presence: true, History: router.History{Messages: 30}})
+		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: permit, Presence: true, History: router.History{Messages: 30}})
 		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
 			seen.add(fmt.Sprint(in.Type, " ", in.Work, " ", in.Size > 0))
 			return nil

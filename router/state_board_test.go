@@ -37,7 +37,7 @@ func newStateRouter(b broker.Broker, messages int, opts *router.Options) *router
 	opts.Codecs = []router.Codec{cbor.New(nil)}
 	r := router.New(opts)
 	router.Topic(r, "feed/{name}", &router.TopicOptions{
-		History: router.History{Messages: messages}, Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+		History: router.History{Messages: messages}, Authorize: permit,
 	})
 	return r
 }

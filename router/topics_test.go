@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,9 +35,7 @@ func (SayOthers) MessageType() string { return "SAY_OTHERS" }
 
 // newChat returns a router that subscribes, unsubscribes and publishes on request.
 func newChat() *router.Router {
-	r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
-		return router.Identity{UserID: router.Token(req)}, nil
-	}})
+	r := router.New(&router.Options{Authenticate: byUser})
 	router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
 	router.On(r, func(ctx *router.Context, m Unsubscribe) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
@@ -215,7 +212,7 @@ func TestSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T) {
 		r := router.New(nil)
 		router.Topic(r, "feed/{name}", &router.TopicOptions{
 			History:   router.History{Messages: 10},
-			Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+			Authorize: permit,
 		})
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			_, err := subscribeSince(ctx, "feed/a", broker.Position{})

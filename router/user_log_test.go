@@ -33,7 +33,7 @@ func TestUserHistory_Mistakes(t *testing.T) {
 func TestUserHistory_LogsAreNoTopicsOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(nil, func(o *router.Options) { o.Limits.Topics = 1 })
-		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
+		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: permit})
 		bob, at := dialLog(t, r, "bob")
 		ann, _ := dialLog(t, r, "ann")
 		for _, topic := range []string{``, `\u0000user 1 t bob`, `\u0000users`, `\u0000access`} {
@@ -170,9 +170,7 @@ func TestSendToUser_ConflatesOnOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.NewBroker()
 		one := router.New(&router.Options{Broker: b})
-		two := router.New(&router.Options{Broker: b, SlowConsumer: router.Conflate, Authenticate: func(req *http.Request) (router.Identity, error) {
-			return router.Identity{UserID: router.Token(req)}, nil
-		}})
+		two := router.New(&router.Options{Broker: b, SlowConsumer: router.Conflate, Authenticate: byUser})
 		ann := routertest.Dial(t, two, routertest.Token("ann"))
 		synctest.Wait()
 		ann.Pause()
