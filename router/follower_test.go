@@ -3,9 +3,7 @@ package router_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -103,68 +99,6 @@ func (f *feed) handle(frame routertest.Frame) {
 		f.texts = append(f.texts, "")
 	}
 	f.texts[f.offset-1] = envelope.Payload.Text
-}
-
-// TestFollower_ReconnectingClientsMissNothing lets clients reconnect to two nodes at random while
-// several goroutines publish.
-func TestFollower_ReconnectingClientsMissNothing(t *testing.T) {
-	t.Parallel()
-	for seed := range testscale.Tiers[uint64](2, 4, 10) {
-		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { reconnect(t, seed) })
-	}
-}
-
-func reconnect(t *testing.T, seed uint64) {
-	const publications, clients, publishers = 600, 6, 3
-	b := memory.NewBroker()
-	nodes := []*router.Router{newFeedRouter(b, router.History{Messages: 500}), newFeedRouter(b, router.History{Messages: 500})}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	truth := make([]string, publications)
-	for p := range publishers {
-		rng := rand.New(rand.NewPCG(seed, uint64(p)))
-		wg.Go(func() {
-			for n := range publications / publishers {
-				text := fmt.Sprintf("%d %d", p, n)
-				at, err := publishStored(t.Context(), nodes[rng.IntN(2)], "feed/a", Blob{Text: text})
-				require.NoError(t, err)
-				mu.Lock()
-				truth[at.Offset-1] = text
-				mu.Unlock()
-				time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
-			}
-		})
-	}
-	feeds := make([]*feed, clients)
-	for i := range feeds {
-		rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
-		f := &feed{t: t}
-		feeds[i] = f
-		f.subscribe(nodes[rng.IntN(2)])
-		wg.Go(func() {
-			for range 20 {
-				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
-				for range rng.IntN(1 + f.client.Pending()) { // what has arrived and was not read is lost
-					f.handle(f.client.Next())
-				}
-				f.client.Abort()
-				time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
-				f.subscribe(nodes[rng.IntN(2)])
-			}
-		})
-	}
-	wg.Wait()
-	synctest.Wait()
-	for _, f := range feeds {
-		f.receive()
-		assert.EqualValues(t, publications, f.offset)
-		assert.Equal(t, f.resumes, f.recovers)
-		for i, text := range f.texts {
-			if text != "" {
-				require.Equal(t, truth[i], text)
-			}
-		}
-	}
 }
 
 func publishTexts(t *testing.T, r *router.Router, from, to int) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,44 +27,6 @@ func newHistoryRouter(b broker.Broker, h router.History) *router.Router {
 	router.Topic(r, "log/{name}", &router.TopicOptions{History: h})
 	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("log/a", m, router.Except(ctx.Conn())) })
 	return r
-}
-
-func TestHistory_SubscribersOfAllNodesSeeOneOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const publishers, each = 8, 50
-		b := memory.NewBroker()
-		nodes := []*router.Router{newHistoryRouter(b, router.History{Messages: 1000}), newHistoryRouter(b, router.History{Messages: 1000})}
-		var clients []*routertest.Conn
-		for n := range 6 {
-			clients = append(clients, routertest.Dial(t, nodes[n%2]))
-		}
-		synctest.Wait()
-		positions := make(map[uint64]string)
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for p := range publishers {
-			wg.Go(func() {
-				for n := range each {
-					m := Blob{N: p, Text: fmt.Sprint(n)}
-					at, err := publishStored(t.Context(), nodes[p%2], "log/a", m)
-					require.NoError(t, err)
-					mu.Lock()
-					positions[at.Offset] = fmt.Sprintf("%d %d", p, n)
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		synctest.Wait()
-		require.Len(t, positions, publishers*each, "every publication has an offset of its own")
-		for _, client := range clients {
-			require.Equal(t, publishers*each, client.Pending())
-			for offset := range uint64(publishers * each) {
-				m := routertest.Receive[Blob](client)
-				require.Equal(t, positions[offset+1], fmt.Sprintf("%d %s", m.N, m.Text))
-			}
-		}
-	})
 }
 
 func TestHistory_KeepsPublicationsWithoutSubscribers(t *testing.T) {
@@ -99,27 +60,6 @@ func TestHistory_KeepsPublicationsWithoutSubscribers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, messages)
 		assert.EqualValues(t, 8, current.Offset, "positions outlive messages")
-	})
-}
-
-func TestHistory_ExceptSelfAndIdempotencyKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newHistoryRouter(nil, router.History{Messages: 10})
-		one, two := routertest.Dial(t, r), routertest.Dial(t, r)
-		synctest.Wait()
-		one.Send(Blob{N: 1})
-		assert.Equal(t, 1, routertest.Receive[Blob](two).N)
-		at, err := publishStored(t.Context(), r, "log/a", Blob{N: 2}, router.IdempotencyKey("k"))
-		require.NoError(t, err)
-		again, err := publishStored(t.Context(), r, "log/a", Blob{N: 2}, router.IdempotencyKey("k"))
-		require.NoError(t, err)
-		assert.Equal(t, at, again)
-		assert.EqualValues(t, 2, at.Offset)
-		for _, client := range []*routertest.Conn{one, two} {
-			assert.Equal(t, 2, routertest.Receive[Blob](client).N)
-		}
-		synctest.Wait()
-		assert.Zero(t, one.Pending()+two.Pending())
 	})
 }
 

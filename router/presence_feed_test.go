@@ -3,7 +3,6 @@ package router_test
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -203,60 +201,6 @@ func (v *view) receive(c *routertest.Conn) (messages int) {
 		}
 	}
 	return messages
-}
-
-// TestPresenceFeed_ViewsConverge lets clients of two nodes join, leave, ask for presence and
-// disconnect at random, and compares what each client knows with Presence.
-func TestPresenceFeed_ViewsConverge(t *testing.T) {
-	for seed := range testscale.Tiers[uint64](3, 8, 20) {
-		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test needs the same numbers again
-			b := memory.NewBroker()
-			nodes := []*node{newPresenceNode(b), newPresenceNode(b)}
-			conns, views := make([]*routertest.Conn, 12), map[*routertest.Conn]*view{}
-			for i := range conns {
-				conns[i] = nodes[i%2].dial(t, fmt.Sprint("user", i))
-			}
-			for range 400 {
-				i := rnd.IntN(len(conns))
-				c := conns[i]
-				switch rnd.IntN(8) {
-				case 0, 1:
-					c.Send(Join{"room/go"})
-				case 2:
-					c.Send(Subscribe{"room/go"})
-				case 3:
-					routertest.Unsubscribe(c, "room/go")
-					if v := views[c]; v != nil {
-						v.receive(c)
-						delete(views, c)
-					}
-				case 4, 5:
-					members := routertest.Subscribe(c, "room/go")
-					if v := views[c]; v != nil {
-						v.receive(c) // what preceded the answer
-					}
-					views[c] = newView(t, members)
-				case 6:
-					c.Abort()
-					delete(views, c)
-					conns[i] = nodes[i%2].dial(t, fmt.Sprint("user", i))
-				case 7:
-					time.Sleep(time.Duration(rnd.IntN(100)) * time.Millisecond)
-				}
-			}
-			settle()
-			for i, c := range conns {
-				if v := views[c]; v != nil {
-					v.receive(c)
-					assert.ElementsMatch(t, nodes[i%2].Presence("room/go"), slices.Collect(maps.Values(v.members)))
-				}
-			}
-			if len(nodes[0].Presence("room/go")) > 0 && len(nodes[1].Presence("room/go")) > 0 {
-				assert.Equal(t, nodes[0].Presence("room/go"), nodes[1].Presence("room/go"))
-			}
-		})
-	}
 }
 
 // TestPresenceFeed_ClientsOfAllFormatsGetJSON subscribes clients with and without a codec.

@@ -80,35 +80,6 @@ func receiveTexts(c *routertest.Conn, n int) (texts []string) {
 	return texts
 }
 
-func TestConflate_AppliesToMessagesFromOtherNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := memory.NewBroker()
-		one := router.New(&router.Options{Broker: broker})
-		two := router.New(&router.Options{
-			Broker: broker, SlowConsumer: router.Conflate,
-			Limits:   router.Limits{QueueMessages: 3},
-			Timeouts: router.Timeouts{Write: time.Hour, Ping: time.Hour},
-			OnOpen:   nil,
-		})
-		router.On(two, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
-		slow := routertest.Dial(t, two)
-		slow.Send(Subscribe{"map"})
-		synctest.Wait()
-		slow.Pause()
-		for x := range 100 {
-			require.NoError(t, one.Publish("map", Position{"ann", x}))
-			synctest.Wait()
-		}
-		slow.Resume()
-		synctest.Wait()
-		last := Position{}
-		for slow.Pending() > 0 {
-			last = routertest.Receive[Position](slow)
-		}
-		assert.Equal(t, Position{"ann", 99}, last)
-	})
-}
-
 func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := memory.NewBroker()

@@ -13,48 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// TestResume_AllTopicsTogetherFitIntoTheQueue misses more on 50 topics than the send queue holds.
-func TestResume_AllTopicsTogetherFitIntoTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const topics, each = 50, 30
-		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.QueueMessages = 400 })
-		var presented []string
-		for n := range topics {
-			var at broker.Position
-			for range each {
-				var err error
-				at, err = publishStored(t.Context(), r, fmt.Sprintf("feed/%d", n), Blob{})
-				require.NoError(t, err)
-			}
-			presented = append(presented, fmt.Sprintf(`{"topic":"feed/%d","epoch":%q,"offset":0}`, n, at.Epoch))
-		}
-		old := dialSession(t, r, "ann").hello()
-		old.Abort()
-		c := dialSession(t, r, "ann")
-		answer := c.resume(old.token, strings.Join(presented, ","))
-		recovered := 0
-		for _, topic := range answer.Topics {
-			if *topic.Recovered {
-				recovered++
-				assert.Zero(t, topic.Offset)
-			} else {
-				assert.EqualValues(t, each, topic.Offset)
-			}
-		}
-		assert.GreaterOrEqual(t, recovered, 5)
-		assert.LessOrEqual(t, recovered*each, 200, "half of the queue")
-		assert.Len(t, c.texts(), recovered*each)
-		publishTexts(t, r, 1, 1)
-	})
-}
 
 // TestResume_WorksInOneRoundTrip sends everything that a client sends when it returns at once, in
 // different orders.
@@ -121,54 +85,6 @@ func TestResume_WorksInOneRoundTrip(t *testing.T) {
 			assert.Len(t, again.Topics, map[bool]int{true: 2, false: 1}[test.known])
 		})
 	}
-}
-
-// TestResume_PublicationsFollowTheAnswer publishes while the client resumes.
-func TestResume_PublicationsFollowTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
-		old := dialSession(t, one, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("private/a"))
-		synctest.Wait()
-		frame := old.Next()
-		var at subscribed
-		require.NoError(t, json.Unmarshal(frame.Payload, &at))
-		token := old.token
-		next := 1
-		for range 20 {
-			stop := make(chan struct{})
-			stopped := make(chan int)
-			go func() {
-				n := next
-				for ; ; n++ {
-					select {
-					case <-stop:
-						stopped <- n
-						return
-					default:
-						err := one.Publish("private/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
-						assert.NoError(t, err)
-						time.Sleep(time.Millisecond)
-					}
-				}
-			}()
-			time.Sleep(5 * time.Millisecond)
-			c := dialSession(t, two, "ann")
-			answer := c.resume(token, fmt.Sprintf(`{"topic":"private/a","epoch":%q,"offset":%d}`, at.Epoch, at.Offset))
-			token = c.token
-			time.Sleep(5 * time.Millisecond)
-			close(stop)
-			next = <-stopped
-			require.True(t, *answer.Topics[0].Recovered)
-			require.Equal(t, at.Offset, answer.Topics[0].Offset)
-			for _, text := range c.texts() {
-				at.Offset++
-				require.Equal(t, fmt.Sprint(at.Offset), text)
-			}
-			require.EqualValues(t, next-1, at.Offset)
-		}
-	})
 }
 
 func TestWork_IngressSeesAnEstimate(t *testing.T) {

@@ -130,37 +130,6 @@ func TestStream_MillionItemsToSlowReader(t *testing.T) {
 	require.NoError(t, conn.Context().Err(), "the connection stays open")
 }
 
-// TestStream_SlowReaderInVirtualTime pauses a client again and again.
-func TestStream_SlowReaderInVirtualTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const items, queue = 20_000, 64
-		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: queue}, Timeouts: patient}))
-		router.Stream(r, count)
-		client := routertest.Dial(t, r)
-		synctest.Wait()
-		conn := onlyConn(t, r)
-		client.Pause()
-		stream := routertest.Start(client, Count{items})
-		time.Sleep(time.Minute)
-		assert.True(t, conn.QueueStats().Backpressure)
-		client.Resume()
-		want := 0
-		for n := range routertest.Items[int](stream) {
-			require.Equal(t, want, n)
-			if want++; want%1000 == 0 {
-				client.Pause()
-				time.Sleep(time.Minute)
-				assert.LessOrEqual(t, conn.QueueStats().Messages, queue/2+1)
-				client.Resume()
-			}
-		}
-		assert.Equal(t, items, want)
-		stream.End()
-		require.NoError(t, conn.Context().Err())
-	})
-}
-
 func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	const maxBytes = 16 << 10
 	streams := testscale.Tiers(1000, 2000, 10_000)
