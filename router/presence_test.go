@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
@@ -78,46 +77,6 @@ func receiveTexts(c *routertest.Conn, n int) (texts []string) {
 		texts = append(texts, routertest.Receive[Say](c).Text)
 	}
 	return texts
-}
-
-func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := memory.NewBroker()
-		one, two, three := newNode(broker), newNode(broker), newNode(broker)
-		ann, bob, eve, plain := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "plain")
-		ann.Send(Join{"go"})
-		synctest.Wait()
-		eve.Send(Join{"go"})      // receives ann by a query
-		bob.Send(Subscribe{"go"}) // subscribes without joining
-		plain.Send(Subscribe{"go"})
-		synctest.Wait()
-		bob.Send(Join{"go"})
-		bob.Send(Join{"go"})
-		synctest.Wait()
-		for _, n := range []*node{one, two} {
-			assert.Equal(t, []string{"ann", "bob", "eve"}, n.users())
-		}
-		assert.Nil(t, three.Presence("go"), "no connection of this node has joined")
-		assert.Equal(t, "acme", two.Presence("go")[0].TenantID)
-		assert.Equal(t, "hi", two.Presence("go")[0].Info)
-		assert.Equal(t, []string{"+ann@go", "+eve@go", "+bob@go"}, one.events.all())
-		assert.ElementsMatch(t, []string{"+ann@go", "+eve@go", "+bob@go"}, two.events.all())
-
-		ann.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		bob.Abort()
-		synctest.Wait()
-		assert.Equal(t, []string{"eve"}, two.users())
-		assert.Equal(t, []string{"-ann@go", "-bob@go"}, two.events.all()[3:])
-		assert.Empty(t, one.Presence("go"))
-		ann.Send(Join{"go"})
-		synctest.Wait()
-		assert.Equal(t, []string{"ann", "eve"}, one.users())
-		assert.Equal(t, []string{"ann", "eve"}, two.users())
-		require.NoError(t, two.Shutdown(t.Context()))
-		synctest.Wait()
-		assert.Equal(t, []string{"ann"}, one.users())
-	})
 }
 
 func TestJoin_InfoIsBounded(t *testing.T) {

@@ -256,7 +256,7 @@ const storeReturns = 15 * time.Second
 // cut off, and before.
 func TestResume_GreetingWithoutStoreFollowsWhatIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one, _, cut := newCutRouters()
+		one, cut := newCutRouter()
 		other := &unreliableBroker{Broker: cut.Broker}
 		two := newSessionRouter(other, nil)
 		require.NoError(t, one.Revoke(t.Context(), "t", "ann", "plain/early"))
@@ -289,7 +289,7 @@ func TestResume_GreetingWithoutStoreFollowsWhatIsRevoked(t *testing.T) {
 // TestResume_GreetingThatIsNotAnsweredHasNoSession has a client that goes while the store hangs.
 func TestResume_GreetingThatIsNotAnsweredHasNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one, _, cut := newCutRouters()
+		one, cut := newCutRouter()
 		c := dialSession(t, one, "ann")
 		cut.store.Store(storeHangs)
 		c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"1"},"payload":{"session":true}}`)

@@ -104,6 +104,7 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 			resumedTopic
 
 			Text         string
+			ExpiresInMs  int
 			Code         errors.Code
 			Lost         *struct{ From, To uint64 }
 			Joined, Left []router.Member
@@ -130,6 +131,8 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 		c.inbox = append(c.inbox, "-"+topic)
 	case "$ws:presence":
 		c.inbox = append(append(c.inbox, signed("-", payload.Left...)...), signed("+", payload.Joined...)...)
+	case "$ws:identity-expiring":
+		c.inbox = append(c.inbox, fmt.Sprint("expiring:", payload.ExpiresInMs))
 	case "ERROR", "RPC_ERROR":
 		c.inbox = append(c.inbox, string(payload.Code))
 	default:
@@ -176,7 +179,7 @@ func (w *storyWorld) answer(args []string) (string, error) {
 func (w *storyWorld) waits(args []string) (string, error) {
 	c := w.client(args[1])
 	w.noAnswer = true
-	_, err := storySteps[args[0]](w, args[1:])
+	_, err := storySteps()[args[0]](w, args[1:])
 	w.noAnswer = false
 	synctest.Wait()
 	w.readAll(c)

@@ -15,14 +15,13 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// storySteps are the steps by name. Those of a client have its name as their first argument, and those
+// storySteps returns the steps by name. Those of a client have its name as their first argument, and those
 // of a node its number.
-var storySteps map[string]func(w *storyWorld, args []string) (string, error)
-
-func init() {
-	storySteps = map[string]func(w *storyWorld, args []string) (string, error){
+func storySteps() map[string]func(w *storyWorld, args []string) (string, error) {
+	return map[string]func(w *storyWorld, args []string) (string, error){
 		"connect": (*storyWorld).connect, "open": (*storyWorld).open, "greet": (*storyWorld).greet, "gets": (*storyWorld).gets,
 		"answer": (*storyWorld).answer, "waits": (*storyWorld).waits, "resume": (*storyWorld).resume, "ack": (*storyWorld).ack,
 		"closed": (*storyWorld).closed, "changes": (*storyWorld).changes, "stays": (*storyWorld).stays, "kill": (*storyWorld).kill,
@@ -44,6 +43,8 @@ func init() {
 			}
 			return "", nil
 		},
+		// call NAME TYPE PAYLOAD makes a call.
+		"call":    func(w *storyWorld, a []string) (string, error) { return w.request(w.client(a[0]), a[1], a[2]) },
 		"release": func(w *storyWorld, _ []string) (string, error) { close(w.release); return "", nil },
 		// What handlers do: grant NAME TOPIC..., join NAME TOPIC INFO, since NAME TOPIC, withdraw NAME TOPIC, identity NAME USER [VALID], drop NAME CODE.
 		"grant": func(w *storyWorld, a []string) (string, error) {
@@ -96,8 +97,18 @@ func init() {
 			return strings.Join(slices.DeleteFunc(a[1:], func(topic string) bool { return !c.conn.Subscribed(topic) }), " "), nil
 		},
 		"how-many": func(w *storyWorld, a []string) (string, error) {
-			topics, err := storySteps["has"](w, a)
+			topics, err := storySteps()["has"](w, a)
 			return fmt.Sprint(len(strings.Fields(topics))), err
+		},
+		"whoami": func(w *storyWorld, a []string) (string, error) { return w.client(a[0]).conn.Identity().UserID, nil },
+		// refused NODE USER [VALID] returns the status of a handshake that is refused.
+		"refused": func(w *storyWorld, a []string) (string, error) {
+			token := routertest.Token(strings.Join(a[1:], ":"))
+			return fmt.Sprint(routertest.Refused(w.t, w.node(a[0]).Router, token).StatusCode), nil
+		},
+		// events NODE returns what OnPresence was called with since the last one, with the option events.
+		"events": func(w *storyWorld, a []string) (string, error) {
+			return strings.Join(w.node(a[0]).presenceEvents(), " "), nil
 		},
 		"lost":    func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).lost.take()), nil },
 		"resumed": func(w *storyWorld, a []string) (string, error) { return fmt.Sprint(w.node(a[0]).resumed.take()), nil },
@@ -195,7 +206,7 @@ func init() {
 		"go": func(w *storyWorld, a []string) (string, error) {
 			w.going = make(chan string, 1)
 			go func() {
-				result, _ := storySteps[a[0]](w, a[1:])
+				result, _ := storySteps()[a[0]](w, a[1:])
 				w.going <- result
 			}()
 			synctest.Wait()
@@ -218,6 +229,20 @@ func init() {
 			n := b.changes.Load() + b.failures.Load()
 			w.calls, n = n, n-w.calls
 			return fmt.Sprint(n), nil
+		},
+		// keep-record NAME, restore-record NAME: a store fails over to a replica with an older record of a session.
+		"keep-record": func(w *storyWorld, a []string) (string, error) {
+			value, err := w.nodes[0].broker.node.LoadValue(w.t.Context(), "session "+w.client(a[0]).token[:26])
+			require.NotEmpty(w.t, value.Data, w.where)
+			w.record = value.Data
+			return codeOf(err)
+		},
+		"restore-record": func(w *storyWorld, a []string) (string, error) {
+			store, key := w.nodes[0].broker.node, "session "+w.client(a[0]).token[:26]
+			current, err := store.LoadValue(w.t.Context(), key)
+			require.NoError(w.t, err, w.where)
+			_, err = store.StoreValue(w.t.Context(), key, w.record, current.Version, time.Hour)
+			return codeOf(err)
 		},
 		"shutdown": func(w *storyWorld, a []string) (string, error) {
 			w.node(a[0]).dead = true

@@ -34,7 +34,6 @@ import (
 // A story is one combination of the alternatives of a story.
 type story struct {
 	file, title string
-	options     map[string]string
 	lets        []string // the alternatives
 	steps       []storyStep
 }
@@ -44,12 +43,13 @@ type storyStep struct {
 	text string
 }
 
-func TestStories_Resume(t *testing.T)   { runStories(t, "resume") }
-func TestStories_Faults(t *testing.T)   { runStories(t, "faults") }
-func TestStories_Presence(t *testing.T) { runStories(t, "presence") }
-func TestStories_Revoke(t *testing.T)   { runStories(t, "revoke") }
-func TestStories_Users(t *testing.T)    { runStories(t, "users") }
-func TestStories_Topics(t *testing.T)   { runStories(t, "topics") }
+func TestStories_Resume(t *testing.T)     { runStories(t, "resume") }
+func TestStories_Faults(t *testing.T)     { runStories(t, "faults") }
+func TestStories_Presence(t *testing.T)   { runStories(t, "presence") }
+func TestStories_Revoke(t *testing.T)     { runStories(t, "revoke") }
+func TestStories_Users(t *testing.T)      { runStories(t, "users") }
+func TestStories_Identities(t *testing.T) { runStories(t, "identities") }
+func TestStories_Topics(t *testing.T)     { runStories(t, "topics") }
 
 func runStories(t *testing.T, name string) {
 	t.Parallel()
@@ -142,7 +142,7 @@ func (w *storyWorld) steps(steps []string, settle bool) {
 		if len(words) == 0 || words[0] == "-" {
 			continue
 		}
-		do := storySteps[words[0]]
+		do := storySteps()[words[0]]
 		require.NotNil(w.t, do, "unknown step: %s", w.where)
 		got, err := do(w, words[1:])
 		if settle {

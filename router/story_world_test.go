@@ -29,6 +29,7 @@ type storyWorld struct {
 	release chan struct{} // ends the calls of ECHO
 
 	calls      int64             // of a store, at the last step "calls"
+	record     []byte            // of a session, as it was
 	clock      time.Time         // of the last step "elapsed"
 	noAnswer   bool              // a call is made whose answer is not expected yet
 	remembered map[string]string // members, by user
@@ -53,7 +54,7 @@ type storyNode struct {
 }
 
 // start starts the nodes, with options: nodes=2, within=2m (sessions), grace=0 (presence), topics, queue, sessions
-// (of a user), address-sessions, user-history, drop=TOPIC,TOPIC (in OnResume), resume-takes=1s (likewise), cut (off the store). NAME/2=VALUE is for node 2 alone, ends (OnSessionEnd
+// (of a user), address-sessions, user-history, drop=TOPIC,TOPIC (in OnResume), resume-takes=1s (likewise), per-user (connections), identity-warning=5m, events (OnPresence), cut (off the store). NAME/2=VALUE is for node 2 alone, ends (OnSessionEnd
 // is called), observe (members of club/go).
 func (w *storyWorld) start(options map[string]string) {
 	if w.nodes != nil {
@@ -109,6 +110,11 @@ func (w *storyWorld) configure(n *storyNode, o *router.Options, options map[stri
 	}
 	o.UserHistory.Messages = int(number(w, options["user-history"], 0))
 	takes := duration(w, options["resume-takes"], 0)
+	o.Limits.ConnsPerUser = int(number(w, options["per-user"], 0))
+	o.Timeouts.IdentityWarning = duration(w, options["identity-warning"], 0)
+	if _, events := options["events"]; events {
+		o.OnPresence = n.events.add
+	}
 	o.OnMessagesLost = func(_ string, messages int) { n.lost.add(messages) }
 	if options["drop"] != "" || takes > 0 {
 		o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
@@ -203,7 +209,13 @@ func (w *storyWorld) nodeOf(c *storyClient) *storyNode {
 	return nil
 }
 
-func codeOf(err error) (string, error) { return string(errors.CodeOf(err)), err }
+// codeOf returns the code of an error, as a client receives it.
+func codeOf(err error) (string, error) {
+	if _, limit := errors.AsType[*router.LimitExceeded](err); limit {
+		return string(errors.ResourceExhausted), err
+	}
+	return string(errors.CodeOf(err)), err
+}
 
 // kill ends a node as if its process were killed.
 func (w *storyWorld) kill(args []string) (string, error) {
@@ -244,14 +256,7 @@ func (w *storyWorld) changes([]string) (string, error) {
 		if n.dead {
 			continue
 		}
-		var events, shown []string
-		for _, e := range n.events.take() {
-			if e.Joined {
-				events = append(events, signed("+", e.Member)...)
-			} else {
-				events = append(events, signed("-", e.Member)...)
-			}
-		}
+		events, shown := n.presenceEvents(), []string(nil)
 		for n.observer.Pending() > 0 {
 			m := routertest.ReceivePresence(n.observer)
 			shown = append(append(shown, signed("-", m.Left...)...), signed("+", m.Joined...)...)
@@ -264,6 +269,14 @@ func (w *storyWorld) changes([]string) (string, error) {
 		require.Equal(w.t, all[0], seen, w.where)
 	}
 	return all[0], nil
+}
+
+// presenceEvents returns what OnPresence was called with since the last call.
+func (n *storyNode) presenceEvents() (all []string) {
+	for _, e := range n.events.take() {
+		all = append(all, signed(map[bool]string{true: "+", false: "-"}[e.Joined], e.Member)...)
+	}
+	return all
 }
 
 // signed describes members that are no observers.

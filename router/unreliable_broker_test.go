@@ -72,10 +72,10 @@ func (c *readCount) count(f func(*readCount)) {
 
 func unreliable() *unreliableBroker { return &unreliableBroker{Broker: memory.NewBroker()} }
 
-// newCutRouters returns two nodes. The first one can be cut off.
-func newCutRouters() (one, two *router.Router, cut *unreliableBroker) {
+// newCutRouter returns a node that can be cut off.
+func newCutRouter() (one *router.Router, cut *unreliableBroker) {
 	cut = unreliable()
-	return newSessionRouter(cut, nil), newSessionRouter(cut.Broker, nil), cut
+	return newSessionRouter(cut, nil), cut
 }
 
 // ConnectHistory adds a node.
@@ -213,7 +213,7 @@ func (n *unreliableNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.
 	n.broker.reads.count(func(c *readCount) {
 		c.batches++
 		for _, page := range pages {
-			c.publications += len(page.Page.Publications)
+			c.publications += len(page.Publications)
 		}
 	})
 	return pages, err

@@ -58,15 +58,6 @@ func TestUserHistory_LogsAreNoTopicsOfClients(t *testing.T) {
 	})
 }
 
-// all returns the messages that have arrived.
-func (c *sessionClient) all() (texts []string) {
-	synctest.Wait()
-	for c.Pending() > 0 {
-		texts = append(texts, c.Next().Text)
-	}
-	return texts
-}
-
 func TestUserHistory_FullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(memory.NewBrokerMaxHistoryBytes(10_000), nil)
