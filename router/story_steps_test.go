@@ -59,8 +59,16 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 			synctest.Wait()
 			return codeOf(err)
 		},
+		// since NAME TOPIC [OFFSET]: from an offset on, or from now on. state NAME TOPIC: with the state.
 		"since": func(w *storyWorld, a []string) (string, error) {
-			return codeOf(w.client(a[0]).conn.Subscribe(a[1], router.Since(broker.Position{}, nil)))
+			at := broker.Position{}
+			if len(a) > 2 {
+				at = broker.Position{Epoch: w.epochOf(w.client(a[0]), a[1]), Offset: uint64(number(w, a[2], 0))} //nolint:gosec // a test
+			}
+			return codeOf(w.client(a[0]).conn.Subscribe(a[1], router.Since(at, nil)))
+		},
+		"state": func(w *storyWorld, a []string) (string, error) {
+			return codeOf(w.client(a[0]).conn.Subscribe(a[1], router.CurrentState(nil)))
 		},
 		"withdraw": func(w *storyWorld, a []string) (string, error) {
 			w.client(a[0]).conn.Unsubscribe(a[1])
@@ -153,6 +161,10 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 		"disconnect": func(w *storyWorld, a []string) (string, error) {
 			_, err := w.node(a[0]).DisconnectUser("t", a[1], router.StatusCode(number(w, a[2], 0)), "")
 			return codeOf(err)
+		},
+		// set NODE TOPIC N sets the state of the key k.
+		"set": func(w *storyWorld, a []string) (string, error) {
+			return codeOf(w.node(a[0]).Publish(a[1], Quote{Symbol: "k", N: int(number(w, a[2], 0))}))
 		},
 		"publish-local": func(w *storyWorld, a []string) (string, error) {
 			return codeOf(w.node(a[0]).Publish(a[1], Blob{Text: a[2]}, router.Local()))
