@@ -43,6 +43,8 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 			}
 			return "", nil
 		},
+		// stall NAME sends an event whose handler runs until the step "release", even if the connection has ended.
+		"stall": func(w *storyWorld, a []string) (string, error) { w.client(a[0]).Send(Nothing{}); return "", nil },
 		// call NAME TYPE PAYLOAD makes a call.
 		"call":    func(w *storyWorld, a []string) (string, error) { return w.request(w.client(a[0]), a[1], a[2]) },
 		"release": func(w *storyWorld, _ []string) (string, error) { close(w.release); return "", nil },

@@ -75,6 +75,7 @@ func (w *storyWorld) start(options map[string]string) {
 		n.Router = newSessionRouter(n.broker, func(o *router.Options) { w.configure(n, o, own) })
 		club := &router.TopicOptions{Authorize: w.authorize, Presence: true, PresenceGrace: duration(w, options["grace"], 0)}
 		router.Topic(n.Router, "club/{name}", club)
+		router.On(n.Router, func(*router.Context, Nothing) error { <-w.release; return nil })
 		router.RPC(n.Router, func(ctx *router.Context, m Echo) (Echoed, error) {
 			select {
 			case <-w.release:
