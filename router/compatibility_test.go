@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,9 +86,7 @@ func (plainCustom) MessageType() string  { return "CUSTOM" }
 // newPlainRouter returns a router with one route for everything that a plain client can meet.
 func newPlainRouter() *router.Router {
 	r := router.New(discardLogs(router.Options{
-		Authenticate: func(req *http.Request) (router.Identity, error) {
-			return router.Identity{UserID: router.Token(req)}, nil
-		},
+		Authenticate: byUser,
 		OnOpen: func(_ context.Context, c *router.Conn) error {
 			return errors.Join(c.Send(plainNote{"welcome"}), c.Subscribe("lobby"))
 		},

@@ -2,6 +2,8 @@ package router_test
 
 import (
 	"iter"
+	"log/slog"
+	"net/http"
 	"os"
 	"reflect"
 	"regexp"
@@ -9,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +22,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/description"
+	"github.com/penstock-go/penstock/router/observe"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 type (
@@ -194,4 +199,93 @@ func TestSends_AcceptsTheSameTypeTwice(t *testing.T) {
 	router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{describedNote{}, describedNote{}}})
 	assert.Len(t, r.Describe().Sent, 1)
 	assert.Equal(t, []string{"NOTE"}, r.Describe().Topics[0].Messages)
+}
+
+// TestObserveRefusals_CalledAfterOnRefused has an OnRefused that panics.
+func TestObserveRefusals_CalledAfterOnRefused(t *testing.T) {
+	var calls []string
+	r := router.New(&router.Options{
+		Authenticate: func(*http.Request) (router.Identity, error) {
+			return router.Identity{UserID: "eve"}, errors.Errorf(errors.PermissionDenied, "banned")
+		},
+		OnRefused: func(router.Refusal) {
+			calls = append(calls, "option")
+			panic("OnRefused")
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	assert.PanicsWithValue(t, "router: ObserveRefusals needs a function", func() { r.ObserveRefusals(nil) })
+	r.ObserveRefusals(func(refusal router.Refusal) { calls = append(calls, "observer of "+refusal.Identity.UserID) })
+	routertest.Refused(t, r)
+	assert.Equal(t, []string{"option", "observer of eve"}, calls)
+	assert.Panics(t, func() { r.ObserveRefusals(func(router.Refusal) {}) }, "it serves")
+}
+
+// TestInspection_CountsCallsAndTokens looks at a connection while a call waits.
+func TestInspection_CountsCallsAndTokens(t *testing.T) {
+	r := router.New(&router.Options{Limits: router.Limits{MessagesPerConn: router.Rate{PerSecond: 1, Burst: 5}}})
+	started, release := make(chan struct{}), make(chan struct{})
+	router.RPC(r, func(c *router.Context, m Blob) (Blobbed, error) {
+		close(started)
+		<-release
+		return Blobbed{}, c.Conn().Subscribe("news")
+	})
+	before := time.Now()
+	client := routertest.Dial(t, r)
+	answer := routertest.Start(client, Blob{})
+	<-started
+	for c := range r.Conns() {
+		assert.WithinRange(t, c.OpenedAt(), before.Add(-time.Second), time.Now())
+		found, ok := r.Host().Inspection.Conn(c.ID())
+		require.True(t, ok)
+		assert.Equal(t, 1, found.Calls)
+		assert.Equal(t, 4, found.MessageTokens)
+		assert.Equal(t, 5, found.MessageBurst)
+		assert.Empty(t, found.Topics)
+		close(release)
+		routertest.ReceiveAnswer[Blobbed](answer)
+		_, ok = r.Host().Inspection.Conn("none")
+		assert.False(t, ok)
+	}
+}
+
+func TestObserve_ReceivesEventsOfCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen recorder[observe.Event]
+		r := router.New(nil)
+		r.Observe(func(e observe.Event) {
+			e.Bytes = min(e.Bytes, 1)
+			seen.add(e)
+		})
+		second := 0
+		r.Observe(func(observe.Event) { second++ })
+		router.RPC(r, func(_ *router.Context, m Echo) (Echo, error) {
+			time.Sleep(time.Second)
+			return m, nil
+		})
+		conn := routertest.Dial(t, r)
+		routertest.Call[Echo](conn, Echo{1})
+		synctest.Wait()
+		echo := func(kind observe.Kind) observe.Event { return observe.Event{Kind: kind, Type: "ECHO"} }
+		handled := echo(observe.Handled)
+		handled.Duration = time.Second
+		assert.Equal(t, []observe.Event{
+			{Kind: observe.Opened, Transport: "websocket"},
+			{Kind: observe.Read, Bytes: 1},
+			echo(observe.Started), handled, echo(observe.Completed), echo(observe.Finished),
+			{Kind: observe.Written, Count: 1, Bytes: 1},
+		}, seen.all())
+		assert.Equal(t, 7, second)
+		assert.Equal(t, router.Stats{Conns: 1}, r.Stats())
+	})
+}
+
+func TestObserve_PanicIsContained(t *testing.T) {
+	r := router.New(discardLogs(router.Options{}))
+	r.Observe(func(observe.Event) { panic("observer") })
+	router.RPC(r, echo)
+	conn := routertest.Dial(t, r)
+	assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
+	assert.Panics(t, func() { r.Observe(func(observe.Event) {}) }, "Observe must be called before the router serves")
+	assert.Panics(t, func() { router.New(nil).Observe(nil) })
 }

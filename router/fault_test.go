@@ -73,9 +73,7 @@ func (failingValue) LogValue() slog.Value { panic("LogValue") }
 // that a connection count that is not released becomes visible.
 func (h *harness) start(setUp func(*harness)) {
 	if h.opts.Authenticate == nil {
-		h.opts.Authenticate = func(req *http.Request) (router.Identity, error) {
-			return router.Identity{UserID: router.Token(req)}, nil
-		}
+		h.opts.Authenticate = byUser
 	}
 	if h.opts.OnError == nil {
 		h.opts.OnError = func(f router.ErrorReport) { h.failures.add(f.Err.Error()) }

@@ -3,8 +3,7 @@ package router_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"sync"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -23,8 +21,7 @@ import (
 // newFeedRouter returns a router with topics feed/… to which every client may subscribe.
 func newFeedRouter(b broker.Broker, h router.History) *router.Router {
 	r := router.New(&router.Options{Broker: b})
-	allow := func(*router.Context, router.TopicMatch) error { return nil }
-	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: allow, History: h})
+	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: h})
 	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("feed/a", m, router.Except(ctx.Conn())) })
 	return r
 }
@@ -45,6 +42,8 @@ type subscribed struct {
 	Offset    uint64 `json:"offset"`
 	Recovered bool   `json:"recovered"`
 }
+
+func (subscribed) MessageType() string { return "$ws:subscribed" }
 
 // subscribe subscribes with the position that the feed has, if any.
 func (f *feed) subscribe(r *router.Router) {
@@ -102,185 +101,199 @@ func (f *feed) handle(frame routertest.Frame) {
 	f.texts[f.offset-1] = envelope.Payload.Text
 }
 
-func TestFollower_ReturningClientReceivesWhatItHasMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		publish := func(n int) {
-			err := r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
-			require.NoError(t, err)
-		}
-		publish(1)
-		f := &feed{t: t}
-		f.subscribe(r)
-		assert.EqualValues(t, 1, f.offset)
-		publish(2)
-		synctest.Wait()
-		f.receive()
-		f.client.Close()
-		for n := 3; n <= 7; n++ {
-			publish(n)
-		}
-		f.subscribe(r)
-		publish(8)
-		synctest.Wait()
-		f.receive()
-		assert.Equal(t, []string{"", "2", "3", "4", "5", "6", "7", "8"}, f.texts)
-		assert.Equal(t, 1, f.recovers)
-
-		f.client.Close()
-		for n := range 200 { // more than the history holds
-			publish(9 + n)
-		}
-		f.subscribe(r)
-		assert.Equal(t, 1, f.recovers, "not recovered")
-		assert.EqualValues(t, 208, f.offset)
-		synctest.Wait()
-		assert.Zero(t, f.client.Pending())
-		publish(209)
-		synctest.Wait()
-		f.receive()
-		assert.EqualValues(t, 209, f.offset)
-	})
-}
-
-func TestFollower_UnknownPositionsAreNotRecovered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		require.NoError(t, r.Publish("feed/a", Blob{}))
-		first := &feed{t: t}
-		first.subscribe(r)
-		for _, f := range []*feed{
-			{t: t, epoch: "another", offset: 1},
-			{t: t, epoch: first.epoch, offset: 2}, // ahead of the store
-			{t: t, epoch: first.epoch, offset: 1 << 60},
-		} {
-			f.subscribe(r)
-			assert.Zero(t, f.recovers)
-			assert.EqualValues(t, 1, f.offset)
-		}
-		all := &feed{t: t, epoch: first.epoch}
-		all.subscribe(r)
-		synctest.Wait()
-		all.receive()
-		assert.Equal(t, 1, all.recovers)
-		assert.EqualValues(t, 1, all.offset)
-	})
-}
-
-func TestFollower_PublisherSkipsItsOwnMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		one, two := &feed{t: t}, &feed{t: t}
-		one.subscribe(r)
-		two.subscribe(r)
-		one.client.Send(Blob{Text: "hi"})
-		synctest.Wait()
-		one.receive()
-		two.receive()
-		assert.Empty(t, one.texts)
-		assert.Equal(t, []string{"hi"}, two.texts)
-		assert.Equal(t, one.offset, two.offset)
-	})
-}
-
-func TestFollower_PermissionIsCheckedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		allowed := true
-		r := router.New(nil)
-		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 1}, Authorize: func(*router.Context, router.TopicMatch) error {
-			if !allowed {
-				return errors.Errorf(errors.PermissionDenied, "no")
-			}
-			return nil
-		}})
-		f := &feed{t: t}
-		f.subscribe(r)
-		allowed = false
-		client := routertest.Dial(t, r)
-		client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
-		assert.Equal(t, errors.PermissionDenied, routertest.ReceiveError(client).Code)
-	})
-}
-
-// TestFollower_ReconnectingClientsMissNothing lets clients reconnect to two nodes at random while
-// several goroutines publish.
-func TestFollower_ReconnectingClientsMissNothing(t *testing.T) {
-	t.Parallel()
-	for seed := range testscale.Tiers[uint64](2, 4, 10) {
-		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { reconnect(t, seed) })
+func publishTexts(t *testing.T, r *router.Router, from, to int) {
+	t.Helper()
+	for n := from; n <= to; n++ {
+		err := r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
+		require.NoError(t, err)
 	}
-}
-
-func reconnect(t *testing.T, seed uint64) {
-	const publications, clients, publishers = 600, 6, 3
-	b := memory.NewBroker()
-	nodes := []*router.Router{newFeedRouter(b, router.History{Messages: 500}), newFeedRouter(b, router.History{Messages: 500})}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	truth := make([]string, publications)
-	for p := range publishers {
-		rng := rand.New(rand.NewPCG(seed, uint64(p)))
-		wg.Go(func() {
-			for n := range publications / publishers {
-				text := fmt.Sprintf("%d %d", p, n)
-				at, err := publishStored(t.Context(), nodes[rng.IntN(2)], "feed/a", Blob{Text: text})
-				require.NoError(t, err)
-				mu.Lock()
-				truth[at.Offset-1] = text
-				mu.Unlock()
-				time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
-			}
-		})
-	}
-	feeds := make([]*feed, clients)
-	for i := range feeds {
-		rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
-		f := &feed{t: t}
-		feeds[i] = f
-		f.subscribe(nodes[rng.IntN(2)])
-		wg.Go(func() {
-			for range 20 {
-				time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
-				for range rng.IntN(1 + f.client.Pending()) { // what has arrived and was not read is lost
-					f.handle(f.client.Next())
-				}
-				f.client.Abort()
-				time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
-				f.subscribe(nodes[rng.IntN(2)])
-			}
-		})
-	}
-	wg.Wait()
 	synctest.Wait()
-	for _, f := range feeds {
+}
+
+// TestFollower_NodeFillsGapsFromHistory loses publications on their way to the second node, whose
+// clients receive them from the history, or learn that it does not hold them.
+func TestFollower_NodeFillsGapsFromHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := unreliable()
+		var lost recorder[int]
+		one := newFeedRouter(shared.Broker, router.History{Messages: 3})
+		two := router.New(&router.Options{Broker: shared, OnMessagesLost: func(_ string, n int) { lost.add(n) }})
+		router.Topic(two, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 3}, Authorize: permit,
+		})
+		f := &feed{t: t}
+		f.subscribe(two)
+		shared.drop.Store(true)
+		publishTexts(t, one, 1, 2)
+		shared.drop.Store(false)
+		publishTexts(t, one, 3, 3)
+		time.Sleep(time.Second)
 		f.receive()
-		assert.EqualValues(t, publications, f.offset)
-		assert.Equal(t, f.resumes, f.recovers)
-		for i, text := range f.texts {
-			if text != "" {
-				require.Equal(t, truth[i], text)
-			}
+		assert.Equal(t, []string{"1", "2", "3"}, f.texts)
+		assert.Empty(t, lost.all())
+
+		shared.drop.Store(true)
+		publishTexts(t, one, 4, 9)
+		shared.drop.Store(false)
+		time.Sleep(time.Minute) // the check of an idle topic finds the loss
+		frame := f.client.Next()
+		assert.Contains(t, frame.Text, `"offset":6,"lost":{"from":4,"to":6}`)
+		f.offset = 6
+		f.receive()
+		assert.Equal(t, []string{"1", "2", "3", "", "", "", "7", "8", "9"}, f.texts)
+		assert.Equal(t, []int{3}, lost.all())
+	})
+}
+
+// TestFollower_AnswerThatWaitsHoldsFewPublications fills the send queue of a client that does not
+// read, so that the answer to its subscription has to wait.
+func TestFollower_AnswerThatWaitsHoldsFewPublications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 20}, SlowConsumer: router.DropNewest})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 1000}, Authorize: permit,
+		})
+		client := routertest.Dial(t, r)
+		conn := onlyConn(t, r)
+		client.Pause()
+		client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
+		for range 100 {
+			_ = conn.Send(Blob{Text: strings.Repeat("x", 4000)})
 		}
+		synctest.Wait()
+		publishTexts(t, r, 1, 100)
+		client.Resume()
+		assert.Equal(t, router.StatusTryAgainLater, client.Closed().Code)
+	})
+}
+
+func TestFollower_RecoveryFitsIntoTheSendQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{QueueBytes: 10_000}})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 100}, Authorize: permit,
+		})
+		f := &feed{t: t}
+		f.subscribe(r)
+		for n := range 2 {
+			f.client.Close()
+			for range 3 + 3*n {
+				require.NoError(t, r.Publish("feed/a", Blob{Text: strings.Repeat("x", 1000)}))
+			}
+			f.subscribe(r)
+			synctest.Wait()
+			f.receive()
+			assert.Equal(t, 1, f.recovers, "six messages of 1,000 bytes are more than half of the queue")
+		}
+		assert.EqualValues(t, 9, f.offset)
+	})
+}
+
+func TestFollower_BinaryFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Codecs: []router.Codec{cbor.New(nil)}})
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History: router.History{Messages: 10}, Authorize: permit,
+		})
+		publishTexts(t, r, 1, 1)
+		_, at, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{})
+		require.NoError(t, err)
+		client := routertest.Dial(t, r, routertest.Codec(cbor.New(nil)))
+		client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, at.Epoch))
+		assert.Equal(t, "$ws:subscribed", client.Next().Type)
+		publishTexts(t, r, 2, 2)
+		for n := range 2 {
+			assert.Equal(t, fmt.Sprint(n+1), routertest.Receive[Blob](client).Text)
+		}
+	})
+}
+
+func TestSince_IsForHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.Topic(r, "feed/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
+		var recovery router.Recovery
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			var err error
+			recovery, err = subscribeSince(ctx, "feed/a", broker.Position{Epoch: recovery.Position.Epoch, Offset: uint64(m.N)})
+			return Echoed(m), err
+		})
+		router.RPC(r, func(ctx *router.Context, _ Block) (Blocked, error) {
+			_, err := subscribeSince(ctx, "other", broker.Position{})
+			return Blocked{}, err
+		})
+		client := routertest.Dial(t, r)
+		routertest.Call[Echoed](client, Echo{})
+		assert.Equal(t, errors.FailedPrecondition, routertest.CallError(client, Block{}).Code)
+		publishTexts(t, r, 1, 3)
+		synctest.Wait()
+		assert.Equal(t, 3, client.Pending())
+		other := routertest.Dial(t, r)
+		routertest.Call[Echoed](other, Echo{1})
+		assert.True(t, recovery.Recovered)
+		assert.EqualValues(t, 1, recovery.Position.Offset)
+		assert.Equal(t, "2", routertest.Receive[Blob](other).Text)
+		assert.Equal(t, "3", routertest.Receive[Blob](other).Text)
+	})
+}
+
+// TestFollower_ClientOfManyTopicsRecoversWhatFitsIntoTheQueue sends 50 subscriptions at once, which
+// have missed more than the send queue holds. A connection that is closed because of that would be
+// closed again when the client returns.
+func TestFollower_ClientOfManyTopicsRecoversWhatFitsIntoTheQueue(t *testing.T) {
+	const topics, each = 50, 30
+	for name, limits := range map[string]router.Limits{
+		"messages": {QueueMessages: 400},
+		"bytes":    {QueueBytes: 400 * 250},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := newFeedRouterWith(limits)
+			epochs := make([]string, topics)
+			for n := range epochs {
+				for range each {
+					at, err := publishStored(t.Context(), r, fmt.Sprintf("feed/%d", n), Blob{Text: strings.Repeat("x", 140)})
+					require.NoError(t, err)
+					epochs[n] = at.Epoch
+				}
+			}
+			client := routertest.Dial(t, r)
+			client.Pause()
+			time.AfterFunc(time.Second, client.Resume) // the server does not read while the client does not
+			for n, epoch := range epochs {
+				client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s%d"},"payload":{"topic":"feed/%d","epoch":%q,"offset":0}}`, n, n, epoch))
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			answers, recovered, publications := 0, 0, 0
+			for client.Pending() > 0 {
+				frame := client.Next()
+				if frame.Type == "BLOB" {
+					publications++
+					continue
+				}
+				require.Equal(t, "$ws:subscribed", frame.Type, frame.Text)
+				var answer subscribed
+				require.NoError(t, json.Unmarshal(frame.Payload, &answer))
+				if answers++; answer.Recovered {
+					recovered++
+					assert.Zero(t, answer.Offset)
+				} else {
+					assert.EqualValues(t, each, answer.Offset)
+				}
+			}
+			assert.Equal(t, topics, answers)
+			assert.Equal(t, each*recovered, publications)
+			assert.GreaterOrEqual(t, recovered, 5)
+			assert.Less(t, recovered, topics)
+			assert.Len(t, collect(r), 1, "the connection is open")
+		})
 	}
 }
 
-// TestFollower_AskingAgainDoesNotReturnExceptedMessages to the connection that they except.
-func TestFollower_AskingAgainDoesNotReturnExceptedMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFeedRouter(nil, router.History{Messages: 100})
-		f := &feed{t: t}
-		f.subscribe(r)
-		f.client.Send(Blob{Text: "own"})
-		synctest.Wait()
-		require.NoError(t, r.Publish("feed/a", Blob{Text: "other"}))
-		synctest.Wait()
-		f.client.SendText(`{"type":"$ws:unsubscribe","meta":{"correlationId":"u"},"payload":{"topic":"feed/a"}}`)
-		synctest.Wait()
-		receivedTexts(f.client)
-		f.client.SendText(fmt.Sprintf(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","epoch":%q,"offset":0}}`, f.epoch))
-		require.Equal(t, "$ws:subscribed", f.client.Next().Type)
-		synctest.Wait()
-		f.receive()
-		assert.Equal(t, []string{"", "other"}, f.texts)
+func newFeedRouterWith(limits router.Limits) *router.Router {
+	r := router.New(&router.Options{Limits: limits})
+	router.Topic(r, "feed/{name}", &router.TopicOptions{
+		History: router.History{Messages: 100}, Authorize: permit,
 	})
+	return r
 }

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"log"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
@@ -157,5 +160,157 @@ func TestErrorDetails_OfAnyDepthLeaveTheAnswerValid(t *testing.T) {
 		answer := conn.Next()
 		assert.Equal(t, "ERROR", answer.Type, "%d levels", depth)
 		assert.True(t, json.Valid([]byte(answer.Text)), "%d levels", depth)
+	}
+}
+
+// closeFrameAfter opens a connection over TCP, sends bytes after the handshake, and returns the
+// close frame of the server.
+func closeFrameAfter(t *testing.T, r *router.Router, sent string) router.CloseError {
+	t.Helper()
+	server := httptest.NewServer(r)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err = io.WriteString(conn, handshakeWith("")+sent)
+	require.NoError(t, err)
+	reader := bufio.NewReader(conn)
+	_, err = http.ReadResponse(reader, nil)
+	require.NoError(t, err)
+	for {
+		header := make([]byte, 2)
+		_, err = io.ReadFull(reader, header)
+		require.NoError(t, err)
+		payload := make([]byte, header[1])
+		_, err = io.ReadFull(reader, payload)
+		require.NoError(t, err)
+		if header[0] == 0x88 {
+			return router.CloseError{Code: router.StatusCode(binary.BigEndian.Uint16(payload)), Reason: string(payload[2:])}
+		}
+	}
+}
+
+func TestCloseReason_OfTransportIsJSON(t *testing.T) {
+	const key = "\x00\x00\x00\x00"
+	for _, tt := range []struct {
+		name, sent string
+		want       router.CloseError
+	}{
+		{"reserved bit", "\xf1\x80" + key, router.CloseError{Code: 1002, Reason: `{"code":"INVALID_ARGUMENT","message":"a reserved bit is set"}`}},
+		{"invalid UTF-8", "\x81\x81" + key + "\xff", router.CloseError{Code: 1007, Reason: `{"code":"INVALID_ARGUMENT","message":"invalid UTF-8"}`}},
+		{"control frames", strings.Repeat("\x89\x80"+key, 200), router.CloseError{Code: 1008, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"too many control frames"}`}},
+		{"slow message", "\x81\x85" + key + "h", router.CloseError{Code: 1008, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"message took too long"}`}},
+		{"long message", "\x81\xff\x00\x00\x00\x00\x00\x10\x00\x01" + key, router.CloseError{Code: 1009, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := router.New(discardLogs(router.Options{
+				Limits:   router.Limits{MaxMessageBytes: 1000},
+				Timeouts: router.Timeouts{Message: 50 * time.Millisecond, Pong: 50 * time.Millisecond},
+			}))
+			assert.Equal(t, tt.want, closeFrameAfter(t, r, tt.sent))
+		})
+	}
+}
+
+func TestCloseReason_OfSlowConsumerIsJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 2}})
+		conn := routertest.Dial(t, r)
+		synctest.Wait()
+		conn.Pause()
+		slow := onlyConn(t, r)
+		for range 10 {
+			_ = slow.Send(Nothing{})
+		}
+		conn.Resume()
+		assert.Equal(t, router.CloseError{Code: 1013, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"client reads too slowly"}`}, conn.Closed())
+	})
+}
+
+func TestCloseReason_OfApplicationStaysText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		conn := routertest.Dial(t, r)
+		synctest.Wait()
+		onlyConn(t, r).Close(router.StatusTryAgainLater, "come back later")
+		assert.Equal(t, router.CloseError{Code: 1013, Reason: "come back later"}, conn.Closed())
+	})
+}
+
+// TestHandshake_ExtendedConnect has the handshake of RFC 8441, as net/http passes it on.
+func TestHandshake_ExtendedConnect(t *testing.T) {
+	for _, visible := range []bool{false, true} {
+		req := httptest.NewRequest(http.MethodConnect, "/ws", strings.NewReader(""))
+		req.Proto, req.ProtoMajor, req.ProtoMinor, req.ContentLength = "HTTP/2.0", 2, 0, -1
+		req.Header = http.Header{":protocol": {"websocket"}, "Sec-Websocket-Version": {"13"}}
+		w := httptest.NewRecorder()
+		router.New(discardLogs(router.Options{RefuseAfterUpgrade: visible})).ServeHTTP(w, req)
+		assert.Equal(t, http.StatusNotImplemented, w.Code)
+		assert.Contains(t, w.Body.String(), "does not support WebSocket over HTTP/2")
+	}
+}
+
+// The tests of connections over HTTP are those of internal/fallback.
+
+func TestHTTPFallback_MistakesPanic(t *testing.T) {
+	assert.PanicsWithValue(t, "router: FallbackOptions.MaxConns is -1; it must not be negative", func() {
+		router.New(nil).HTTPFallback(&router.FallbackOptions{MaxConns: -1})
+	})
+	r := router.New(nil)
+	r.HTTPFallback(nil)
+	assert.PanicsWithValue(t, "router: HTTPFallback is called twice; mount its handler at several paths instead", func() { r.HTTPFallback(nil) })
+	r = router.New(nil)
+	routertest.Dial(t, r)
+	assert.PanicsWithValue(t, "router: HTTPFallback called after the router began to serve; call it before the first request", func() { r.HTTPFallback(nil) })
+	assert.Equal(t, router.TransportWebSocket, collect(r)[0].Transport())
+}
+
+// TestServeHTTP_RefusalReasons checks the Reason of EventRefused for every check of a
+// request.
+func TestServeHTTP_RefusalReasons(t *testing.T) {
+	failing := func(err error) func(*http.Request) (router.Identity, error) {
+		return func(*http.Request) (router.Identity, error) { return router.Identity{}, err }
+	}
+	user := func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil }
+	dial := func(t *testing.T, r *router.Router) { routertest.Dial(t, r) }
+	shutdown := func(t *testing.T, r *router.Router) { require.NoError(t, r.Shutdown(t.Context())) }
+	for _, tt := range []struct {
+		name   string
+		opts   router.Options
+		before func(*testing.T, *router.Router)
+		origin string
+		body   string
+		reason string
+		code   errors.Code
+		limit  router.LimitKind
+	}{
+		{name: "origin", origin: "https://other.example", reason: "origin", code: errors.PermissionDenied},
+		{name: "body", body: "{}", reason: "handshake", code: errors.InvalidArgument},
+		{name: "no upgrade", reason: "handshake", code: errors.InvalidArgument},
+		{name: "shutdown", before: shutdown, reason: "draining", code: errors.Unavailable},
+		{name: "connections", opts: router.Options{Limits: router.Limits{Conns: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitConnections},
+		{name: "connections of a user", opts: router.Options{Authenticate: user, Limits: router.Limits{ConnsPerUser: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitConnections},
+		{name: "authentication", opts: router.Options{Authenticate: failing(errors.Errorf(errors.Unauthenticated, "no token"))}, reason: "authentication", code: errors.Unauthenticated},
+		{name: "limit of Authenticate", opts: router.Options{Authenticate: failing(&router.LimitExceeded{Kind: router.LimitRate})}, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitRate},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var refusals []observe.Event
+			r := router.New(&tt.opts)
+			r.Observe(func(e observe.Event) {
+				if e.Kind == observe.Refused {
+					refusals = append(refusals, e)
+				}
+			})
+			if tt.before != nil {
+				tt.before(t, r)
+			}
+			req := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(tt.body))
+			if tt.origin != "" {
+				req.Header.Set("Origin", tt.origin)
+			}
+			r.ServeHTTP(httptest.NewRecorder(), req)
+			assert.Equal(t, []observe.Event{{Kind: observe.Refused, Reason: tt.reason, Code: tt.code, Limit: string(tt.limit)}}, refusals)
+		})
 	}
 }

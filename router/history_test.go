@@ -1,9 +1,11 @@
 package router_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"sync"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,44 +27,6 @@ func newHistoryRouter(b broker.Broker, h router.History) *router.Router {
 	router.Topic(r, "log/{name}", &router.TopicOptions{History: h})
 	router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("log/a", m, router.Except(ctx.Conn())) })
 	return r
-}
-
-func TestHistory_SubscribersOfAllNodesSeeOneOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const publishers, each = 8, 50
-		b := memory.NewBroker()
-		nodes := []*router.Router{newHistoryRouter(b, router.History{Messages: 1000}), newHistoryRouter(b, router.History{Messages: 1000})}
-		var clients []*routertest.Conn
-		for n := range 6 {
-			clients = append(clients, routertest.Dial(t, nodes[n%2]))
-		}
-		synctest.Wait()
-		positions := make(map[uint64]string)
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for p := range publishers {
-			wg.Go(func() {
-				for n := range each {
-					m := Blob{N: p, Text: fmt.Sprint(n)}
-					at, err := publishStored(t.Context(), nodes[p%2], "log/a", m)
-					require.NoError(t, err)
-					mu.Lock()
-					positions[at.Offset] = fmt.Sprintf("%d %d", p, n)
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		synctest.Wait()
-		require.Len(t, positions, publishers*each, "every publication has an offset of its own")
-		for _, client := range clients {
-			require.Equal(t, publishers*each, client.Pending())
-			for offset := range uint64(publishers * each) {
-				m := routertest.Receive[Blob](client)
-				require.Equal(t, positions[offset+1], fmt.Sprintf("%d %s", m.N, m.Text))
-			}
-		}
-	})
 }
 
 func TestHistory_KeepsPublicationsWithoutSubscribers(t *testing.T) {
@@ -96,27 +60,6 @@ func TestHistory_KeepsPublicationsWithoutSubscribers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, messages)
 		assert.EqualValues(t, 8, current.Offset, "positions outlive messages")
-	})
-}
-
-func TestHistory_ExceptSelfAndIdempotencyKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newHistoryRouter(nil, router.History{Messages: 10})
-		one, two := routertest.Dial(t, r), routertest.Dial(t, r)
-		synctest.Wait()
-		one.Send(Blob{N: 1})
-		assert.Equal(t, 1, routertest.Receive[Blob](two).N)
-		at, err := publishStored(t.Context(), r, "log/a", Blob{N: 2}, router.IdempotencyKey("k"))
-		require.NoError(t, err)
-		again, err := publishStored(t.Context(), r, "log/a", Blob{N: 2}, router.IdempotencyKey("k"))
-		require.NoError(t, err)
-		assert.Equal(t, at, again)
-		assert.EqualValues(t, 2, at.Offset)
-		for _, client := range []*routertest.Conn{one, two} {
-			assert.Equal(t, 2, routertest.Receive[Blob](client).N)
-		}
-		synctest.Wait()
-		assert.Zero(t, one.Pending()+two.Pending())
 	})
 }
 
@@ -157,4 +100,136 @@ func TestRouter_PublicationIsStoredByAnother(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "hello", routertest.Receive[Blob](client).Text)
 	})
+}
+
+// TestHistory_FullMemory fills the memory of the histories of two nodes: publishers get an error, and
+// subscribers and returning clients miss nothing that was stored.
+func TestHistory_FullMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBrokerMaxHistoryBytes(200_000)
+		h := router.History{Messages: 10_000, Age: time.Minute}
+		nodes := []*router.Router{newFeedRouter(b, h), newFeedRouter(b, h)}
+		connected, returning := &feed{t: t}, &feed{t: t}
+		connected.subscribe(nodes[1])
+		returning.subscribe(nodes[1])
+		publisher := routertest.Dial(t, nodes[0])
+		synctest.Wait()
+
+		stored := 0
+		publish := func() error {
+			err := nodes[0].Publish("feed/a", Blob{Text: fmt.Sprint(stored+1, strings.Repeat(" ", 100))}, router.Stored(t.Context(), nil))
+			if err == nil {
+				stored++
+			}
+			return err
+		}
+		for stored < 200 {
+			require.NoError(t, publish())
+		}
+		synctest.Wait()
+		returning.receive()
+		returning.client.Close()
+		var err error
+		for err == nil && stored < 10_000 {
+			err = publish()
+			synctest.Wait()
+			connected.receive()
+		}
+		assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
+		for i := range 1000 { // reading needs no memory
+			_, _, err = nodes[0].ReadHistory(t.Context(), fmt.Sprint("feed/", i), broker.Query{})
+			require.NoError(t, err)
+		}
+		for range 10 {
+			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(publish()))
+		}
+		publisher.Send(Blob{Text: strings.Repeat(" ", 100)})
+		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(publisher).Code)
+		for _, want := range []string{"positions", "state"} {
+			publisher.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/new","` + want + `":true}}`)
+			assert.Equal(t, "$ws:subscribed", publisher.Next().Type, want)
+		}
+
+		synctest.Wait()
+		connected.receive()
+		assert.Len(t, connected.texts, stored)
+		require.LessOrEqual(t, stored-200, 1024/2, "more are not recovered")
+		returning.subscribe(nodes[0])
+		synctest.Wait()
+		returning.receive()
+		assert.Len(t, returning.texts, stored)
+		assert.Equal(t, 1, returning.recovers)
+
+		time.Sleep(h.Age + time.Second) // older publications expire
+		before := stored
+		for attempt := 0; stored < before+100 && attempt < 200; attempt++ {
+			_ = publish()
+		}
+		assert.Equal(t, before+100, stored)
+		synctest.Wait()
+		connected.receive()
+		require.Len(t, connected.texts, stored)
+		for i, text := range connected.texts {
+			require.Equal(t, fmt.Sprint(i+1), strings.TrimSpace(text))
+		}
+	})
+}
+
+// TestHistory_UnreadableMessageIsSkippedAndReported stores what another program may write to a store.
+func TestHistory_UnreadableMessageIsSkippedAndReported(t *testing.T) {
+	for name, packet := range map[string]string{"no packet": "not a packet", "nothing": "", "cut": "\x01"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testUnreadable(t, packet) })
+		})
+	}
+}
+
+func testUnreadable(t *testing.T, packet string) {
+	var log bytes.Buffer
+	lost := 0
+	b := memory.NewBroker()
+	r := router.New(&router.Options{
+		Broker: b, Logger: slog.New(slog.NewTextHandler(&log, nil)), OnMessagesLost: func(_ string, messages int) { lost += messages },
+	})
+	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: router.History{Messages: 10}})
+	other := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+	defer func() { assert.NoError(t, other.Close(context.Background())) }()
+	client := routertest.Dial(t, r)
+	client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
+	assert.Equal(t, "$ws:subscribed", client.Next().Type)
+
+	require.NoError(t, r.Publish("feed/a", Blob{N: 1}))
+	_, err := other.Append(t.Context(), broker.Append{Topic: "feed/a", Retention: broker.Retention{Messages: 10}, Packet: []byte(packet), StateKey: "=k"})
+	require.NoError(t, err)
+	require.NoError(t, r.Publish("feed/a", Blob{N: 3}))
+	synctest.Wait()
+	assert.Equal(t, 1, routertest.Receive[Blob](client).N)
+	assert.Contains(t, client.Next().Text, `"lost":{"from":2,"to":2}`)
+	assert.Equal(t, 3, routertest.Receive[Blob](client).N)
+	assert.Equal(t, 1, lost)
+
+	messages, current, err := r.ReadHistory(t.Context(), "feed/a", broker.Query{Limit: 10})
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{1, 3}, offsetsOf(messages))
+	assert.EqualValues(t, 3, current.Offset)
+	assert.Contains(t, log.String(), `msg="stored message skipped" topic=feed/a error="the message at`)
+	state, _, err := r.ReadState(t.Context(), "feed/a")
+	require.NoError(t, err)
+	assert.Empty(t, state)
+	var followed []router.StoredMessage
+	for m, err := range r.Follow(t.Context(), "feed/a", broker.Position{}) {
+		require.NoError(t, err)
+		if followed = append(followed, m); m.Position.Offset == 3 {
+			break
+		}
+	}
+	assert.Equal(t, []uint64{1, 3}, offsetsOf(followed))
+	require.NoError(t, r.Shutdown(t.Context()))
+}
+
+func offsetsOf(messages []router.StoredMessage) (offsets []uint64) {
+	for _, m := range messages {
+		offsets = append(offsets, m.Position.Offset)
+	}
+	return offsets
 }

@@ -2,7 +2,6 @@ package router_test
 
 import (
 	"context"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,60 +16,6 @@ import (
 
 // identityExpired is how a connection ends with its identity.
 var identityExpired = router.CloseError{Code: 4401, Reason: `{"code":"UNAUTHENTICATED","message":"the identity has expired"}`}
-
-func TestExpiry_ClosesConnectionWith4401(t *testing.T) {
-	for name, token := range map[string]string{"a user": "ann 1h30m0.5s", "an anonymous client": "guest 1h30m0.5s"} {
-		runSynctest(t, name, func(t *testing.T) {
-			start := time.Now()
-			var ended recorder[router.CloseError]
-			r := newLoginRouter(router.Options{OnClose: func(_ *router.Conn, e router.CloseError) { ended.add(e) }})
-			conn := routertest.Dial(t, r, routertest.Token(token))
-			time.Sleep(90 * time.Minute)
-			assert.Equal(t, identityExpired, conn.Closed())
-			assert.Equal(t, 90*time.Minute+500*time.Millisecond, time.Since(start))
-			assert.Zero(t, conn.Pending(), "only greeted clients are warned")
-			synctest.Wait()
-			assert.Equal(t, []router.CloseError{identityExpired}, ended.all())
-		})
-	}
-}
-
-func TestExpiry_WarnsGreetedClientsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		r := newLoginRouter(router.Options{})
-		conn := routertest.Dial(t, r, routertest.Token("ann 10m"))
-		synctest.Wait()
-		router.Greet(collect(r)[0])
-		time.Sleep(9*time.Minute - time.Millisecond)
-		assert.Zero(t, conn.Pending())
-		warning := conn.Next()
-		assert.Equal(t, 9*time.Minute, time.Since(start))
-		assert.Equal(t, "$ws:identity-expiring", warning.Type)
-		assert.JSONEq(t, `{"expiresInMs":60000}`, string(warning.Payload))
-		time.Sleep(59 * time.Second)
-		assert.Equal(t, identityExpired, conn.Closed())
-		assert.Equal(t, 10*time.Minute, time.Since(start))
-		assert.Zero(t, conn.Pending())
-	})
-}
-
-// TestExpiry_WarnsClientsThatGreetLate covers a greeting after the time of the warning.
-func TestExpiry_WarnsClientsThatGreetLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newLoginRouter(router.Options{})
-		conn := routertest.Dial(t, r, routertest.Token("ann 5m"))
-		time.Sleep(4*time.Minute + 20*time.Second)
-		router.Greet(collect(r)[0])
-		synctest.Wait()
-		assert.JSONEq(t, `{"expiresInMs":40000}`, string(conn.Next().Payload))
-		router.Greet(collect(r)[0])
-		time.Sleep(39 * time.Second)
-		assert.Zero(t, conn.Pending())
-		assert.Equal(t, identityExpired, conn.Closed())
-		assert.Zero(t, conn.Pending())
-	})
-}
 
 func TestExpiry_FollowsSetIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -103,15 +48,6 @@ func TestExpiry_FollowsSetIdentity(t *testing.T) {
 		assert.Equal(t, identityExpired, conn.Closed())
 		assert.Equal(t, 24*time.Hour+13*time.Minute+time.Second, time.Since(start))
 	})
-}
-
-func TestExpiry_ExpiredIdentityIsRejectedBeforeTheUpgrade(t *testing.T) {
-	r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
-	for range 2 { // no slot is kept
-		answer := routertest.Refused(t, r, routertest.Token("ann -1ns"))
-		assert.Equal(t, http.StatusUnauthorized, answer.StatusCode)
-	}
-	routertest.Dial(t, r, routertest.Token("ann"))
 }
 
 // TestExpiry_AfterClockStep sets the wall clock forward and backward while the connection is open.

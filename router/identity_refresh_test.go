@@ -18,42 +18,6 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-func TestRefresh_PostponesExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		r := newLoginRouter(router.Options{})
-		conn := routertest.Dial(t, r, routertest.Token("ann 10m"))
-		time.Sleep(9 * time.Minute)
-		assert.Equal(t, 10*time.Minute, routertest.Refresh(conn, "ann 10m"))
-		time.Sleep(10*time.Minute - time.Second)
-		assert.Equal(t, identityExpired, conn.Closed())
-		assert.Equal(t, 19*time.Minute, time.Since(start))
-	})
-}
-
-func TestRefresh_IdentityWithoutExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newLoginRouter(router.Options{})
-		conn := routertest.Dial(t, r, routertest.Token("ann 10m"))
-		conn.SendText(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":"ann"}}`)
-		answer := conn.Next()
-		assert.Equal(t, "a", answer.Meta.CorrelationID)
-		assert.JSONEq(t, `{}`, string(answer.Payload))
-		time.Sleep(time.Hour)
-		assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](conn, WhoAmI{}))
-	})
-}
-
-func TestRefresh_LogsAnonymousClientIn(t *testing.T) {
-	r := newLoginRouter(router.Options{})
-	conn := routertest.Dial(t, r)
-	assert.Zero(t, routertest.Refresh(conn, "ann"))
-	assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](conn, WhoAmI{}))
-	n, err := r.SendToUser("acme", "ann", Say{"go", "hi"})
-	require.NoError(t, err)
-	assert.Equal(t, 1, n)
-}
-
 // TestRefresh_FailureLeavesIdentityUnchanged sends tokens that must not be accepted.
 func TestRefresh_FailureLeavesIdentityUnchanged(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -118,36 +82,9 @@ func TestRefresh_FailureLeavesIdentityUnchanged(t *testing.T) {
 	}
 }
 
-func TestRefresh_InvalidPayloads(t *testing.T) {
-	conn := routertest.Dial(t, newLoginRouter(router.Options{}), routertest.Token("ann"))
-	for _, text := range []string{
-		`{"type":"$ws:auth"}`,
-		`{"type":"$ws:auth","payload":null}`,
-		`{"type":"$ws:auth","payload":{}}`,
-		`{"type":"$ws:auth","payload":{"token":1}}`,
-		`{"type":"$ws:auth","payload":["ann"]}`,
-		`{"type":"$ws:auth","payload":{"token":"ann","token":"bob"}}`,
-	} {
-		conn.SendText(text)
-		assert.Equal(t, errors.InvalidArgument, routertest.ReceiveError(conn).Code, text)
-	}
-	assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](conn, WhoAmI{}))
-}
-
 func TestRefresh_WithoutAuthenticateIsUnimplemented(t *testing.T) {
 	conn := routertest.Dial(t, router.New(nil))
 	assert.Equal(t, errors.Unimplemented, routertest.RefreshError(conn, "ann").Code)
-}
-
-func TestRefresh_IsRejectedAboveConnsPerUser(t *testing.T) {
-	t.Parallel()
-	r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
-	routertest.Dial(t, r, routertest.Token("ann"))
-	guest := routertest.Dial(t, r)
-	e := routertest.RefreshError(guest, "ann")
-	assert.Equal(t, errors.ResourceExhausted, e.Code)
-	assert.Equal(t, "connections", errors.DetailsOf[errors.LimitDetails](e).Kind)
-	assert.Equal(t, YouAre{}, routertest.Call[YouAre](guest, WhoAmI{}))
 }
 
 // TestRefresh_RequestHasAddressAndToken checks all that Authenticate receives.

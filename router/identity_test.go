@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -73,60 +75,6 @@ func newLoginRouter(opts router.Options) *router.Router {
 	return r
 }
 
-func TestSetIdentity_MovesConnectionToUser(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
-		conn := routertest.Dial(t, r)
-		sendTo := func(user string) int {
-			n, err := r.SendToUser("acme", user, Say{"go", user})
-			require.NoError(t, err)
-			return n
-		}
-		for _, user := range []string{"ann", "bob", "bob", ""} {
-			routertest.Call[YouAre](conn, Login{user})
-			assert.Equal(t, YouAre{user, user}, routertest.Call[YouAre](conn, WhoAmI{}))
-			for _, other := range []string{"ann", "bob", ""} {
-				want := 0
-				if other == user && user != "" {
-					want = 1
-					routertest.Refused(t, r, routertest.Token(user)) // its only slot is in use
-				} else if other != "" {
-					routertest.Dial(t, r, routertest.Token(other)).Close()
-					synctest.Wait()
-				}
-				assert.Equal(t, want, sendTo(other), "to %q as %q", other, user)
-			}
-		}
-		routertest.Call[YouAre](conn, Login{"ann"})
-		n, err := r.DisconnectUser("acme", "ann", 4000, "bye")
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
-		for range 3 { // ann twice and bob twice, but not the anonymous one
-			conn.Next()
-		}
-		assert.Equal(t, router.CloseError{Code: 4000, Reason: "bye"}, conn.Closed())
-	})
-}
-
-func TestSetIdentity_LimitLeavesIdentityUnchanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newLoginRouter(router.Options{Limits: router.Limits{ConnsPerUser: 1}})
-		ann, bob := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("bob"))
-		e := routertest.CallError(ann, Login{"bob"})
-		assert.Equal(t, errors.ResourceExhausted, e.Code)
-		assert.Equal(t, "connections", errors.DetailsOf[errors.LimitDetails](e).Kind)
-		assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](ann, WhoAmI{}))
-		for _, user := range []string{"ann", "bob"} {
-			n, err := r.SendToUser("acme", user, Say{"go", user})
-			require.NoError(t, err)
-			assert.Equal(t, 1, n)
-		}
-		bob.Close()
-		synctest.Wait()
-		routertest.Call[YouAre](ann, Login{"bob"})
-	})
-}
-
 func TestSetIdentity_AfterCloseIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRouter(router.Options{})
@@ -144,15 +92,6 @@ func TestSetIdentity_AfterCloseIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestSetIdentity_RejectsExpiredIdentity(t *testing.T) {
-	r := newLoginRouter(router.Options{})
-	conn := routertest.Dial(t, r, routertest.Token("ann"))
-	routertest.Call[YouAre](conn, WhoAmI{})
-	err := collect(r)[0].SetIdentity(router.Identity{UserID: "bob", ExpiresAt: time.Now()})
-	assert.Equal(t, errors.Unauthenticated, errors.CodeOf(err))
-	assert.Equal(t, YouAre{"ann", "ann"}, routertest.Call[YouAre](conn, WhoAmI{}))
-}
-
 // TestSetIdentity_IsKeptByMessagesPastIngress changes the identity while a call runs and while
 // another one waits behind an event.
 func TestSetIdentity_IsKeptByMessagesPastIngress(t *testing.T) {
@@ -168,60 +107,6 @@ func TestSetIdentity_IsKeptByMessagesPastIngress(t *testing.T) {
 		answers := []YouAre{routertest.Receive[YouAre](conn), routertest.Receive[YouAre](conn)} // calls run concurrently
 		assert.ElementsMatch(t, []YouAre{{User: "bob", Ingress: "ann"}, {User: "bob", Ingress: "bob"}}, answers)
 	})
-}
-
-func TestSetIdentity_AnnouncesPresenceOnAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newNode(b), newNode(b)
-		ann, eve := one.dial(t, "ann"), two.dial(t, "eve")
-		for _, room := range []string{"go", "rust"} {
-			ann.Send(Join{room})
-			synctest.Wait()
-			eve.Send(Join{room})
-			synctest.Wait()
-		}
-		ann.Send(Subscribe{"silent"}) // without presence
-		synctest.Wait()
-		var member router.Member
-		for _, m := range two.Presence("go") {
-			if m.UserID == "ann" {
-				member = m
-			}
-		}
-		seen := map[*node]int{one: len(one.events.all()), two: len(two.events.all())}
-		c := collect(one.Router)[0]
-		require.NoError(t, c.SetIdentity(router.Identity{TenantID: "acme", UserID: "ann", Data: "admin"}))
-		synctest.Wait()
-		require.NoError(t, c.SetIdentity(router.Identity{TenantID: "acme", UserID: "bob"}))
-		synctest.Wait()
-		for n, before := range seen {
-			events := n.events.all()[before:]
-			assert.ElementsMatch(t, []string{"-ann@go", "+bob@go", "-ann@rust", "+bob@rust"}, events)
-			for _, room := range []string{"go", "rust"} {
-				first, second := indexOf(events, "-ann@"+room), indexOf(events, "+bob@"+room)
-				assert.Less(t, first, second, "the old member leaves before the new one joins")
-			}
-			assert.Equal(t, []string{"bob", "eve"}, n.users())
-			assert.Empty(t, n.Presence("silent"))
-			member.UserID = "bob"
-			assert.Contains(t, n.Presence("go"), member, "same connection and info")
-		}
-		ann.Close()
-		synctest.Wait()
-		assert.Equal(t, []string{"eve"}, two.users())
-		events := two.events.all()
-		assert.ElementsMatch(t, []string{"-bob@go", "-bob@rust"}, events[len(events)-2:])
-	})
-}
-
-func indexOf(list []string, s string) int {
-	for i, other := range list {
-		if other == s {
-			return i
-		}
-	}
-	return -1
 }
 
 // TestSetIdentity_ConcurrentWithClose changes the identities of connections that are closed by
@@ -319,4 +204,54 @@ func TestSetIdentity_InOnOpen(t *testing.T) {
 	conn := routertest.Dial(t, r, routertest.Token("ann 1h"))
 	assert.Equal(t, YouAre{"bob", "bob"}, routertest.Call[YouAre](conn, WhoAmI{}))
 	assert.False(t, router.StopExpiryTimer(collect(r)[0]))
+}
+
+// TestIdentity_OverSocket is the story of a client that logs in, is rejected with another user's
+// token, refreshes its identity, is warned, and is closed when the identity expires.
+func TestIdentity_OverSocket(t *testing.T) {
+	t.Parallel()
+	r := newLoginRouter(router.Options{})
+	server := httptest.NewServer(r)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, server.URL, nil)
+	require.NoError(t, err)
+	defer ws.CloseNow()
+	type frame struct {
+		Type    string         `json:"type"`
+		Payload map[string]any `json:"payload"`
+	}
+	receive := func() (f frame) {
+		require.NoError(t, wsjson.Read(ctx, ws, &f))
+		return f
+	}
+	auth := func(token string) frame {
+		require.NoError(t, wsjson.Write(ctx, ws, map[string]any{"type": "$ws:auth", "payload": map[string]any{"token": token}}))
+		return receive()
+	}
+	whoAmI := func() any {
+		require.NoError(t, wsjson.Write(ctx, ws, map[string]any{"type": "WHO_AM_I"}))
+		return receive().Payload["user"]
+	}
+	assert.Empty(t, whoAmI())
+	router.Greet(collect(r)[0])
+
+	answer := auth("ann 1h")
+	assert.Equal(t, "$ws:authenticated", answer.Type)
+	assert.InDelta(t, 3600_000, answer.Payload["expiresInMs"], 60_000)
+	assert.Equal(t, "ann", whoAmI())
+	assert.Equal(t, string(errors.PermissionDenied), auth("bob 1h").Payload["code"])
+	assert.Equal(t, "ann", whoAmI())
+
+	before := time.Now()
+	assert.Equal(t, "$ws:authenticated", auth("ann 1s").Type)
+	warning := receive()
+	assert.Equal(t, "$ws:identity-expiring", warning.Type)
+	assert.LessOrEqual(t, warning.Payload["expiresInMs"], 500.0)
+	_, _, err = ws.Read(ctx)
+	var closed websocket.CloseError
+	require.ErrorAs(t, err, &closed)
+	assert.Equal(t, identityExpired, router.CloseError{Code: router.StatusCode(closed.Code), Reason: closed.Reason})
+	assert.GreaterOrEqual(t, time.Since(before), time.Second)
 }

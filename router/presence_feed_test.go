@@ -3,7 +3,6 @@ package router_test
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -43,54 +43,6 @@ func settle() {
 	synctest.Wait()
 }
 
-// TestPresenceFeed_ClientSeesMembersAndChanges is the story of a client that asks for presence, on
-// two nodes.
-func TestPresenceFeed_ClientSeesMembersAndChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newPresenceNode(b), newPresenceNode(b)
-		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), two.dial(t, "joe")
-		bob.Send(Join{"room/go"})      // with an info
-		eve.Send(Subscribe{"room/go"}) // by a handler, without one
-		synctest.Wait()
-		assert.Equal(t, []string{"ann", "bob:hi", "eve"}, names(routertest.Subscribe(ann, "room/go")))
-		settle()
-		assert.Zero(t, ann.Pending(), "the members are not reported again")
-
-		joe.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"1"},"payload":{"topic":"room/go"}}`)
-		assert.NotContains(t, joe.Next().Text, "members", "joe did not ask for them")
-		change := routertest.ReceivePresence(ann)
-		assert.Equal(t, "room/go", change.Topic)
-		assert.Equal(t, []string{"joe"}, names(change.Joined))
-		assert.Empty(t, change.Left)
-
-		eve.Send(Join{"room/go"}) // sets the info
-		change = routertest.ReceivePresence(ann)
-		assert.Equal(t, []string{"eve:hi"}, names(change.Joined))
-		assert.Equal(t, []string{"eve"}, names(change.Left))
-		eve.Send(Join{"room/go"})
-		eve.Send(Subscribe{"room/go"}) // keeps the info
-
-		settle()
-		bob.Close()
-		routertest.Unsubscribe(joe, "room/go")
-		settle()
-		change = routertest.ReceivePresence(ann)
-		assert.Empty(t, change.Joined)
-		assert.Equal(t, []string{"bob:hi", "joe"}, names(change.Left), "changes of the same time are one message")
-		assert.Equal(t, []string{"ann", "eve:hi"}, names(one.Presence("room/go")))
-
-		assert.Nil(t, routertest.Subscribe(ann, "news"), "the pattern has no presence")
-		routertest.Unsubscribe(ann, "room/go")
-		assert.Nil(t, one.Presence("room/go"))
-		bob = one.dial(t, "bob")
-		bob.Send(Join{"room/go"})
-		bob.Send(Join{"news"})
-		settle()
-		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
-	})
-}
-
 func TestPresenceFeed_FrameHasEmptyLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newPresenceNode(nil)
@@ -101,52 +53,6 @@ func TestPresenceFeed_FrameHasEmptyLists(t *testing.T) {
 		assert.Contains(t, ann.Next().Text, `"left":[]}}`)
 		bob.Abort()
 		assert.Contains(t, ann.Next().Text, `"payload":{"topic":"room/go","joined":[],"left":[{"connId":"`)
-	})
-}
-
-// TestPresenceFeed_LastSubscribeDecides subscribes again with and without presence.
-func TestPresenceFeed_LastSubscribeDecides(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newPresenceNode(nil)
-		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
-		routertest.Subscribe(ann, "room/go")
-		ann.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"c"},"payload":{"topic":"room/go","presence":false}}`)
-		assert.Equal(t, "$ws:subscribed", ann.Next().Type)
-		bob.Send(Join{"room/go"})
-		settle()
-		assert.Zero(t, ann.Pending())
-		bob.Send(Unsubscribe{"room/go"})
-		synctest.Wait()
-		assert.Equal(t, []string{"ann"}, names(routertest.Subscribe(ann, "room/go")))
-		bob.Send(Join{"room/go"})
-		synctest.Wait()
-		assert.Equal(t, []string{"ann", "bob:hi"}, names(routertest.Subscribe(ann, "room/go")), "the change is in the members")
-		settle()
-		assert.Zero(t, ann.Pending(), "and is not reported again")
-	})
-}
-
-// TestPresenceFeed_ChangesWithoutEffectAreNotSent joins and leaves within the delay.
-func TestPresenceFeed_ChangesWithoutEffectAreNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newPresenceNode(nil)
-		ann, bob := n.dial(t, "ann"), n.dial(t, "bob")
-		routertest.Subscribe(ann, "room/go")
-		for range 3 {
-			bob.Send(Join{"room/go"})
-			bob.Send(Unsubscribe{"room/go"})
-		}
-		settle()
-		assert.Zero(t, ann.Pending(), "bob was and is absent")
-		bob.Send(Subscribe{"room/go"})
-		settle()
-		assert.Equal(t, []string{"bob"}, names(routertest.ReceivePresence(ann).Joined))
-		for range 3 {
-			bob.Send(Unsubscribe{"room/go"})
-			bob.Send(Subscribe{"room/go"})
-		}
-		settle()
-		assert.Zero(t, ann.Pending(), "bob was and is present")
 	})
 }
 
@@ -196,9 +102,7 @@ func TestPresenceFeed_NothingPrecedesAnswer(t *testing.T) {
 		authorize := make(chan struct{})
 		r := router.New(discardLogs(router.Options{
 			Limits: router.Limits{QueueMessages: 4}, Timeouts: patient, SlowConsumer: router.DropNewest,
-			Authenticate: func(req *http.Request) (router.Identity, error) {
-				return router.Identity{UserID: router.Token(req)}, nil
-			},
+			Authenticate: byUser,
 		}))
 		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: func(*router.Context, router.TopicMatch) error {
 			<-authorize
@@ -266,4 +170,88 @@ func TestPresenceFeed_SlowClientIsDisconnected(t *testing.T) {
 		client.Resume()
 		assert.Equal(t, router.StatusTryAgainLater, client.Closed().Code)
 	})
+}
+
+// A view holds the members that a client knows. It fails the test if a change does not fit.
+type view struct {
+	t       *testing.T
+	members map[string]router.Member
+}
+
+func newView(t *testing.T, members []router.Member) *view {
+	v := &view{t, map[string]router.Member{}}
+	for _, m := range members {
+		v.members[m.ConnID] = m
+	}
+	require.Len(t, v.members, len(members))
+	return v
+}
+
+// receive applies the changes that have arrived, and returns the number of messages.
+func (v *view) receive(c *routertest.Conn) (messages int) {
+	for ; c.Pending() > 0; messages++ {
+		change := routertest.ReceivePresence(c)
+		for _, m := range change.Left {
+			require.Equal(v.t, v.members[m.ConnID], m, "only members leave")
+			delete(v.members, m.ConnID)
+		}
+		for _, m := range change.Joined {
+			require.NotContains(v.t, v.members, m.ConnID, "only others join")
+			v.members[m.ConnID] = m
+		}
+	}
+	return messages
+}
+
+// TestPresenceFeed_ClientsOfAllFormatsGetJSON subscribes clients with and without a codec.
+func TestPresenceFeed_ClientsOfAllFormatsGetJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		codec := cbor.New(nil)
+		r := router.New(&router.Options{Codecs: []router.Codec{codec}})
+		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, Authorize: permit})
+		var clients []*routertest.Conn
+		for range 2 { // two of each format share a message
+			clients = append(clients, routertest.Dial(t, r, routertest.Codec(codec)), routertest.Dial(t, r))
+		}
+		for _, c := range clients {
+			v := newView(t, routertest.Subscribe(c, "room/go"))
+			settle()
+			v.receive(c)
+		}
+		for _, c := range clients {
+			newView(t, nil).receive(c) // the later ones
+		}
+		collect(r)[0].Unsubscribe("room/go")
+		settle()
+		received := 0
+		for i, c := range clients {
+			if c.Pending() == 0 {
+				continue // the one that has left
+			}
+			received++
+			frame := c.Next()
+			assert.Equal(t, "$ws:presence", frame.Type)
+			assert.Equal(t, i%2 == 0, frame.Binary)
+			assert.Contains(t, string(frame.Payload), `{"topic":"room/go","joined":[],"left":[{"connId":"`)
+		}
+		assert.Equal(t, 3, received)
+	})
+}
+
+// TestDevelopment_ExplainsPresenceThatATopicDoesNotHave for clients that have greeted, as those of the libraries do: package
+// routertest always asks for it.
+func TestDevelopment_ExplainsPresenceThatATopicDoesNotHave(t *testing.T) {
+	opts, records := developing(router.Options{})
+	r := router.New(opts)
+	router.Topic(r, "news", &router.TopicOptions{Authorize: permit})
+	router.Topic(r, "room", &router.TopicOptions{Authorize: permit, Presence: true})
+	conn := routertest.Dial(t, r)
+	conn.Greet()
+	for range 2 {
+		routertest.Subscribe(conn, "news")
+		routertest.Subscribe(conn, "room")
+	}
+	checkHint(t, logRecord{
+		Msg: "presence requested: the pattern has none", Topic: "news", Remedy: "set TopicOptions.Presence of the pattern registered at ",
+	}, records())
 }

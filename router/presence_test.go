@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"runtime"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
@@ -71,109 +71,12 @@ func (n *node) dial(t *testing.T, user string) *routertest.Conn {
 	return routertest.Dial(t, n, routertest.Token(user))
 }
 
-func TestPublish_ReachesOtherNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := memory.NewBroker()
-		one, two, three := newNode(broker), newNode(broker), newNode(broker)
-		ann, bob, eve, joe := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "joe")
-		for _, c := range []*routertest.Conn{ann, bob, eve} {
-			c.Send(Subscribe{"go"})
-		}
-		joe.Send(Subscribe{"rust"})
-		synctest.Wait()
-		ann.Send(Say{"go", "to all"})
-		ann.Send(SayOthers{"go", "to the others"})
-		require.NoError(t, three.Publish("go", Say{"go", "from the server"}))
-		require.NoError(t, two.Publish("go", Say{"go", "to node two"}, router.Local()))
-		synctest.Wait()
-		assert.ElementsMatch(t, []string{"to all", "from the server"}, receiveTexts(ann, 2))
-		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server"}, receiveTexts(bob, 3))
-		assert.ElementsMatch(t, []string{"to all", "to the others", "from the server", "to node two"}, receiveTexts(eve, 4))
-		assert.Zero(t, ann.Pending()+bob.Pending()+eve.Pending()+joe.Pending())
-
-		eve.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		ann.Send(Say{"go", "eve?"})
-		synctest.Wait()
-		assert.Zero(t, eve.Pending())
-	})
-}
-
 // receiveTexts receives n messages.
 func receiveTexts(c *routertest.Conn, n int) (texts []string) {
 	for range n {
 		texts = append(texts, routertest.Receive[Say](c).Text)
 	}
 	return texts
-}
-
-func TestConflate_AppliesToMessagesFromOtherNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := memory.NewBroker()
-		one := router.New(&router.Options{Broker: broker})
-		two := router.New(&router.Options{
-			Broker: broker, SlowConsumer: router.Conflate,
-			Limits:   router.Limits{QueueMessages: 3},
-			Timeouts: router.Timeouts{Message: time.Hour, Ping: time.Hour},
-			OnOpen:   nil,
-		})
-		router.On(two, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
-		slow := routertest.Dial(t, two)
-		slow.Send(Subscribe{"map"})
-		synctest.Wait()
-		slow.Pause()
-		for x := range 100 {
-			require.NoError(t, one.Publish("map", Position{"ann", x}))
-			synctest.Wait()
-		}
-		slow.Resume()
-		synctest.Wait()
-		last := Position{}
-		for slow.Pending() > 0 {
-			last = routertest.Receive[Position](slow)
-		}
-		assert.Equal(t, Position{"ann", 99}, last)
-	})
-}
-
-func TestPresence_ListsMembersOfAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broker := memory.NewBroker()
-		one, two, three := newNode(broker), newNode(broker), newNode(broker)
-		ann, bob, eve, plain := one.dial(t, "ann"), one.dial(t, "bob"), two.dial(t, "eve"), three.dial(t, "plain")
-		ann.Send(Join{"go"})
-		synctest.Wait()
-		eve.Send(Join{"go"})      // receives ann by a query
-		bob.Send(Subscribe{"go"}) // subscribes without joining
-		plain.Send(Subscribe{"go"})
-		synctest.Wait()
-		bob.Send(Join{"go"})
-		bob.Send(Join{"go"})
-		synctest.Wait()
-		for _, n := range []*node{one, two} {
-			assert.Equal(t, []string{"ann", "bob", "eve"}, n.users())
-		}
-		assert.Nil(t, three.Presence("go"), "no connection of this node has joined")
-		assert.Equal(t, "acme", two.Presence("go")[0].TenantID)
-		assert.Equal(t, "hi", two.Presence("go")[0].Info)
-		assert.Equal(t, []string{"+ann@go", "+eve@go", "+bob@go"}, one.events.all())
-		assert.ElementsMatch(t, []string{"+ann@go", "+eve@go", "+bob@go"}, two.events.all())
-
-		ann.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		bob.Abort()
-		synctest.Wait()
-		assert.Equal(t, []string{"eve"}, two.users())
-		assert.Equal(t, []string{"-ann@go", "-bob@go"}, two.events.all()[3:])
-		assert.Empty(t, one.Presence("go"))
-		ann.Send(Join{"go"})
-		synctest.Wait()
-		assert.Equal(t, []string{"ann", "eve"}, one.users())
-		assert.Equal(t, []string{"ann", "eve"}, two.users())
-		require.NoError(t, two.Shutdown(t.Context()))
-		synctest.Wait()
-		assert.Equal(t, []string{"ann"}, one.users())
-	})
 }
 
 func TestJoin_InfoIsBounded(t *testing.T) {
@@ -329,4 +232,69 @@ func (b *yieldingBroker) Connect(node broker.Handler) broker.Node {
 func (b *yieldingBroker) Leave(string, string) {
 	b.left.Add(1)
 	runtime.Gosched()
+}
+
+// TestOnPresence_MergesChangesIfManyWait changes members while the hook runs, before and after many
+// calls wait.
+func TestOnPresence_MergesChangesIfManyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events recorder[string]
+		release := make(chan struct{})
+		r := router.New(&router.Options{Limits: router.Limits{Topics: 2000}, OnPresence: func(e router.PresenceEvent) {
+			events.add(fmt.Sprint(e.Topic, " ", e.Member.Info, " ", e.Joined))
+			<-release
+		}})
+		a, b, late, many := onlyConnOf(t, r), onlyConnOf(t, r), onlyConnOf(t, r), onlyConnOf(t, r)
+		require.NoError(t, a.Subscribe("t", router.Present("")))
+		require.NoError(t, b.Subscribe("t", router.Present("b")))
+		b.Unsubscribe("t") // few calls wait: both are reported
+		synctest.Wait()
+		for n := range 1022 {
+			require.NoError(t, many.Subscribe(fmt.Sprint("other ", n), router.Present("")))
+		}
+		require.NoError(t, late.Subscribe("t", router.Present("late"))) // joins and leaves: nothing
+		late.Unsubscribe("t")
+		a.Unsubscribe("t") // leaves and returns as it was: nothing
+		require.NoError(t, a.Subscribe("t", router.Present("")))
+		require.NoError(t, a.Subscribe("t", router.Present("a"))) // another info
+		close(release)
+		synctest.Wait()
+		reported := slices.DeleteFunc(events.all(), func(e string) bool { return strings.HasPrefix(e, "other") })
+		assert.Equal(t, []string{"t  true", "t b true", "t b false", "t  false", "t a true"}, reported)
+		assert.Len(t, events.all(), 1022+len(reported))
+	})
+}
+
+// onlyConnOf connects a client and returns its connection.
+func onlyConnOf(t *testing.T, r *router.Router) *router.Conn {
+	t.Helper()
+	return dialSession(t, r, "").conn
+}
+
+// TestOnPresence_WaitingCallsAreBounded has a connection that joins and leaves 20,000 times while the
+// hook runs.
+func TestOnPresence_WaitingCallsAreBounded(t *testing.T) {
+	calls := 0
+	started, release := make(chan struct{}), make(chan struct{})
+	r := router.New(&router.Options{Limits: withoutRates(router.Limits{}), OnPresence: func(router.PresenceEvent) {
+		if calls++; calls == 1 {
+			close(started)
+			<-release
+		}
+	}})
+	require.NoError(t, onlyConnOf(t, r).Subscribe("t", router.Present("")))
+	<-started
+	c := onlyConnOf(t, r)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for n := range 20_000 {
+		require.NoError(t, c.Subscribe(fmt.Sprint("topic ", n%500), router.Present("")))
+		c.Unsubscribe(fmt.Sprint("topic ", n%500))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(1<<20))
+	close(release)
+	require.Eventually(t, func() bool { return len(r.Presence("t")) == 1 }, time.Minute, time.Millisecond)
 }

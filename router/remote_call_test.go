@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -237,3 +238,103 @@ func TestCallConn_LimitOfTheOtherNode(t *testing.T) {
 type broken struct{ F func() }
 
 func (broken) MessageType() string { return "BROKEN" }
+
+// TestCallConn_Codecs calls clients in several formats from a node that has these formats in
+// another order, and from nodes that do not have all of them.
+func TestCallConn_Codecs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		a1, a2 := newCountingCodec("a.v1"), newCountingCodec("a.v1")
+		owner := newCodecNode(b, cbor.New(nil), a1)
+		caller := newCodecNode(b, a2, cbor.New(nil))
+		jsonOnly := newCodecNode(b)
+		for name, tt := range map[string]struct {
+			opts []routertest.Option
+			code errors.Code // of the node that knows JSON only
+		}{
+			"JSON": {nil, ""},
+			"cbor": {[]routertest.Option{routertest.Codec(cbor.New(nil))}, errors.Internal},
+			"a.v1": {[]routertest.Option{routertest.Codec(a1)}, errors.Internal},
+		} {
+			before := map[*router.Conn]bool{}
+			for _, c := range collect(owner) {
+				before[c] = true
+			}
+			client := routertest.Dial(t, owner, append(tt.opts, routertest.Token("ann"))...)
+			synctest.Wait()
+			for _, c := range collect(owner) {
+				if before[c] {
+					continue
+				}
+				routertest.Handle(client, func(m Confirm) (Confirmed, error) { return Confirmed{Yes: m.Question == "delete?"}, nil })
+				got := <-confirmByID(t.Context(), caller, c.ID())
+				require.NoError(t, got.err, name)
+				assert.True(t, got.reply.Yes, name)
+				got = <-confirmByID(t.Context(), jsonOnly, c.ID())
+				assert.Equal(t, tt.code, errors.CodeOf(got.err), "%s: %v", name, got.err)
+			}
+		}
+
+		failure := "too complex"
+		a2.marshalError.Store(&failure) // for one format of the caller
+		var codes []errors.Code
+		for reply := range router.CallUser[Confirmed](t.Context(), caller, "", "ann", Confirm{"delete?"}) {
+			codes = append(codes, errors.CodeOf(reply.Err))
+		}
+		assert.ElementsMatch(t, []errors.Code{"", "", errors.Internal}, codes)
+	})
+}
+
+// TestCallConn_ClientIsAway calls a client that has lost its connection during the call, and then
+// by the ID of that connection and that of the one on which it has resumed its session, on another
+// node.
+func TestCallConn_ClientIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		var nodes []*router.Router
+		for range 3 {
+			nodes = append(nodes, userRouter(router.Options{Broker: b, Resume: router.ResumeOptions{Within: time.Minute}}))
+		}
+		client, c := dialUser(t, nodes[1], "ann")
+		client.SendText(`{"type":"$ws:hello","payload":{"session":true}}`)
+		token := routertest.Receive[routertest.Welcome](client).Session.Token
+		done := confirmByID(t.Context(), nodes[0], c.ID())
+		client.Next()
+		client.Abort()
+		assert.Equal(t, &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}, (<-done).err)
+		synctest.Wait()
+		assert.Equal(t, errors.NotFound, errors.CodeOf((<-confirmByID(t.Context(), nodes[0], c.ID())).err))
+		conns, err := nodes[0].UserConns(t.Context(), "", "ann")
+		require.NoError(t, err)
+		assert.Empty(t, conns.Conns)
+
+		client, resumed := dialUser(t, nodes[2], "ann")
+		client.SendText(`{"type":"$ws:resume","payload":{"token":"` + token + `"}}`)
+		client.Next()
+		routertest.Handle(client, func(Confirm) (Confirmed, error) { return Confirmed{Yes: true}, nil })
+		assert.NoError(t, (<-confirmByID(t.Context(), nodes[0], resumed.ID())).err)
+		assert.Equal(t, errors.NotFound, errors.CodeOf((<-confirmByID(t.Context(), nodes[0], c.ID())).err))
+		for _, n := range nodes {
+			require.NoError(t, n.Shutdown(t.Context()))
+		}
+	})
+}
+
+// TestCallConn_NodeIsDrained calls clients of a node that shuts down: they are served until they
+// are closed.
+func TestCallConn_NodeIsDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := netNodes(t, 2, router.Options{})
+		client, c := dialUser(t, nodes[1].Router, "ann")
+		client.Greet()
+		down := make(chan error, 1)
+		go func() { down <- nodes[1].Shutdown(context.Background()) }()
+		time.Sleep(time.Second)
+		assert.Equal(t, "$ws:goaway", client.Next().Type)
+		routertest.Handle(client, func(Confirm) (Confirmed, error) { return Confirmed{Yes: true}, nil })
+		assert.NoError(t, (<-confirmByID(t.Context(), nodes[0].Router, c.ID())).err)
+		require.NoError(t, <-down)
+		synctest.Wait()
+		assert.Equal(t, errors.NotFound, errors.CodeOf((<-confirmByID(t.Context(), nodes[0].Router, c.ID())).err))
+	})
+}

@@ -2,8 +2,8 @@ package router_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,89 +14,13 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
 // resumeWithin is the time for a resume in these tests.
 const resumeWithin = 2 * time.Minute
-
-func TestResume_ContinuesOnAnotherNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
-		publishTexts(t, one, 1, 3)
-		old := dialSession(t, one, "ann").hello()
-		frame := old.call("$ws:subscribe", `{"topic":"feed/a","positions":true}`)
-		var at subscribed
-		require.NoError(t, json.Unmarshal(frame.Payload, &at))
-		publishTexts(t, two, 4, 4)
-		assert.Equal(t, []string{"4"}, old.texts())
-		old.Abort()
-		publishTexts(t, two, 5, 7)
-
-		c := dialSession(t, two, "ann")
-		answer := c.resume(old.token, fmt.Sprintf(`{"topic":"feed/a","epoch":%q,"offset":4}`, at.Epoch))
-		topic := answer.topic(t, "feed/a")
-		assert.True(t, *topic.Recovered)
-		assert.Equal(t, at.Epoch, topic.Epoch)
-		assert.EqualValues(t, 4, topic.Offset)
-		assert.NotEqual(t, old.token, c.token)
-		publishTexts(t, one, 8, 8)
-		assert.Equal(t, []string{"5", "6", "7", "8"}, c.texts())
-	})
-}
-
-func TestResume_RestoresWhatHandlersHaveSubscribed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
-		watcher := dialSession(t, two, "eve")
-		require.NoError(t, watcher.conn.Subscribe("room/go", router.Present("")))
-		old := dialSession(t, one, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("room/go", router.Present("Ann")))
-		require.NoError(t, old.conn.Subscribe("private/ann"))
-		require.NoError(t, old.conn.Subscribe("plain/a"))
-		require.NoError(t, old.conn.Subscribe("plain/left"))
-		old.conn.Unsubscribe("plain/left")
-		old.call("$ws:subscribe", `{"topic":"room/own"}`)
-		synctest.Wait()
-		_, at, err := one.ReadHistory(t.Context(), "private/ann", broker.Query{})
-		require.NoError(t, err)
-		old.Abort()
-		synctest.Wait()
-		err = two.Publish("private/ann", Blob{Text: "missed"}, router.Stored(t.Context(), nil))
-		require.NoError(t, err)
-		assert.Len(t, two.Presence("room/go"), 2)
-
-		c := dialSession(t, two, "ann")
-		answer := c.resume(old.token, fmt.Sprintf(`{"topic":"private/ann","epoch":%q,"offset":0}`, at.Epoch))
-		require.Len(t, answer.Topics, 3)
-		for _, topic := range answer.Topics {
-			assert.Nil(t, topic.Error, topic.Topic)
-			assert.True(t, c.conn.Subscribed(topic.Topic))
-		}
-		assert.Equal(t, "private/ann", answer.Topics[0].Topic, "presented topics come first")
-		assert.True(t, *answer.topic(t, "private/ann").Recovered)
-		assert.Nil(t, answer.topic(t, "plain/a").Recovered)
-		assert.False(t, c.conn.Subscribed("room/own"), "the client has not presented it")
-		assert.False(t, c.conn.Subscribed("plain/left"))
-		assert.Equal(t, []string{"missed"}, c.texts())
-		synctest.Wait()
-		var infos []string
-		for _, m := range two.Presence("room/go") {
-			infos = append(infos, m.UserID+" "+m.Info)
-		}
-		assert.ElementsMatch(t, []string{"eve ", "ann Ann"}, infos)
-
-		c.Abort() // the restored topics are in the record again
-		synctest.Wait()
-		again := dialSession(t, one, "ann").resume(c.token, "")
-		require.Len(t, again.Topics, 3)
-		assert.False(t, *again.topic(t, "private/ann").Recovered, "the client has not presented a position")
-		assert.EqualValues(t, 1, again.topic(t, "private/ann").Offset)
-	})
-}
 
 func TestSession_ClientLearnsOfSubscriptionsThatHandlersMake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -164,4 +88,147 @@ func TestSession_ConnectionsWithoutOneAreNotNotified(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, c.Pending())
 	})
+}
+
+// TestResume_OldConnectionSubscribesNoMore subscribes a connection while another one resumes its session,
+// which would not have the topic.
+func TestResume_OldConnectionSubscribesNoMore(t *testing.T) {
+	fromNow := func(ctx *router.Context) error { return ctx.Subscribe("plain/room") }
+	since := func(ctx *router.Context) error {
+		_, err := subscribeSince(ctx, "private/room", broker.Position{})
+		return err
+	}
+	state := func(ctx *router.Context) error {
+		_, err := subscribeState(ctx, "private/room")
+		return err
+	}
+	for name, tt := range map[string]struct {
+		subscribe func(*router.Context) error
+		earlier   bool // it begins before the session is resumed, and waits for the store
+	}{
+		"from now on":         {subscribe: fromNow},
+		"since a position":    {subscribe: since},
+		"with the state":      {subscribe: state},
+		"reads already":       {subscribe: since, earlier: true},
+		"reads state already": {subscribe: state, earlier: true},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := unreliable()
+			r := newSessionRouter(b, nil)
+			authorize, subscribe := make(chan struct{}), make(chan struct{})
+			router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error {
+				<-authorize
+				return nil
+			}})
+			router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+				<-subscribe
+				return Echoed(m), tt.subscribe(ctx)
+			})
+			b.slow.Store(tt.earlier)
+			old := dialSession(t, r, "ann").hello()
+			old.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
+			if tt.earlier {
+				close(subscribe)
+			}
+			synctest.Wait()
+			c := dialSession(t, r, "ann")
+			c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"slow/a"}]}}`, old.token))
+			synctest.Wait()
+			if !tt.earlier {
+				close(subscribe)
+			}
+			b.slow.Store(false)
+			assert.Equal(t, errors.Aborted, routertest.ReceiveError(old.Conn).Code)
+			close(authorize)
+			assert.Equal(t, "$ws:resumed", c.Next().Type)
+			assert.Equal(t, router.StatusSuperseded, old.Closed().Code)
+		})
+	}
+}
+
+func TestResume_AcknowledgmentWithAnotherIDHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		old := dialSession(t, r, "ann").hello()
+		c := dialSession(t, r, "ann")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"r1"}}`) // before the session is resumed
+		c.SendText(`{"type":"$ws:ack"}`)
+		c.resume(old.token, "")
+		c.SendText(`{"type":"$ws:ack","meta":{"correlationId":"other"}}`)
+		c.SendText(`{"type":"$ws:ack"}`)
+		synctest.Wait()
+		assert.Zero(t, c.Pending())
+		dialSession(t, r, "ann").resume(old.token, "")
+	})
+}
+
+// TestResume_ReadsOnlyWhatTheClientReceives resumes with the first position of topics of which one
+// client can receive only a part. Another connection keeps the topics on the node, so that what is
+// counted is read for the resume alone.
+func TestResume_ReadsOnlyWhatTheClientReceives(t *testing.T) {
+	t.Parallel()
+	topics := testscale.Tiers(30, 40, 300)
+	for _, tt := range []struct {
+		name             string
+		missed           func(topic int) int
+		bytes            int // of each message
+		batches          int
+		recovered, shown int // topics, and publications
+	}{
+		{"nothing was missed", func(int) int { return 0 }, 1000, 0, topics, 0},
+		{"little was missed", func(int) int { return 1 }, 1000, 2, topics, topics},
+		{"too long for the queue", func(int) int { return 499 }, 1000, 2, 0, 0},
+		{"too many for the queue", func(int) int { return 499 }, 10, 2, 1, 499},
+		{"one topic with more than all others", func(topic int) int {
+			if topic == 0 {
+				return 499
+			}
+			return 1
+		}, 1000, 2, topics - 1, topics - 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &unreliableBroker{Broker: memory.NewBrokerMaxHistoryBytes(1 << 30)}
+				r := newSessionRouter(m, nil)
+				router.Topic(r, "long/{name}", &router.TopicOptions{
+					Authorize: permit, History: router.History{Messages: 500},
+				})
+				client := dialSession(t, r, "ann").hello()
+				client.Abort()
+				other := dialSession(t, r, "bob")
+				var since []string
+				for i := range topics {
+					topic := fmt.Sprint("long/", i)
+					_, at, err := r.ReadHistory(t.Context(), topic, broker.Query{})
+					require.NoError(t, err)
+					since = append(since, fmt.Sprintf(`{"topic":%q,"epoch":%q,"offset":0}`, topic, at.Epoch))
+				}
+				for i := range topics {
+					for range tt.missed(i) {
+						require.NoError(t, r.Publish(fmt.Sprint("long/", i), plainNote{strings.Repeat("x", tt.bytes)}))
+					}
+					require.NoError(t, other.conn.Subscribe(fmt.Sprint("long/", i)))
+				}
+				synctest.Wait()
+				m.reads = readCount{}
+				returned := dialSession(t, r, "ann")
+				answer := returned.resume(client.token, strings.Join(since, ","))
+				recovered := 0
+				for _, topic := range answer.Topics {
+					require.Nil(t, topic.Error, topic.Topic)
+					if *topic.Recovered {
+						recovered++
+					}
+				}
+				assert.Equal(t, tt.recovered, recovered)
+				assert.Equal(t, []int{0, tt.batches, tt.shown}, []int{m.reads.reads, m.reads.batches, m.reads.publications}, "reads, batches, publications")
+				for range tt.shown {
+					require.Equal(t, "NOTE", returned.Next().Type)
+				}
+				returned.Abort()
+				other.Abort()
+				synctest.Wait()
+			})
+		})
+	}
 }

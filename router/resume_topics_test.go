@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,137 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-func TestResume_EveryTopicHasItsResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		banned := false
-		var reports recorder[string]
-		newRouter := func() *router.Router {
-			r := newSessionRouter(b, func(o *router.Options) {
-				o.Limits.Topics = 8
-				o.OnError = func(e router.ErrorReport) { reports.add(e.Err.Error()) }
-			})
-			router.Topic(r, "club/{name}", &router.TopicOptions{Presence: true, Authorize: func(_ *router.Context, topic router.TopicMatch) error {
-				switch {
-				case topic.Value("name") == "broken":
-					panic("no database")
-				case banned:
-					return errors.Errorf(errors.PermissionDenied, "banned")
-				}
-				return nil
-			}})
-			return r
-		}
-		one, two := newRouter(), newRouter()
-		old := dialSession(t, one, "ann").hello()
-		for _, topic := range []string{"club/a", "plain/a", "private/a"} {
-			require.NoError(t, old.conn.Subscribe(topic))
-		}
-		synctest.Wait()
-		old.Abort()
-		banned = true
-		c := dialSession(t, two, "ann")
-		answer := c.resume(old.token, `{"topic":"club/b"},{"topic":"club/broken"},{"topic":"private/b"},{"topic":"unknown"},{"topic":""},{"topic":"room/a","presence":true},{"topic":"feed/a","positions":true}`)
-		codes := map[string]errors.Code{}
-		for _, topic := range answer.Topics {
-			if topic.Error != nil {
-				codes[topic.Topic] = topic.Error.Code
-			}
-			assert.Equal(t, topic.Error == nil, c.conn.Subscribed(topic.Topic), topic.Topic)
-		}
-		assert.Equal(t, map[string]errors.Code{
-			"club/a": errors.PermissionDenied, "club/b": errors.PermissionDenied, "club/broken": errors.Internal, "private/b": errors.PermissionDenied,
-			"unknown": errors.NotFound, "": errors.InvalidArgument,
-		}, codes)
-		assert.True(t, *answer.topic(t, "feed/a").Recovered)
-		assert.False(t, *answer.topic(t, "private/a").Recovered)
-		assert.Len(t, reports.all(), 1, "the panic is reported")
-
-		synctest.Wait()
-		c.Abort()
-		synctest.Wait()
-		banned = false
-		again := dialSession(t, one, "ann").resume(c.token, "")
-		require.Len(t, again.Topics, 2, "the rejected topic has left the record, and the client's own were not in it")
-		again.topic(t, "plain/a")
-		again.topic(t, "private/a")
-	})
-}
-
-func TestResume_NumberOfTopicsIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.Topics = 3 })
-		old := dialSession(t, r, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("plain/a"))
-		require.NoError(t, old.conn.Subscribe("plain/b"))
-		old.Abort()
-		synctest.Wait()
-		c := dialSession(t, r, "ann")
-		topics := func(n int) string {
-			var list []string
-			for i := range n {
-				list = append(list, fmt.Sprintf(`{"topic":"room/%d"}`, i))
-			}
-			return strings.Join(list, ",")
-		}
-		frame := c.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[%s]}`, old.token, topics(4)))
-		assert.Contains(t, frame.Text, `"details":{"kind":"topics","observed":4,"limit":3}`)
-		frame = c.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[{"topic":"room/1"},{"topic":"room/1"}]}`, old.token))
-		assert.Contains(t, frame.Text, `"field":"topics.1.topic"`)
-		answer := c.resume(old.token, topics(3))
-		require.Len(t, answer.Topics, 5)
-		subscribed := 0
-		for _, topic := range answer.Topics {
-			if topic.Error == nil {
-				subscribed++
-			} else {
-				assert.Equal(t, errors.ResourceExhausted, topic.Error.Code)
-			}
-		}
-		assert.Equal(t, 3, subscribed)
-	})
-}
-
-// TestResume_AllTopicsTogetherFitIntoTheQueue misses more on 50 topics than the send queue holds.
-func TestResume_AllTopicsTogetherFitIntoTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const topics, each = 50, 30
-		r := newSessionRouter(nil, func(o *router.Options) { o.Limits.QueueMessages = 400 })
-		var presented []string
-		for n := range topics {
-			var at broker.Position
-			for range each {
-				var err error
-				at, err = publishStored(t.Context(), r, fmt.Sprintf("feed/%d", n), Blob{})
-				require.NoError(t, err)
-			}
-			presented = append(presented, fmt.Sprintf(`{"topic":"feed/%d","epoch":%q,"offset":0}`, n, at.Epoch))
-		}
-		old := dialSession(t, r, "ann").hello()
-		old.Abort()
-		c := dialSession(t, r, "ann")
-		answer := c.resume(old.token, strings.Join(presented, ","))
-		recovered := 0
-		for _, topic := range answer.Topics {
-			if *topic.Recovered {
-				recovered++
-				assert.Zero(t, topic.Offset)
-			} else {
-				assert.EqualValues(t, each, topic.Offset)
-			}
-		}
-		assert.GreaterOrEqual(t, recovered, 5)
-		assert.LessOrEqual(t, recovered*each, 200, "half of the queue")
-		assert.Len(t, c.texts(), recovered*each)
-		publishTexts(t, r, 1, 1)
-	})
-}
 
 // TestResume_WorksInOneRoundTrip sends everything that a client sends when it returns at once, in
 // different orders.
@@ -211,82 +87,113 @@ func TestResume_WorksInOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestResume_SessionOfTheNewConnectionIsDeleted resumes on a connection that has opened a session.
-func TestResume_SessionOfTheNewConnectionIsDeleted(t *testing.T) {
+func TestWork_IngressSeesAnEstimate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var seen recorder[string]
 		r := newSessionRouter(nil, nil)
-		old := dialSession(t, r, "ann").hello()
-		c := dialSession(t, r, "ann").hello()
-		unused := c.token
-		c.resume(old.token, "")
-		synctest.Wait()
-		assert.Equal(t, errors.NotFound, dialSession(t, r, "ann").resumeError(unused))
-		assert.Equal(t, errors.FailedPrecondition, c.resumeError(c.token), "it has this session")
-		token := c.token
-		assert.Equal(t, token, c.hello().token, "the greeting repeats the token")
-	})
-}
-
-// TestResume_PublicationsFollowTheAnswer publishes while the client resumes.
-func TestResume_PublicationsFollowTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newSessionRouter(b, nil), newSessionRouter(b, nil)
-		old := dialSession(t, one, "ann").hello()
-		require.NoError(t, old.conn.Subscribe("private/a"))
-		synctest.Wait()
-		frame := old.Next()
-		var at subscribed
-		require.NoError(t, json.Unmarshal(frame.Payload, &at))
-		token := old.token
-		next := 1
-		for range 20 {
-			stop := make(chan struct{})
-			stopped := make(chan int)
-			go func() {
-				n := next
-				for ; ; n++ {
-					select {
-					case <-stop:
-						stopped <- n
-						return
-					default:
-						err := one.Publish("private/a", Blob{Text: fmt.Sprint(n)}, router.Stored(t.Context(), nil))
-						assert.NoError(t, err)
-						time.Sleep(time.Millisecond)
-					}
-				}
-			}()
-			time.Sleep(5 * time.Millisecond)
-			c := dialSession(t, two, "ann")
-			answer := c.resume(token, fmt.Sprintf(`{"topic":"private/a","epoch":%q,"offset":%d}`, at.Epoch, at.Offset))
-			token = c.token
-			time.Sleep(5 * time.Millisecond)
-			close(stop)
-			next = <-stopped
-			require.True(t, *answer.Topics[0].Recovered)
-			require.Equal(t, at.Offset, answer.Topics[0].Offset)
-			for _, text := range c.texts() {
-				at.Offset++
-				require.Equal(t, fmt.Sprint(at.Offset), text)
-			}
-			require.EqualValues(t, next-1, at.Offset)
+		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: permit, Presence: true, History: router.History{Messages: 30}})
+		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
+			seen.add(fmt.Sprint(in.Type, " ", in.Work, " ", in.Size > 0))
+			return nil
+		})
+		dialSession(t, r, "bob").call("$ws:subscribe", `{"topic":"club/a"}`)
+		var epoch string
+		for n := range 20 {
+			at, err := publishStored(t.Context(), r, "club/a", Blob{Text: fmt.Sprint(n)})
+			require.NoError(t, err)
+			epoch = at.Epoch
 		}
-	})
-}
-
-// TestResume_TopicReceivesTheState presents a topic with a state.
-func TestResume_TopicReceivesTheState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, nil)
-		for n := range 3 {
-			require.NoError(t, r.Publish("feed/a", Blob{Text: fmt.Sprint(n)}))
+		synctest.Wait()
+		ann := dialSession(t, r, "ann").hello()
+		require.NoError(t, ann.conn.Subscribe("plain/a"))
+		require.NoError(t, ann.conn.Subscribe("plain/b"))
+		synctest.Wait()
+		drain(ann)
+		at := func(offset int) string {
+			return fmt.Sprintf(`{"topic":"club/a","epoch":%q,"offset":%d}`, epoch, offset)
 		}
-		old := dialSession(t, r, "ann").hello()
-		old.Abort()
+		for payload, want := range map[string]string{
+			`{"topic":"plain/x"}`:                "{1 0 0}",
+			`{"topic":"club/a"}`:                 "{1 0 0}",
+			`{"topic":"club/a","presence":true}`: "{1 0 1}",
+			`{"topic":"club/none","epoch":"x"}`:  "{1 30 0}",
+			`{"topic":"club/a","epoch":"old"}`:   "{1 30 0}",
+			`{"topic":17}`:                       "{1 0 0}",
+			at(15):                               "{1 5 0}",
+			at(99):                               "{1 0 0}",
+		} {
+			before := len(seen.all())
+			ann.call("$ws:subscribe", payload)
+			ann.SendText(`{"type":"$ws:unsubscribe","payload":{"topic":"club/a"}}`)
+			synctest.Wait()
+			drain(ann)
+			assert.Equal(t, "$ws:subscribe "+want+" true", seen.all()[before], payload)
+		}
+		ann.Abort()
+		synctest.Wait()
+		before := len(seen.all())
 		c := dialSession(t, r, "ann")
-		answer := c.resume(old.token, `{"topic":"feed/a","state":true}`)
-		assert.EqualValues(t, 3, answer.topic(t, "feed/a").Offset)
-		assert.Empty(t, c.texts(), "messages without a key are no state")
+		c.resume(ann.token, fmt.Sprintf(`{"topic":"club/a","epoch":%q,"offset":10,"presence":true},{"topic":"plain/a"},{"topic":"room/a"}`, epoch))
+		assert.Equal(t, []string{"$ws:resume {0 0 0} true", "$ws:subscribe {4 10 1} false"}, seen.all()[before:])
+	})
+}
+
+// TestResume_TopicsAreChargedLikeSubscriptions has a limiter of 100 subscriptions.
+func TestResume_TopicsAreChargedLikeSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		authorized := 0
+		r := newSessionRouter(nil, nil)
+		router.Topic(r, "club/{name}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { authorized++; return nil }})
+		r.UseIngress(ratelimit.New(memory.NewLimiter(limit.PerSecond(100)), &ratelimit.Options{Key: ratelimit.KeyPerUserOrIPPerType}))
+		old := dialSession(t, r, "ann").hello()
+		for n := range 30 {
+			require.NoError(t, old.conn.Subscribe(fmt.Sprint("plain/", n)))
+		}
+		synctest.Wait()
+		old.Abort()
+		synctest.Wait()
+		c := dialSession(t, r, "ann")
+		request := func(topics int) string {
+			var list []string
+			for n := range topics {
+				list = append(list, fmt.Sprintf(`{"topic":"club/%d"}`, n))
+			}
+			return fmt.Sprintf(`{"token":%q,"topics":[%s]}`, old.token, strings.Join(list, ","))
+		}
+		assert.Contains(t, c.call("$ws:resume", request(71)).Text, string(errors.FailedPrecondition), "101 topics can never be admitted")
+		assert.Zero(t, authorized)
+		for range 31 {
+			c.call("$ws:subscribe", `{"topic":"room/a"}`)
+		}
+		assert.Contains(t, c.call("$ws:resume", request(40)).Text, `"retryAfterMs":10`)
+		assert.Zero(t, authorized)
+		time.Sleep(10 * time.Millisecond)
+		assert.Contains(t, c.call("$ws:resume", request(40)).Text, `"$ws:resumed"`)
+		assert.Equal(t, 40, authorized)
+		assert.Contains(t, c.call("$ws:subscribe", `{"topic":"room/a"}`).Text, string(errors.ResourceExhausted))
+	})
+}
+
+// TestRates_OldPositionsCostWhatTheyRead has a client that asks for the same 100 messages again and
+// again.
+func TestRates_OldPositionsCostWhatTheyRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		publishTexts(t, r, 1, 100)
+		c := dialSession(t, r, "ann")
+		frame := c.call("$ws:subscribe", `{"topic":"feed/a","positions":true}`)
+		_, epoch, _ := strings.Cut(frame.Text, `"epoch":"`)
+		epoch, _, _ = strings.Cut(epoch, `"`)
+		admitted := 0
+		for range 1000 {
+			frame := c.call("$ws:subscribe", fmt.Sprintf(`{"topic":"feed/a","epoch":%q,"offset":0}`, epoch))
+			if frame.Type == "RPC_ERROR" {
+				break
+			}
+			admitted++
+			synctest.Wait()
+			drain(c)
+		}
+		assert.Equal(t, 385, admitted, "each costs 26 of 10,000")
 	})
 }

@@ -155,23 +155,6 @@ func TestMiddleware_ReadsReplyAndSetsValues(t *testing.T) {
 	})
 }
 
-func TestCall_ExpiredInQueueIsNotHandled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: time.Second}}))
-		router.On(r, func(*router.Context, Say) error { time.Sleep(time.Minute); return nil })
-		router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
-			t.Error("the handler was called after the deadline")
-			return Echoed{}, nil
-		})
-		conn := routertest.Dial(t, r)
-		conn.Send(Say{"a", "b"})
-		time.Sleep(time.Second)
-		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
-		time.Sleep(time.Hour)
-		assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveError(conn).Code)
-	})
-}
-
 func TestCall_RunsConcurrentlyWithLaterMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trace recorder[string]

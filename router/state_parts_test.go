@@ -175,7 +175,7 @@ func TestStateParts_BrokerThatFailsEndsTheSubscription(t *testing.T) {
 		var reports recorder[string]
 		opts := smallQueue()
 		opts.OnError = func(e router.ErrorReport) { reports.add(e.Type + " " + e.Err.Error()) }
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, opts)
 		log := newQuoteLog()
 		log.fill(t, r, 100)
@@ -203,7 +203,7 @@ func TestStateParts_BrokerThatFailsEndsTheSubscription(t *testing.T) {
 // that does not read. The broker passes nothing on.
 func TestStateParts_PublicationsOfTheNodeItselfReplaceKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		opts := smallQueue()
 		opts.Limits.QueueBytes = 8000
 		r := newStateRouter(shared, 1, opts)
@@ -249,7 +249,7 @@ func TestStateParts_LongPublicationWaitsForRoom(t *testing.T) {
 // TestStateParts_StoreThatIsBackContinues lets the store be away for less than Timeouts.Call.
 func TestStateParts_StoreThatIsBackContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, smallQueue())
 		log := newQuoteLog()
 		log.fill(t, r, 100)

@@ -1,59 +1,25 @@
 package router_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A countingBroker counts what is read of states.
-type countingBroker struct {
-	*memory.Broker
-
-	bytes, parts, longest atomic.Int64
-}
-
-func (b *countingBroker) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
-	return countingSession{b.Broker.ConnectHistory(handler, histories), b}
-}
-
-type countingSession struct {
-	broker.HistoryNode
-
-	broker *countingBroker
-}
-
-func (s countingSession) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-	part, err := s.HistoryNode.ReadState(ctx, q)
-	bytes := int64(0)
-	for _, p := range part.Publications {
-		bytes += int64(len(p.Packet) + len(p.StateKey))
-	}
-	s.broker.bytes.Add(bytes)
-	s.broker.parts.Add(1)
-	for longest := s.broker.longest.Load(); bytes > longest && !s.broker.longest.CompareAndSwap(longest, bytes); {
-		longest = s.broker.longest.Load()
-	}
-	return part, err
-}
-
 // startLargeJoin lets a client that does not read join a state of 20,000 keys and more than 10 MB, with
 // the default limits.
-func startLargeJoin(t *testing.T) (counted *countingBroker, r *router.Router, client *routertest.Conn) {
-	counted = &countingBroker{Broker: memory.NewBroker()}
+func startLargeJoin(t *testing.T) (counted *unreliableBroker, r *router.Router, client *routertest.Conn) {
+	counted = unreliable()
 	r = newStateRouter(counted, 1, nil)
 	text := strings.Repeat("x", 600)
 	for n := range largeState {
@@ -85,8 +51,8 @@ func TestStateParts_LargeStateNeedsLittleMemory(t *testing.T) {
 			}
 		}
 		assert.Len(t, keys, largeState)
-		assert.Greater(t, counted.bytes.Load(), int64(10<<20))
-		assert.Less(t, counted.longest.Load(), int64(broker.DefaultStateBytes+5000), "and what is stored together with the last one")
+		assert.Greater(t, counted.reads.bytes, int64(10<<20))
+		assert.Less(t, counted.reads.longest, int64(broker.DefaultStateBytes+5000), "and what is stored together with the last one")
 		assert.LessOrEqual(t, onlyConn(t, r).QueueStats().PeakBytes, 1<<20)
 	})
 }
@@ -112,7 +78,7 @@ func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
 			synctest.Wait()
 			end(onlyConn(t, r), client)
 			synctest.Wait()
-			assert.Less(t, counted.bytes.Load(), int64(2<<20))
+			assert.Less(t, counted.reads.bytes, int64(2<<20))
 		})
 	}
 }
@@ -122,7 +88,7 @@ func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
 func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const topics, keys = 20, 100
-		counted := &countingBroker{Broker: memory.NewBroker()}
+		counted := unreliable()
 		opts := smallQueue()
 		opts.Limits.QueueBytes = 30_000
 		r := newStateRouter(counted, 1, opts)
@@ -146,7 +112,7 @@ func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 		client.SendText(`{"type":"$ws:hello"}`)
 		client.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
 		synctest.Wait()
-		assert.Less(t, counted.parts.Load(), int64(2*topics-5), "the first part of each topic, one part that waits, and those that were sent")
+		assert.Less(t, counted.reads.parts, int64(2*topics-5), "the first part of each topic, one part that waits, and those that were sent")
 		client.Resume()
 		types := map[string]int{}
 		for types["$ws:state"] < topics {

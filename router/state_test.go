@@ -2,8 +2,6 @@ package router_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -46,56 +43,6 @@ func TestState_LateJoinersReceiveEveryKey(t *testing.T) {
 				assert.Equal(t, 1, b.states)
 			}
 		})
-	}
-}
-
-// TestState_RemovalsReachConcurrentJoiners lets clients join two nodes, lose their connections, and
-// return with and without their positions, while keys are set and removed.
-func TestState_RemovalsReachConcurrentJoiners(t *testing.T) {
-	t.Parallel()
-	for seed := range testscale.Tiers[uint64](2, 4, 10) {
-		runSynctest(t, fmt.Sprint(seed), func(t *testing.T) { joinConcurrently(t, seed) })
-	}
-}
-
-func joinConcurrently(t *testing.T, seed uint64) {
-	const publications, clients, keys = 500, 6, 5
-	shared := &lossyBroker{Broker: memory.NewBroker()}
-	nodes := []*router.Router{newStateRouter(shared, 3, nil), newStateRouter(shared, 3, nil)}
-	log := newQuoteLog()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		for n := range publications {
-			log.publish(t, nodes[rng.IntN(2)], fmt.Sprint(rng.IntN(keys)), (n+1)*min(rng.IntN(3), 1))
-			time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
-		}
-	})
-	boards := make([]*board, clients)
-	for i := range boards {
-		b := &board{t: t, log: log, client: routertest.Dial(t, nodes[0])}
-		boards[i] = b
-		rng := rand.New(rand.NewPCG(seed, uint64(2+i)))
-		wg.Go(func() {
-			for range 20 {
-				b.client.Abort()
-				if rng.IntN(2) == 0 {
-					b.epoch = "" // a new client
-				}
-				b.client = routertest.Dial(t, nodes[rng.IntN(2)])
-				b.subscribe()
-				time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
-				b.receive()
-			}
-		})
-	}
-	wg.Wait()
-	synctest.Wait()
-	for _, b := range boards {
-		b.receive()
-		assert.EqualValues(t, publications, b.offset)
-		assert.Equal(t, log.at(publications), b.quotes)
-		assert.Greater(t, b.states, 5)
 	}
 }
 
@@ -169,7 +116,7 @@ func TestState_ThatLacksTheFormatIsAnError(t *testing.T) {
 // TestState_RepairsALoss loses a burst between two nodes, more than the history holds.
 func TestState_RepairsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		one, two := newStateRouter(shared.Broker, 1, nil), newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		b := &board{t: t, log: log}
@@ -253,7 +200,7 @@ func TestState_SlowReaderIsDisconnectedAndReturns(t *testing.T) {
 // TestState_StoreThatIsAwayDelaysSubscription also lets the first attempts fail.
 func TestState_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		log.publish(t, r, "go", 1)
@@ -272,7 +219,7 @@ func TestState_StoreThatIsAwayDelaysSubscription(t *testing.T) {
 // TestState_IsReadAgain lets two attempts fail, and then all of them.
 func TestState_IsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		log.publish(t, r, "go", 1)
@@ -297,7 +244,7 @@ func TestState_IsReadAgain(t *testing.T) {
 
 func TestState_UnsubscribeWhileItIsReadEndsTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &lossyBroker{Broker: memory.NewBroker()}
+		shared := unreliable()
 		r := newStateRouter(shared, 1, nil)
 		log := newQuoteLog()
 		other := &board{t: t, log: log} // so that the topic remains

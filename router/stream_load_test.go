@@ -3,6 +3,7 @@ package router_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -128,37 +130,6 @@ func TestStream_MillionItemsToSlowReader(t *testing.T) {
 	require.NoError(t, conn.Context().Err(), "the connection stays open")
 }
 
-// TestStream_SlowReaderInVirtualTime pauses a client again and again.
-func TestStream_SlowReaderInVirtualTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const items, queue = 20_000, 64
-		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: queue}, Timeouts: patient}))
-		router.Stream(r, count)
-		client := routertest.Dial(t, r)
-		synctest.Wait()
-		conn := onlyConn(t, r)
-		client.Pause()
-		stream := routertest.Start(client, Count{items})
-		time.Sleep(time.Minute)
-		assert.True(t, conn.QueueStats().Backpressure)
-		client.Resume()
-		want := 0
-		for n := range routertest.Items[int](stream) {
-			require.Equal(t, want, n)
-			if want++; want%1000 == 0 {
-				client.Pause()
-				time.Sleep(time.Minute)
-				assert.LessOrEqual(t, conn.QueueStats().Messages, queue/2+1)
-				client.Resume()
-			}
-		}
-		assert.Equal(t, items, want)
-		stream.End()
-		require.NoError(t, conn.Context().Err())
-	})
-}
-
 func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	const maxBytes = 16 << 10
 	streams := testscale.Tiers(1000, 2000, 10_000)
@@ -226,4 +197,88 @@ func TestStream_ItemAllocatesNoMoreThanSendWait(t *testing.T) {
 	stream, sendWait := measure(streamUpdates), measure(sendUpdates)
 	t.Logf("allocations: %.2f per item of a stream, %.2f per SendWait", stream, sendWait)
 	assert.Less(t, stream, sendWait+0.5)
+}
+
+func TestProgressWait_ReturnsWhyCallHasEnded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*routertest.Pending, *routertest.Conn)
+		want errors.Code
+	}{
+		"abort":    {func(p *routertest.Pending, _ *routertest.Conn) { p.Abort() }, errors.Canceled},
+		"deadline": {func(*routertest.Pending, *routertest.Conn) { time.Sleep(time.Minute) }, errors.DeadlineExceeded},
+		"close":    {func(_ *routertest.Pending, c *routertest.Conn) { c.Close() }, errors.Unavailable},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: time.Minute}}))
+			results := make(chan error, 2)
+			router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+				results <- ctx.ProgressWait(m.N)
+				<-ctx.Done()
+				err := ctx.ProgressWait(m.N)
+				results <- err
+				return Echoed{}, err
+			})
+			conn := routertest.Dial(t, r)
+			call := routertest.Start(conn, Echo{3})
+			assert.Equal(t, 3, routertest.NextItem[int](call))
+			require.NoError(t, <-results)
+			synctest.Wait()
+			tt.end(call, conn)
+			err := <-results
+			require.Equal(t, tt.want, errors.CodeOf(err), "%v", err)
+			if tt.want != errors.Unavailable {
+				assert.Equal(t, tt.want, routertest.ReceiveAnswerError(call).Code)
+			}
+		})
+	}
+}
+
+func TestProgress_DoesNothingAfterAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{}))
+		var kept *router.Context
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) { kept = ctx; return Echoed(m), nil })
+		router.On(r, func(ctx *router.Context, _ Nothing) error {
+			assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(ctx.Progress(1)))
+			assert.Equal(t, errors.FailedPrecondition, errors.CodeOf(ctx.ProgressWait(1)))
+			return nil
+		})
+		conn := routertest.Dial(t, r)
+		conn.Send(Nothing{})
+		routertest.Call[Echoed](conn, Echo{1})
+		synctest.Wait()
+		require.NoError(t, kept.Progress(1))
+		require.ErrorIs(t, kept.ProgressWait(1), context.Canceled)
+		synctest.Wait()
+		assert.Zero(t, conn.Pending())
+	})
+}
+
+// TestProgressWait_SlowReaderStaysConnected sends more progress than the queue of a paused client
+// holds.
+func TestProgressWait_SlowReaderStaysConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const updates = 100
+		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 8}, Timeouts: patient}))
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			for n := range updates {
+				if err := ctx.ProgressWait(n); err != nil {
+					return Echoed{}, err
+				}
+			}
+			return Echoed(m), nil
+		})
+		client, conn := dialPaused(t, r)
+		call := routertest.Start(client, Echo{7})
+		time.Sleep(9 * time.Minute)
+		assert.LessOrEqual(t, conn.QueueStats().Messages, 5)
+		resume(client)
+		want := 0
+		for n := range routertest.Items[int](call) {
+			assert.Equal(t, want, n)
+			want++
+		}
+		assert.Equal(t, updates, want)
+		assert.Equal(t, Echoed{7}, routertest.ReceiveAnswer[Echoed](call))
+	})
 }

@@ -222,44 +222,6 @@ func TestSubscribe_LaterMessagesSeeSubscription(t *testing.T) {
 	})
 }
 
-// TestSubscribe_HandlerAndClientShareSubscription subscribes the same topic in both ways.
-func TestSubscribe_HandlerAndClientShareSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newChat()
-		router.Topic(r, "{room}", &router.TopicOptions{Authorize: permit, MaxPerConn: 1})
-		router.Topic(r, "internal", nil)
-		conn := routertest.Dial(t, r)
-		receives := func() bool {
-			synctest.Wait()
-			require.NoError(t, r.Publish("go", Nothing{}))
-			synctest.Wait()
-			n := conn.Pending()
-			require.LessOrEqual(t, n, 1)
-			for range n {
-				routertest.Receive[Nothing](conn)
-			}
-			return n == 1
-		}
-		conn.Send(Subscribe{"go"})
-		assert.Nil(t, routertest.Subscribe(conn, "go"), "the pattern has no Presence")
-		assert.Nil(t, routertest.Subscribe(conn, "go"), "the same answer again")
-		assert.True(t, receives())
-		routertest.Unsubscribe(conn, "go")
-		assert.False(t, receives(), "the client ends the subscription of the handler")
-		routertest.Unsubscribe(conn, "go")
-		routertest.Unsubscribe(conn, "undeclared/topic")
-		routertest.Subscribe(conn, "go")
-		conn.Send(Subscribe{"go"})
-		conn.Send(Unsubscribe{"go"})
-		assert.False(t, receives(), "the handler ends the subscription of the client")
-
-		conn.Send(Subscribe{"internal"})
-		assert.Equal(t, errors.PermissionDenied, routertest.SubscribeError(conn, "internal").Code, "although it is subscribed")
-		routertest.Unsubscribe(conn, "internal")
-		assert.False(t, collect(r)[0].Subscribed("internal"))
-	})
-}
-
 func TestTopicOptions_MaxPerConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(&router.Options{Limits: router.Limits{Topics: 4}})

@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -35,9 +35,7 @@ func (SayOthers) MessageType() string { return "SAY_OTHERS" }
 
 // newChat returns a router that subscribes, unsubscribes and publishes on request.
 func newChat() *router.Router {
-	r := router.New(&router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
-		return router.Identity{UserID: router.Token(req)}, nil
-	}})
+	r := router.New(&router.Options{Authenticate: byUser})
 	router.On(r, func(ctx *router.Context, m Subscribe) error { return ctx.Subscribe(m.Room) })
 	router.On(r, func(ctx *router.Context, m Unsubscribe) error { ctx.Unsubscribe(m.Room); return nil })
 	router.On(r, func(ctx *router.Context, m Say) error { return ctx.Publish(m.Room, m) })
@@ -45,36 +43,6 @@ func newChat() *router.Router {
 		return ctx.Publish(m.Room, Say(m), router.Except(ctx.Conn()))
 	})
 	return r
-}
-
-func TestTopics_DeliverToSubscribers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newChat()
-		ann, bob, eve := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
-		for _, c := range []*routertest.Conn{ann, bob} {
-			c.Send(Subscribe{"go"})
-			c.Send(Subscribe{"go"}) // has no effect
-		}
-		eve.Send(Subscribe{"rust"})
-		synctest.Wait()
-		ann.Send(Say{"go", "to all"})
-		ann.Send(SayOthers{"go", "to the others"})
-		synctest.Wait()
-		assert.Equal(t, 1, ann.Pending())
-		assert.Equal(t, Say{"go", "to all"}, routertest.Receive[Say](ann))
-		assert.Equal(t, Say{"go", "to all"}, routertest.Receive[Say](bob))
-		assert.Equal(t, Say{"go", "to the others"}, routertest.Receive[Say](bob))
-		assert.Zero(t, eve.Pending())
-
-		bob.Send(Unsubscribe{"go"})
-		bob.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		require.NoError(t, r.Publish("go", Say{"go", "from the server"}))
-		require.NoError(t, r.Publish("no subscribers", Say{"go", "lost"}))
-		synctest.Wait()
-		assert.Equal(t, Say{"go", "from the server"}, routertest.Receive[Say](ann))
-		assert.Zero(t, bob.Pending())
-	})
 }
 
 // TestPublish_SharedFramesStayIntact publishes while the buffers of earlier messages
@@ -151,28 +119,6 @@ func TestPublish_SubscribersReceiveSameOrder(t *testing.T) {
 	})
 }
 
-func TestSendToUser_ReachesAllConnectionsOfUser(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newChat()
-		phone, desk := routertest.Dial(t, r, routertest.Token("ann")), routertest.Dial(t, r, routertest.Token("ann"))
-		bob, guest := routertest.Dial(t, r, routertest.Token("bob")), routertest.Dial(t, r)
-		synctest.Wait()
-		n, err := r.SendToUser("", "ann", Say{"go", "hi"})
-		require.NoError(t, err)
-		assert.Equal(t, 2, n)
-		n, err = r.SendToUser("", "", Say{"go", "anonymous connections belong to no user"})
-		require.NoError(t, err)
-		assert.Zero(t, n)
-		synctest.Wait()
-		assert.Equal(t, []int{1, 1, 0, 0}, []int{phone.Pending(), desk.Pending(), bob.Pending(), guest.Pending()})
-		desk.Close()
-		synctest.Wait()
-		n, err = r.SendToUser("", "ann", Say{"go", "hi"})
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
-	})
-}
-
 // A Position replaces earlier positions of the same player.
 type Position struct {
 	Player string `json:"player"`
@@ -236,4 +182,64 @@ func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
 			assert.Zero(t, slow.Pending())
 		})
 	}
+}
+
+// TestPublication_NamesItsTopicToClientsThatHaveGreeted has topics with a history and without.
+func TestPublication_NamesItsTopicToClientsThatHaveGreeted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{}))
+		router.Topic(r, "kept/{name}", &router.TopicOptions{History: router.History{Messages: 10}})
+		greeted, plain := routertest.Dial(t, r), routertest.Dial(t, r)
+		greeted.SendText(`{"type":"$ws:hello"}`)
+		assert.Equal(t, "$ws:welcome", greeted.Next().Type)
+		for c := range r.Conns() {
+			require.NoError(t, c.Subscribe("a"))
+			require.NoError(t, c.Subscribe("kept/a"))
+		}
+		for _, topic := range []string{"a", "kept/a"} {
+			synctest.Wait() // the topic is followed
+			require.NoError(t, r.Publish(topic, Blob{N: 1}))
+			assert.Contains(t, greeted.Next().Text, `,"topic":"`+topic+`"},"payload":{"n":1,`)
+			assert.NotContains(t, plain.Next().Text, "topic")
+		}
+	})
+}
+
+// TestSince_ClientsThatHaveNotGreetedReceiveNoPositions lets a handler subscribe clients to a topic
+// with a history from a position on.
+func TestSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(nil)
+		router.Topic(r, "feed/{name}", &router.TopicOptions{
+			History:   router.History{Messages: 10},
+			Authorize: permit,
+		})
+		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
+			_, err := subscribeSince(ctx, "feed/a", broker.Position{})
+			return Echoed(m), err
+		})
+		router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("feed/a", m, router.Except(ctx.Conn())) })
+		plain, asks, greeted := routertest.Dial(t, r), routertest.Dial(t, r), routertest.Dial(t, r)
+		greeted.SendText(`{"type":"$ws:hello"}`)
+		assert.Equal(t, "$ws:welcome", greeted.Next().Type)
+		asks.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)
+		assert.Equal(t, "$ws:subscribed", asks.Next().Type)
+		for _, client := range []*routertest.Conn{plain, greeted} {
+			client.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
+			assert.Equal(t, "ECHOED", client.Next().Type)
+		}
+		require.NoError(t, r.Publish("feed/a", Blob{Text: "x"}))
+		assert.NotContains(t, plain.Next().Text, "feed/a")
+		assert.Contains(t, asks.Next().Text, `"topic":"feed/a","offset":1`)
+		assert.Contains(t, greeted.Next().Text, `"topic":"feed/a","offset":1`)
+		plain.Send(Blob{Text: "y"}) // which it does not receive, and no position either
+		synctest.Wait()
+		asks.Send(Blob{Text: "z"})
+		synctest.Wait()
+		assert.Contains(t, plain.Next().Text, `"z"`)
+		assert.Zero(t, plain.Pending())
+		assert.Equal(t, "BLOB", asks.Next().Type)
+		assert.Equal(t, "$ws:position", asks.Next().Type)
+		assert.Equal(t, 2, greeted.Pending())
+	})
 }

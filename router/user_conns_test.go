@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -23,9 +22,7 @@ import (
 
 // userRouter returns a router whose users are those of their tokens.
 func userRouter(opts router.Options) *router.Router {
-	opts.Authenticate = func(req *http.Request) (router.Identity, error) {
-		return router.Identity{UserID: router.Token(req)}, nil
-	}
+	opts.Authenticate = byUser
 	return router.New(&opts)
 }
 

@@ -1,7 +1,9 @@
 package router_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testscale"
@@ -27,91 +30,12 @@ func TestUserHistory_Mistakes(t *testing.T) {
 	})
 }
 
-// TestUserHistory_ClientReceivesExactlyWhatItHasMissed resumes on another node after different
-// numbers of messages.
-func TestUserHistory_ClientReceivesExactlyWhatItHasMissed(t *testing.T) {
-	for _, missed := range []int{0, 1, 7, 100, 101} {
-		runSynctest(t, fmt.Sprint(missed), func(t *testing.T) {
-			b := memory.NewBroker()
-			one, two := newUserLogRouter(b, nil), newUserLogRouter(b, nil)
-			sendTexts(t, two, "ann", -4, 0)
-			old := dialLog(t, one, "ann")
-			sendTexts(t, two, "ann", 1, 3)
-			require.Equal(t, numbers(1, 3), old.received())
-			old.Abort()
-			sendTexts(t, one, "ann", 4, 3+missed)
-			sendTexts(t, one, "bob", 1, 3)
-
-			c := old.resumeOn(two, "ann")
-			sendTexts(t, one, "ann", 1000, 1001)
-			if missed > 100 {
-				assert.Equal(t, []string{"resume"}, c.lost)
-				assert.Equal(t, numbers(1000, 1001), c.received())
-				return
-			}
-			assert.Empty(t, c.lost)
-			assert.Equal(t, append(numbers(4, 3+missed), numbers(1000, 1001)...), c.received())
-			again := c.resumeOn(one, "ann") // without a loss of the connection
-			sendTexts(t, two, "ann", 1002, 1002)
-			assert.Equal(t, numbers(1002, 1002), again.received())
-		})
-	}
-}
-
-// TestUserHistory_MessagesBeforeTheResumeComeAgain sends one between the handshake and the resume,
-// which arrives with an offset, so that the client knows it when it comes again in order.
-func TestUserHistory_MessagesBeforeTheResumeComeAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newUserLogRouter(nil, nil)
-		old := dialLog(t, r, "ann")
-		old.Abort()
-		sendTexts(t, r, "ann", 1, 2)
-		next := &logClient{sessionClient: dialSession(t, r, "ann"), epoch: old.epoch, offset: old.offset}
-		sendTexts(t, r, "ann", 3, 3)
-		early := next.Next()
-		assert.Equal(t, old.offset+3, metaOf(t, early.Text).Offset)
-		next.continued(next.resume(old.token, fmt.Sprintf(`{"topic":"","epoch":%q,"offset":%d}`, old.epoch, old.offset)))
-		assert.Equal(t, numbers(1, 3), next.received())
-	})
-}
-
-// TestUserHistory_PositionsThatAClientInvents gives nothing to a client beyond what its session
-// permits.
-func TestUserHistory_PositionsThatAClientInvents(t *testing.T) {
-	for name, topics := range map[string]string{
-		"before the session":  `{"topic":"","epoch":"ANN","offset":0}`,
-		"beyond the end":      `{"topic":"","epoch":"ANN","offset":9007199254740991}`,
-		"unknown epoch":       `{"topic":"","epoch":"INVENTED","offset":1}`,
-		"no position":         `{"topic":""}`,
-		"state and presence":  `{"topic":"","state":true,"presence":true}`,
-		"not presented":       ``,
-		"only another topic":  `{"topic":"room/go"}`,
-		"epoch of other user": `{"topic":"","epoch":"BOB","offset":0}`,
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			r := newUserLogRouter(nil, nil)
-			sendTexts(t, r, "ann", 1, 3) // before the session
-			sendTexts(t, r, "bob", 11, 13)
-			ann, bob := dialLog(t, r, "ann"), dialLog(t, r, "bob")
-			sendTexts(t, r, "ann", 4, 4)
-			ann.Abort()
-			synctest.Wait()
-			next := &logClient{sessionClient: dialSession(t, r, "ann")}
-			answer := next.resume(ann.token, strings.NewReplacer("ANN", ann.epoch, "BOB", bob.epoch).Replace(topics))
-			at := answer.topic(t, "")
-			next.epoch, next.offset = at.Epoch, at.Offset
-			assert.Contains(t, []string{"[4]", "[]"}, fmt.Sprint(next.received()))
-			sendTexts(t, r, "ann", 5, 5)
-			assert.Equal(t, numbers(5, 5), next.received())
-		})
-	}
-}
-
 func TestUserHistory_LogsAreNoTopicsOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(nil, func(o *router.Options) { o.Limits.Topics = 1 })
-		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
-		bob, ann := dialLog(t, r, "bob"), dialLog(t, r, "ann")
+		router.Topic(r, "{all...}", &router.TopicOptions{Authorize: permit})
+		bob, at := dialLog(t, r, "bob")
+		ann, _ := dialLog(t, r, "ann")
 		for _, topic := range []string{``, `\u0000user 1 t bob`, `\u0000users`, `\u0000access`} {
 			for _, typ := range []string{"$ws:subscribe", "$ws:unsubscribe"} {
 				answer := ann.call(typ, fmt.Sprintf(`{"topic":"%s","positions":true}`, topic))
@@ -122,7 +46,7 @@ func TestUserHistory_LogsAreNoTopicsOfClients(t *testing.T) {
 		ann.Abort()
 		synctest.Wait()
 		next := dialSession(t, r, "ann")
-		answer := next.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[{"topic":"\u0000user 1 t bob","epoch":%q,"offset":0}]}`, ann.token, bob.epoch))
+		answer := next.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[{"topic":"\u0000user 1 t bob","epoch":%q,"offset":0}]}`, ann.token, at.Epoch))
 		assert.Contains(t, answer.Text, "INVALID_ARGUMENT")
 		answer = next.call("$ws:resume", fmt.Sprintf(`{"token":%q,"topics":[{"topic":"\u0000users"},{"topic":""}]}`, ann.token))
 		assert.Contains(t, answer.Text, "INVALID_ARGUMENT", "for the topic")
@@ -130,119 +54,7 @@ func TestUserHistory_LogsAreNoTopicsOfClients(t *testing.T) {
 		assert.Equal(t, "$ws:subscribed", next.call("$ws:subscribe", `{"topic":"room/go"}`).Type, "the log does not count")
 		sendTexts(t, r, "bob", 1, 1)
 		assert.Zero(t, next.Pending())
-		assert.Equal(t, numbers(1, 1), bob.received())
-	})
-}
-
-// TestUserHistory_SessionOfAnotherUser presents the token and the position of one user as another.
-func TestUserHistory_SessionOfAnotherUser(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newUserLogRouter(nil, nil)
-		ann := dialLog(t, r, "ann")
-		ann.Abort()
-		sendTexts(t, r, "ann", 1, 2)
-		for _, user := range []string{"bob", ""} {
-			c := dialSession(t, r, user)
-			assert.Equal(t, errors.PermissionDenied, c.resumeError(ann.token))
-			c.hello()
-			for _, text := range c.all() {
-				assert.NotContains(t, text, "BLOB")
-			}
-		}
-		c := ann.resumeOn(r, "ann")
-		assert.Equal(t, numbers(1, 2), c.received())
-	})
-}
-
-// all returns the messages that have arrived.
-func (c *sessionClient) all() (texts []string) {
-	synctest.Wait()
-	for c.Pending() > 0 {
-		texts = append(texts, c.Next().Text)
-	}
-	return texts
-}
-
-func TestUserHistory_LogFollowsTheIdentity(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newUserLogRouter(nil, nil)
-		sendTexts(t, r, "bob", 1, 2)
-		c := dialSession(t, r, "").hello()
-		assert.Empty(t, c.all(), "anonymous connections have no log")
-		require.NoError(t, c.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "ann"}))
-		log := &logClient{sessionClient: c}
-		assert.Empty(t, log.received())
-		sendTexts(t, r, "ann", 1, 3)
-		assert.Equal(t, numbers(1, 3), log.received())
-
-		require.NoError(t, c.conn.SetIdentity(router.Identity{TenantID: "t", UserID: "bob"}))
-		synctest.Wait()
-		assert.Contains(t, c.Next().Text, `"type":"$ws:unsubscribed"`)
-		assert.Empty(t, log.received())
-		assert.EqualValues(t, 2, log.offset, "that of the other log, now")
-		sendTexts(t, r, "ann", 4, 4)
-		sendTexts(t, r, "bob", 3, 3)
-		assert.Equal(t, numbers(3, 3), log.received())
-		c.Abort()
-		sendTexts(t, r, "bob", 4, 5)
-		next := log.resumeOn(r, "bob")
-		assert.Equal(t, numbers(4, 5), next.received())
-
-		require.NoError(t, next.conn.SetIdentity(router.Identity{}))
-		sendTexts(t, r, "bob", 6, 6)
-		assert.Len(t, next.all(), 1, "$ws:unsubscribed")
-	})
-}
-
-// TestUserHistory_NodeThatWasCutOff receives what was sent meanwhile, once and in order, with and
-// without sessions.
-func TestUserHistory_NodeThatWasCutOff(t *testing.T) {
-	for _, missed := range []int{1, 60, 100, 130} {
-		runSynctest(t, fmt.Sprint(missed), func(t *testing.T) {
-			b := memory.NewBroker()
-			island := newIsland(b)
-			var lost recorder[string]
-			one := newUserLogRouter(b, nil)
-			two := newUserLogRouter(island, func(o *router.Options) {
-				o.OnMessagesLost = func(topic string, n int) { lost.add(fmt.Sprint(topic, n)) }
-			})
-			session := dialLog(t, two, "ann")
-			plain := dialSession(t, two, "ann")
-			synctest.Wait() // it follows the log
-			island.setCut(true)
-			sendTexts(t, one, "ann", 1, missed)
-			assert.Empty(t, session.received())
-			island.setCut(false)
-			time.Sleep(10 * time.Second)
-			first := max(1, missed-99)
-			assert.Equal(t, numbers(first, missed), session.received())
-			assert.Equal(t, numbers(first, missed), plain.texts())
-			if first > 1 {
-				assert.Equal(t, []string{fmt.Sprint("1-", first-1)}, session.lost)
-				assert.Equal(t, []string{fmt.Sprint(first - 1)}, lost.all())
-			} else {
-				assert.Empty(t, session.lost)
-				assert.Empty(t, lost.all())
-			}
-		})
-	}
-}
-
-func TestUserHistory_StoreThatIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		island := newIsland(memory.NewBroker())
-		r := newUserLogRouter(island, nil)
-		c := dialLog(t, r, "ann")
-		island.setCut(true)
-		n, err := r.SendToUser("t", "ann", Blob{Text: "1"})
-		require.Error(t, err)
-		assert.Zero(t, n)
-		island.setCut(false)
-		assert.Empty(t, c.received(), "it was not stored, so no client receives it")
-		n, err = r.SendToUser("t", "ann", Blob{Text: "2"})
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
-		assert.Equal(t, []string{"2"}, c.received())
+		assert.Equal(t, numbers(1, 1), bob.texts())
 	})
 }
 
@@ -263,54 +75,6 @@ func TestUserHistory_FullStore(t *testing.T) {
 	})
 }
 
-// TestUserHistory_OfOlderSessions resumes a session that began before the option was set, and one
-// that began before it was removed.
-func TestUserHistory_OfOlderSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		without, with := newSessionRouter(b, nil), newUserLogRouter(b, nil)
-		old := dialSession(t, without, "ann").hello()
-		old.Abort()
-		c := &logClient{sessionClient: dialSession(t, with, "ann")}
-		answer := c.resume(old.token, `{"topic":"","epoch":"INVENTED","offset":0}`).topic(t, "")
-		assert.False(t, *answer.Recovered)
-		c.epoch, c.offset = answer.Epoch, answer.Offset
-		c.Abort()
-		sendTexts(t, with, "ann", 1, 2)
-		c = c.resumeOn(with, "ann")
-		assert.Equal(t, numbers(1, 2), c.received())
-		c.Abort()
-		back := dialSession(t, without, "ann")
-		assert.Equal(t, errors.InvalidArgument, back.resume(c.token, `{"topic":""}`).topicCodes()[""])
-		sendTexts(t, without, "ann", 3, 3)
-		assert.Equal(t, numbers(3, 3), back.texts())
-	})
-}
-
-func TestUserHistory_SurvivesRevokeAndOnResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var seen recorder[string]
-		r := newUserLogRouter(nil, func(o *router.Options) {
-			o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
-				seen.add(fmt.Sprint(s.Topics))
-				return nil
-			}
-		})
-		c := dialLog(t, r, "ann")
-		require.NoError(t, c.conn.Subscribe("plain/a"))
-		require.NoError(t, r.Revoke(t.Context(), "t", "ann", "{all...}"))
-		for range 2 {
-			assert.Contains(t, c.Next().Text, "plain/a")
-		}
-		c.Abort()
-		require.NoError(t, r.Revoke(t.Context(), "t", "ann", "{all...}"))
-		sendTexts(t, r, "ann", 1, 2)
-		c = c.resumeOn(r, "ann")
-		assert.Equal(t, numbers(1, 2), c.received())
-		assert.Equal(t, []string{"[]"}, seen.all())
-	})
-}
-
 func TestUserHistory_WithoutSessionsMessagesHaveNoPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(nil, func(o *router.Options) { o.Resume = router.ResumeOptions{} })
@@ -324,18 +88,16 @@ func TestUserHistory_WithoutSessionsMessagesHaveNoPositions(t *testing.T) {
 func TestUserHistory_IdleLogsAreComparedTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := &meteredBroker{HistoryBroker: memory.NewBroker()}
+		m := unreliable()
 		r := newUserLogRouter(m, func(o *router.Options) { o.Limits = withoutRates(o.Limits) })
 		for n := range testscale.Tiers(200, 300, 5000) {
 			routertest.Dial(t, r, routertest.Token(fmt.Sprint("user", n)))
 		}
 		time.Sleep(10 * time.Minute)
-		m.reset()
+		m.reads = readCount{}
 		time.Sleep(time.Minute)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		assert.LessOrEqual(t, m.batches, 2)
-		assert.Zero(t, m.reads)
+		assert.LessOrEqual(t, m.reads.batches, 2)
+		assert.Zero(t, m.reads.reads)
 	})
 }
 
@@ -344,14 +106,223 @@ func TestUserHistory_BinaryFormats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		codec := cbor.New(nil)
 		r := newUserLogRouter(memory.NewBroker(), func(o *router.Options) { o.Codecs = []router.Codec{codec} })
-		old := dialLog(t, r, "ann")
+		old, at := dialLog(t, r, "ann")
 		old.Abort()
 		sendTexts(t, r, "ann", 1, 3)
 		c := routertest.Dial(t, r, routertest.Token("ann"), routertest.Codec(codec))
-		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","payload":{"token":%q,"topics":[{"topic":"","epoch":%q,"offset":%d}]}}`, old.token, old.epoch, old.offset))
+		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","payload":{"token":%q,"topics":[{"topic":"","epoch":%q,"offset":%d}]}}`, old.token, at.Epoch, at.Offset))
 		assert.Equal(t, "$ws:resumed", c.Next().Type)
 		for _, text := range numbers(1, 3) {
 			assert.Equal(t, Blob{Text: text}, routertest.Receive[Blob](c))
 		}
+	})
+}
+
+// userHistory is that of the routers in these tests, unless they say otherwise.
+var userHistory = router.History{Messages: 100}
+
+// newUserLogRouter returns a router with sessions and a history for each user.
+func newUserLogRouter(b broker.Broker, change func(*router.Options)) *router.Router {
+	return newSessionRouter(b, func(o *router.Options) {
+		o.UserHistory = userHistory
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// sendTexts sends messages to a user of the tenant "t", and waits until they have arrived.
+func sendTexts(t *testing.T, r *router.Router, user string, from, to int) {
+	t.Helper()
+	for n := from; n <= to; n++ {
+		_, err := r.SendToUser("t", user, Blob{Text: fmt.Sprint(n)})
+		require.NoError(t, err)
+	}
+	synctest.Wait()
+}
+
+// numbers returns the texts of messages.
+func numbers(from, to int) (texts []string) {
+	for n := from; n <= to; n++ {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	return texts
+}
+
+// dialLog connects a client that greets, and returns the position of the messages to its user.
+func dialLog(t *testing.T, r *router.Router, user string) (*sessionClient, subscribed) {
+	t.Helper()
+	c := dialSession(t, r, user).hello()
+	synctest.Wait()
+	return c, decodeFrame[subscribed](t, c.Next())
+}
+
+func TestSendToUser_ConflatesOnOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one := router.New(&router.Options{Broker: b})
+		two := router.New(&router.Options{Broker: b, SlowConsumer: router.Conflate, Authenticate: byUser})
+		ann := routertest.Dial(t, two, routertest.Token("ann"))
+		synctest.Wait()
+		ann.Pause()
+		for n := range 1000 {
+			_, err := one.SendToUser("", "ann", Position{"p", n})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		ann.Resume()
+		synctest.Wait()
+		assert.Less(t, ann.Pending(), 500)
+		last := Position{}
+		for ann.Pending() > 0 {
+			last = routertest.Receive[Position](ann)
+		}
+		assert.Equal(t, 999, last.X)
+	})
+}
+
+func TestDisconnectUser_ClosesConnectionsOnAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		one, two := newNode(b), newNode(b)
+		here, there, other := one.dial(t, "ann"), two.dial(t, "ann"), two.dial(t, "bob")
+		synctest.Wait()
+		reason := strings.Repeat("x", 200)
+		n, err := one.DisconnectUser("acme", "ann", 4001, reason)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		for _, c := range []*routertest.Conn{here, there} {
+			assert.Equal(t, router.CloseError{Code: 4001, Reason: reason[:123]}, c.Closed())
+		}
+		n, err = one.DisconnectUser("acme", "", 4001, "")
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		synctest.Wait()
+		other.Send(Say{"go", "still connected"})
+		synctest.Wait()
+	})
+}
+
+func TestUsers_IgnoreMalformedPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &recordingBroker{}
+		n := newNode(b)
+		ann := n.dial(t, "ann")
+		synctest.Wait()
+		_, err := n.SendToUser("acme", "ann", Say{"go", "hi"})
+		require.NoError(t, err)
+		_, err = n.DisconnectUser("acme", "ann", 4001, "bye")
+		require.NoError(t, err)
+		routertest.Receive[Say](ann)
+		for _, packet := range b.published.all() {
+			for end := range len(packet) - len("bye") { // every prefix without the code, and without a whole message
+				if packet[0] == 2 && end > strings.Index(packet, "{") && strings.Contains(packet, "{") {
+					break
+				}
+				b.Receive("\x00users", "two", []byte(packet[:end]))
+			}
+		}
+		b.Receive("\x00users", "two", []byte("\x09\x04acme\x03ann"))
+		b.MessagesLost("\x00users", 3)
+		synctest.Wait()
+		assert.Equal(t, []int{3}, n.lost.all())
+	})
+}
+
+// isClosed returns the code with which the server has closed a connection, or 0.
+func (c *sessionClient) isClosed() router.StatusCode {
+	synctest.Wait()
+	if c.conn.Context().Err() == nil {
+		return 0
+	}
+	var closed *router.CloseError
+	errors.As(context.Cause(c.conn.Context()), &closed)
+	return closed.Code
+}
+
+// TestDisconnectUser_WhileConnecting disconnects a user who is being authenticated.
+func TestDisconnectUser_WhileConnecting(t *testing.T) {
+	for name, change := range map[string]func(*router.Options){
+		"published": func(o *router.Options) { o.UserHistory = router.History{} }, "in a log": func(*router.Options) {},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := memory.NewBroker()
+			other := newUserLogRouter(b, change)
+			disconnect := false
+			r := newUserLogRouter(b, func(o *router.Options) {
+				change(o)
+				o.Authenticate = func(req *http.Request) (router.Identity, error) {
+					if disconnect {
+						_, err := other.DisconnectUser("t", "ann", 4403, "banned")
+						assert.NoError(t, err)
+						time.Sleep(time.Second) // it reaches this node meanwhile
+					}
+					return byUserToken(req)
+				}
+			})
+			assert.Zero(t, dialSession(t, r, "ann").isClosed())
+			disconnect = true
+			assert.EqualValues(t, 4403, routertest.Dial(t, r, routertest.Token("ann")).Closed().Code, "perhaps before it is listed")
+			assert.Zero(t, dialSession(t, r, "bob").isClosed())
+			disconnect = false
+			anonymous := dialSession(t, r, "")
+			disconnect = true
+			anonymous.SendText(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":"ann"}}`)
+			time.Sleep(2 * time.Second)
+			assert.EqualValues(t, 4403, anonymous.isClosed(), "the token was checked before")
+			disconnect = false
+			assert.Zero(t, dialSession(t, r, "ann").isClosed(), "who connects afterwards")
+		})
+	}
+}
+
+// TestDisconnectUser_LogThatIsTooShort cuts a node off for longer than the log reaches: it cannot
+// know whose access has ended, so all users connect again.
+func TestDisconnectUser_LogThatIsTooShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		island := &unreliableBroker{Broker: b}
+		var lost recorder[string]
+		one := newUserLogRouter(b, nil)
+		two := newUserLogRouter(island, func(o *router.Options) {
+			o.OnMessagesLost = func(topic string, n int) { lost.add(fmt.Sprintf("%q %d", topic, n)) }
+		})
+		ann, bob, anonymous := dialSession(t, two, "ann"), dialSession(t, two, "bob").hello(), dialSession(t, two, "")
+		island.setCut(true)
+		for n := range 10_003 {
+			_, err := one.DisconnectUser("t", fmt.Sprint(n), 4403, "")
+			require.NoError(t, err)
+		}
+		island.setCut(false)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{`"" 3`}, lost.all())
+		assert.Equal(t, router.StatusTryAgainLater, ann.isClosed())
+		assert.Equal(t, router.StatusTryAgainLater, bob.isClosed())
+		assert.Contains(t, bob.Closed().Reason, "retryAfterMs")
+		assert.Zero(t, anonymous.isClosed())
+		dialSession(t, two, "bob").resume(bob.token, "")
+	})
+}
+
+// TestAccessLog_IgnoresMalformedEntries stores what no version of this package does.
+func TestAccessLog_IgnoresMalformedEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.NewBroker()
+		r := newUserLogRouter(b, nil)
+		c := dialSession(t, r, "ann")
+		session := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+		whole := "\x01n\x03\x01t\x03ann\xa3\x22"
+		packets := []string{"", "\x01n\x09\x01t\x03ann", "\x01n\x06\x01t\x03ann\x00", "\x01n\x06\x01t\x03ann\x00\x01", "\x01n\x03\x01t\x00\xa3\x22"}
+		for end := range len(whole) {
+			packets = append(packets, whole[:end])
+		}
+		for _, packet := range packets {
+			_, err := session.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(packet)})
+			require.NoError(t, err)
+		}
+		assert.Zero(t, c.isClosed())
+		_, err := session.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(whole)})
+		require.NoError(t, err)
+		assert.EqualValues(t, 4387, c.isClosed())
 	})
 }
