@@ -132,7 +132,7 @@ func TestOutbound_RedisIsLinkedByItsBudgetAlone(t *testing.T) {
 func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
 	for _, path := range linkedPackages(t, "client", "client/runs", "client/fallback") {
 		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
-			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonv2", "internal/protocol", "internal/random", "internal/runmessages", "internal/sleep", "internal/wire", "internal/wsframe", "tracing"}, pkg)
+			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonplan", "internal/jsontag", "internal/jsonv2", "internal/protocol", "internal/random", "internal/runmessages", "internal/sleep", "internal/wire", "internal/wsframe", "tracing"}, pkg)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
@@ -191,7 +192,7 @@ func (c *Client) encodeAnswer(reply Message, err error) (typ string, payload []b
 
 // errorPayload returns what the server may learn about an error.
 func errorPayload(err error) []byte {
-	payload, err := jsonv2.Marshal(publicError(err), encodeOptions)
+	payload, err := jsonplan.Append(nil, publicError(err))
 	if err != nil {
 		return []byte(`{"code":"INTERNAL","retryable":false}`)
 	}

@@ -8,21 +8,19 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/tracing"
 )
 
-//nolint:gochecknoglobals // never changed
-var encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
-
-//nolint:gochecknoglobals // never changed
-var decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
+// payloadBytes is the size of most payloads.
+const payloadBytes = 128
 
 // encodePayload returns the JSON of a message, or nil if it has no members.
 func encodePayload(m Message) ([]byte, error) {
-	payload, err := jsonv2.Marshal(m, encodeOptions)
+	payload, err := jsonplan.Append(make([]byte, 0, payloadBytes), m)
 	if err != nil {
 		return nil, encodingError(m, err)
 	}
@@ -66,7 +64,7 @@ func (e *envelope) content() payload { return payload{e.Payload, e.codec} }
 
 func (e *envelope) decode(v any) error { return e.content().decode(v) }
 
-func decodeJSON(text []byte, v any) error { return jsonv2.Unmarshal(text, v, decodeOptions) }
+func decodeJSON(text []byte, v any) error { return jsonplan.Unmarshal(text, v) }
 
 // error returns the error that an ERROR, an RPC_ERROR or the reason of a close frame contains.
 func (e *envelope) error() error {

@@ -58,7 +58,7 @@ type Route struct {
 	decoding        envelope.Decoding           // of M
 	value           func(message any) Message   // dereferences a *M
 	returned        func(place Message) Message // dereferences the pointer to the reply; nil unless the Context has room for it
-	replyJSON       *envelope.Encoding          // of such a reply
+	replyJSON       envelope.Encoding           // of such a reply
 	protocol        bool                        // the message is a call of the protocol, whose payload is always JSON
 	run             Handler
 	work            func(*Conn, *incoming) Work // of a message; nil if it is zero

@@ -84,8 +84,8 @@ func appendAnswer(out, data []byte) ([]byte, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	var m Say
-	if !sayPlan.Decode(envelope.Payload, &m) {
-		return nil, io.ErrUnexpectedEOF
+	if err := sayPlan.Unmarshal(envelope.Payload, &m, false); err != nil {
+		return nil, err
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -98,9 +98,8 @@ func appendAnswer(out, data []byte) ([]byte, error) {
 	out = append(out, envelope.CorrelationID...)
 	out = append(out, `"},"payload":`...)
 	answer := said(m)
-	out, ok := saidPlan.AppendPointer(out, &answer)
-	if !ok {
-		return nil, io.ErrUnexpectedEOF
+	if out, err = saidPlan.Append(out, &answer); err != nil {
+		return nil, err
 	}
 	out = append(out, '}')
 	binary.BigEndian.PutUint16(out[start+2:], uint16(len(out)-start-4)) // replies have 200 bytes

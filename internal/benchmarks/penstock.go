@@ -19,10 +19,7 @@ func manyFromOneAddress() router.Limits {
 	return router.Limits{ConnsPerIP: router.Unlimited, HandshakesPerIP: rate, MessagesPerConn: rate, MessagesPerIP: rate}
 }
 
-func servePenstock() (http.Handler, func(int)) { return servePenstockWith(said) }
-
-// servePenstockWith serves Penstock with a handler for requests of type In.
-func servePenstockWith[In, Out router.Message](answer func(In) Out) (http.Handler, func(int)) {
+func servePenstock() (http.Handler, func(int)) {
 	opts := &router.Options{
 		OnOpen:          func(_ context.Context, c *router.Conn) error { return c.Subscribe("all") },
 		OnLimitExceeded: func(router.LimitExceeded) {},
@@ -34,14 +31,14 @@ func servePenstockWith[In, Out router.Message](answer func(In) Out) (http.Handle
 	r := router.New(opts)
 	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)
 	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), &ratelimit.Options{Key: ratelimit.KeyPerConn}))
-	router.RPC(r, func(_ *router.Context, m In) (Out, error) { return answer(m), nil })
+	router.RPC(r, func(_ *router.Context, m Say) (Said, error) { return said(m), nil })
 	router.On(r, func(ctx *router.Context, m Tell) error { return ctx.Send(said(Say(m))) })
 	router.RPC(r, func(_ *router.Context, m Wait) (Waited, error) { m.wait(); return Waited{}, nil })
 	router.RPC(r, func(_ *router.Context, m Save) (Saved, error) { return Saved(m), nil })
 	if bytes.HasPrefix(publications[0], []byte(`{"type":"SAVED"`)) {
 		return r, publisher[Saved](r)
 	}
-	return r, publisher[Out](r)
+	return r, publisher[Said](r)
 }
 
 // publisher returns a function that publishes the publications, which are of type M.

@@ -5,12 +5,8 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 )
 
-// Decode decodes a payload into the value that v points to. codec is nil for JSON, the only
-// format for which rejectUnknown counts. The decoder may panic.
-func Decode(codec Codec, payload []byte, v any, rejectUnknown bool) error {
-	if codec == nil {
-		return unmarshal(payload, v, rejectUnknown)
-	}
+// decodeWith decodes a payload in the format of a codec, which may panic, into the value that v points to.
+func decodeWith(codec Codec, payload []byte, v any) error {
 	err := codec.Unmarshal(payload, v)
 	if err == nil || failure.IsNilPointer(err) {
 		return err

@@ -18,7 +18,7 @@ type Decoding struct {
 
 	typ           reflect.Type   // M
 	pointer       bool           // M is a pointer type
-	plan          *jsonplan.Plan // of M or what it points to; nil if the library decodes it
+	plan          *jsonplan.Plan // of M, or of what it points to
 	rejectUnknown bool
 }
 
@@ -87,13 +87,10 @@ func (d *Decoding) decodeInto(codec Codec, payload []byte, into any) (any, error
 	if d.pointer {
 		target = d.Reset(into)
 	}
-	if d.plan != nil && codec == nil {
-		if d.plan.Decode(payload, target) {
-			return into, nil
-		}
-		target = d.Reset(into)
+	if codec == nil {
+		return into, unmarshal(d.plan, payload, target, d.rejectUnknown)
 	}
-	return into, Decode(codec, payload, target, d.rejectUnknown)
+	return into, decodeWith(codec, payload, target)
 }
 
 // Reset makes a message the zero value, or a pointer to a new zero value, and returns the pointer to

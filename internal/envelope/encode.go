@@ -81,7 +81,7 @@ func Encode(codec Codec, m Message, head wire.OutgoingHead) (*wsconn.Frame, erro
 	if err := e.setType(&head, m); err != nil {
 		return nil, err
 	}
-	if e.typ.Kind() == reflect.Pointer && reflect.ValueOf(m).IsNil() {
+	if e.isNil(m) {
 		return nil, &errors.Error{Code: errors.Internal, Err: fmt.Errorf("router: encode %s: the %T is nil", head.Type, m)}
 	}
 	if codec != nil {
@@ -169,7 +169,7 @@ func EncodeError(binary bool, payload *protocol.ErrorPayload, correlationID stri
 	}
 	frame := beginEnvelope(head)
 	frame.WriteString(payloadMember)
-	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
+	_ = marshalAny(frame, payload) // cannot fail: inspect has encoded the application's details
 	return endEnvelope(frame)
 }
 

@@ -54,7 +54,7 @@ func encodeBinaryPayload(codec Codec, v any, head wire.OutgoingHead) (*wsconn.Fr
 // encodeBinaryError is encodeError for a connection with a Codec.
 func encodeBinaryError(payload *protocol.ErrorPayload, head wire.OutgoingHead) *wsconn.Frame {
 	frame := beginBinary(head)
-	_ = marshal(frame, payload) // cannot fail: inspect has encoded the application's details
+	_ = marshalAny(frame, payload) // cannot fail: inspect has encoded the application's details
 	frame.SealBinary()
 	return frame
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
@@ -77,7 +78,7 @@ func EncodeDetails(details any) (jsonv2.Value, error) {
 func misfit(typ reflect.Type, text []byte) string {
 	value := reflect.New(typ)
 	if err := jsonv2.Unmarshal(text, value.Interface(), strictOptions); err != nil {
-		if wrong, ok := errors.AsType[*jsonv2.SemanticError](err); ok && wrong.GoType != nil && (wrong.GoType.Kind() == reflect.Interface || hasOwnEncoding(wrong.GoType)) {
+		if wrong, ok := errors.AsType[*jsonv2.SemanticError](err); ok && wrong.GoType != nil && (wrong.GoType.Kind() == reflect.Interface || jsonplan.HasMethods(wrong.GoType)) {
 			return ""
 		}
 		e, _ := errors.AsType[*errors.Error](decodeError(err))

@@ -1,18 +1,17 @@
 package envelope
 
 import (
-	"encoding"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// Only this file and json_methods.go decode and encode payloads.
+// Only this file and package jsonplan decode and encode payloads.
 
 //nolint:gochecknoglobals // never changed
 var (
@@ -22,17 +21,18 @@ var (
 )
 
 // UnmarshalJSON decodes JSON into the value that v points to. Members without a field are ignored.
-func UnmarshalJSON(text []byte, v any) error { return unmarshal(text, v, false) }
-
-// unmarshal decodes a payload into the value that v points to. The scanner has checked that
-// the text is UTF-8; an unpaired surrogate in an escape becomes U+FFFD. With rejectUnknown,
-// members without a field are an error.
-func unmarshal(payload []byte, v any, rejectUnknown bool) error {
-	options := decodeOptions
-	if rejectUnknown {
-		options = strictOptions
+func UnmarshalJSON(text []byte, v any) error {
+	if err := jsonv2.Unmarshal(text, v, decodeOptions); err != nil {
+		return decodeError(err)
 	}
-	if err := jsonv2.Unmarshal(payload, v, options); err != nil {
+	return nil
+}
+
+// unmarshal decodes a payload into the value that v points to, which is the zero value of the type of
+// the plan. The scanner has checked that the text is UTF-8; an unpaired surrogate in an escape becomes
+// U+FFFD. With rejectUnknown, members without a field are an error.
+func unmarshal(plan *jsonplan.Plan, payload []byte, v any, rejectUnknown bool) error {
+	if err := plan.Unmarshal(payload, v, rejectUnknown); err != nil {
 		return decodeError(err)
 	}
 	return nil
@@ -123,30 +123,23 @@ func actualJSON(e *jsonv2.SemanticError) string {
 	}
 }
 
-// marshal encodes v. Invalid UTF-8 becomes U+FFFD, so that one invalid byte in a database does
-// not fail the whole reply.
-func marshal(w io.Writer, v any) (err error) {
-	defer recoverAsError(&err)
-	if err := jsonv2.MarshalWrite(w, v, encodeOptions); err != nil {
-		return failure.QuoteEncoder(err)
-	}
-	return nil
-}
-
 // MarshalJSON returns the JSON of v.
-func MarshalJSON(v any) ([]byte, error) {
-	var text byteWriter
-	err := marshal(&text, v)
-	return text, err
+func MarshalJSON(v any) (text []byte, err error) {
+	defer recoverAsError(&err)
+	if text, err = jsonv2.Marshal(v, encodeOptions); err != nil {
+		return nil, failure.QuoteEncoder(err)
+	}
+	return text, nil
 }
 
 // CheckEncodable returns the error that the JSON library would return for values of a type, so
 // that it is found at registration.
 func CheckEncodable(t reflect.Type) error { return checkEncodable(t, map[reflect.Type]bool{}) }
 
-// checkEncodable is CheckEncodable for a type that is part of those known.
+// checkEncodable is CheckEncodable for a type that is part of those known. The methods of a type may return
+// an error for a zero value, so a type with methods is not checked.
 func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
-	if known[t] || hasOwnEncoding(t) {
+	if known[t] || jsonplan.HasMethods(t) {
 		return nil
 	}
 	known[t] = true
@@ -171,43 +164,23 @@ func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
 		}
 		return nil
 	default:
-		return marshal(io.Discard, reflect.Zero(t).Interface())
+		_, err := MarshalJSON(reflect.Zero(t).Interface())
+		return err
 	}
 }
 
 // checkEncodableKey checks the key type of a map: its keys must be strings in JSON.
 func checkEncodableKey(t reflect.Type) error {
-	if t.Kind() == reflect.Interface || hasOwnEncoding(t) {
+	if t.Kind() == reflect.Interface || jsonplan.HasMethods(t) {
 		return nil
 	}
 	one := reflect.MakeMap(reflect.MapOf(t, reflect.TypeFor[bool]()))
 	one.SetMapIndex(reflect.Zero(t), reflect.ValueOf(true))
-	return marshal(io.Discard, one.Interface())
+	_, err := MarshalJSON(one.Interface())
+	return err
 }
 
 // isEncoded reports whether a struct field is part of the JSON.
 func isEncoded(f reflect.StructField) bool {
 	return (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-"
-}
-
-// hasOwnEncoding reports whether a type has methods for its encoding. They may return an error
-// for a zero value, so such a type is not checked.
-func hasOwnEncoding(t reflect.Type) bool {
-	for _, is := range []reflect.Type{
-		reflect.TypeFor[jsonv2.Marshaler](), reflect.TypeFor[jsonv2.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
-		reflect.TypeFor[jsonv2.Unmarshaler](), reflect.TypeFor[jsonv2.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),
-	} {
-		if t.Implements(is) || reflect.PointerTo(t).Implements(is) {
-			return true
-		}
-	}
-	return false
-}
-
-// A byteWriter is an io.Writer that appends to a slice.
-type byteWriter []byte
-
-func (p *byteWriter) Write(b []byte) (int, error) {
-	*p = append(*p, b...)
-	return len(b), nil
 }

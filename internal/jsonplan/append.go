@@ -20,11 +20,11 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendKey appends the name of a member and a colon. It returns errLeft for invalid UTF-8: two
+// appendKey appends the name of a member and a colon. It returns errLibrary for invalid UTF-8: two
 // names could become the same.
 func appendKey(b []byte, name string) ([]byte, error) {
 	if !utf8.ValidString(name) {
-		return b, errLeft
+		return b, errLibrary
 	}
 	return append(appendString(b, name), ':'), nil
 }
@@ -38,9 +38,11 @@ func appendRest(b []byte, s string) []byte {
 			if c < ' ' || c == '"' || c == '\\' {
 				b = append(b, s[done:i]...)
 				b = appendEscape(b, c)
-				done = i + 1
+				i++
+				done = i
+			} else {
+				i += plainASCIIString(s[i:])
 			}
-			i++
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -93,10 +95,10 @@ func plainASCIIString(s string) int {
 	return i
 }
 
-// appendFloat appends a number of 32 or 64 bits. It returns errLeft for NaN and infinities.
+// appendFloat appends a number of 32 or 64 bits. It returns errLibrary for NaN and infinities.
 func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return b, errLeft
+		return b, errLibrary
 	}
 	format := byte('f')
 	if size := math.Abs(f); size != 0 {
@@ -119,7 +121,7 @@ func appendBytes(b, data []byte) []byte {
 	return append(b, '"')
 }
 
-// appendTime appends a time in RFC 3339 format with nanoseconds. It returns errLeft for a year
+// appendTime appends a time in RFC 3339 format with nanoseconds. It returns errLibrary for a year
 // or a time zone that the format cannot represent.
 func appendTime(b []byte, t time.Time) ([]byte, error) {
 	begin := len(b) + 1
@@ -127,12 +129,12 @@ func appendTime(b []byte, t time.Time) ([]byte, error) {
 	b = t.AppendFormat(b, time.RFC3339Nano)
 	text := b[begin:]
 	if text[len("9999")] != '-' {
-		return b, errLeft
+		return b, errLibrary
 	}
 	if text[len(text)-1] != 'Z' {
 		sign := text[len(text)-len("Z07:00")]
 		if isDigit(sign) || twoDigits(text[len(text)-len("07:00"):]) >= 24 {
-			return b, errLeft
+			return b, errLibrary
 		}
 	}
 	return append(b, '"'), nil

@@ -27,7 +27,7 @@ func (s *scanner) readByteArray(array []byte) {
 	if !ok {
 		return
 	}
-	var buffer [128]byte
+	var buffer [512]byte
 	b, err := base64.StdEncoding.AppendDecode(buffer[:0], raw)
 	if err != nil || len(b) != len(array) {
 		s.fail()

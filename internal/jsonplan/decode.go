@@ -6,195 +6,200 @@ import (
 	"unsafe"
 )
 
-// A slice is the header of a slice of any type.
-type slice struct {
-	data unsafe.Pointer
-	len  int
-	cap  int
-}
-
-// decode reads a value into a place that has the zero value.
-func (s *scanner) decode(n *node, p unsafe.Pointer) {
+// value reads a value into p, which must point to the zero value of the node's type. quoted means that a
+// number is in a string.
+func (s *scanner) value(n *node, p unsafe.Pointer, quoted bool) {
 	switch n.kind {
-	case kindLibrary:
-		s.value(reflect.NewAt(n.typ, p).Interface())
-	case kindBool:
-		*(*bool)(p) = s.readBool()
 	case kindString:
 		*(*string)(p) = s.readString()
-	case kindInt:
-		s.decodeInt(n, p)
-	case kindUint:
-		s.decodeUint(n, p)
-	case kindFloat:
-		s.decodeFloat(n, p)
+	case kindInt, kindUint, kindFloat:
+		s.numberValue(n, p, quoted)
+	case kindStruct:
+		s.structValue(n.object, p)
+	case kindBool:
+		*(*bool)(p) = s.readBool()
 	case kindBytes:
 		*(*[]byte)(p) = s.readBytes()
 	case kindByteArray:
-		s.readByteArray(unsafe.Slice((*byte)(p), n.length))
+		s.readByteArray(unsafe.Slice((*byte)(p), n.size))
 	case kindTime:
 		*(*time.Time)(p) = s.readTime()
+	case kindRaw:
+		*(*[]byte)(p) = s.readRaw()
+	case kindAny:
+		*(*any)(p) = s.readAny()
+	case kindAnyMap:
+		if !s.null() {
+			*(*map[string]any)(p) = s.readAnyMap()
+		}
 	case kindPointer:
 		if !s.null() {
 			elem := reflect.New(n.elem.typ).UnsafePointer()
 			*(*unsafe.Pointer)(p) = elem
-			s.decode(n.elem, elem)
+			s.value(n.elem, elem, quoted)
 		}
 	case kindSlice:
-		s.decodeSlice(n, (*slice)(p))
+		s.sliceValue(n, p)
 	case kindArray:
-		s.decodeArray(n, p)
+		s.arrayValue(n, p)
 	case kindMap:
-		s.decodeMap(n, p)
-	case kindStruct:
-		s.decodeStruct(n.object, p)
+		s.mapValue(n, p)
+	default:
+		s.readLibrary(n.typ, p)
 	}
 }
 
-func (s *scanner) decodeInt(n *node, p unsafe.Pointer) {
-	var i int64
-	if n.quoted {
-		i = s.quotedInt(n.bits)
-	} else {
-		i = s.readInt(n.bits)
+func (s *scanner) numberValue(n *node, p unsafe.Pointer, quoted bool) {
+	if quoted && !s.quote() {
+		return
 	}
+	switch n.kind {
+	case kindInt:
+		setInt(n, p, s.readInt(int(n.bits)))
+	case kindUint:
+		setInt(n, p, int64(s.readUint(int(n.bits))))
+	default:
+		if f := s.readFloat(int(n.bits)); n.bits == 64 {
+			*(*float64)(p) = f
+		} else {
+			*(*float32)(p) = float32(f)
+		}
+	}
+	if quoted {
+		s.unquote()
+	}
+}
+
+// setInt sets an integer, signed or not, of the size of the node.
+func setInt(n *node, p unsafe.Pointer, i int64) {
 	switch n.bits {
-	case 8:
-		*(*int8)(p) = int8(i)
-	case 16:
-		*(*int16)(p) = int16(i)
+	case 64:
+		*(*int64)(p) = i
 	case 32:
 		*(*int32)(p) = int32(i)
-	default:
-		*(*int64)(p) = i
-	}
-}
-
-func (s *scanner) decodeUint(n *node, p unsafe.Pointer) {
-	var u uint64
-	if n.quoted {
-		u = s.quotedUint(n.bits)
-	} else {
-		u = s.readUint(n.bits)
-	}
-	switch n.bits {
-	case 8:
-		*(*uint8)(p) = uint8(u)
 	case 16:
-		*(*uint16)(p) = uint16(u)
-	case 32:
-		*(*uint32)(p) = uint32(u)
+		*(*int16)(p) = int16(i)
 	default:
-		*(*uint64)(p) = u
+		*(*int8)(p) = int8(i)
 	}
 }
 
-func (s *scanner) decodeFloat(n *node, p unsafe.Pointer) {
-	var f float64
-	if n.quoted {
-		f = s.quotedFloat(n.bits)
-	} else {
-		f = s.readFloat(n.bits)
-	}
-	if n.bits == 32 {
-		*(*float32)(p) = float32(f)
-		return
-	}
-	*(*float64)(p) = f
-}
-
-func (s *scanner) decodeStruct(o *object, p unsafe.Pointer) {
+// structValue reads an object. It looks for each member first where the order of the fields suggests it.
+func (s *scanner) structValue(o *object, p unsafe.Pointer) {
 	if s.null() {
 		return
 	}
-	var seen [maxFields / 64]uint64
+	var seen [maxMembers / 64]uint64
+	others := unknown{from: len(s.names)}
 	next := 0
 	for more := s.object(); more; more = s.nextMember() {
-		i := o.find(s.name(), next)
-		if i < 0 {
+		name := s.name()
+		if next >= len(o.fields) || o.fields[next].name != string(name) {
+			i, known := o.byName[string(name)]
+			if !known && s.strict {
+				s.fail()
+				return
+			}
+			if !known {
+				s.skipNamed(&others, name)
+				continue
+			}
+			next = i
+		}
+		word, bit := &seen[next/64%len(seen)], uint64(1)<<(next%64)
+		if *word&bit != 0 {
 			s.fail()
 			return
 		}
-		next = i + 1
-		s.once(&seen[i/64], 1<<(i%64))
-		f := &o.fields[i]
-		at := p
-		for _, h := range f.embedded {
-			at = h.enter(at)
+		*word |= bit
+		f := &o.fields[next]
+		s.value(f.node, f.make(p), f.quoted)
+		next++
+	}
+	if len(s.names) > others.from {
+		s.dropNames(others.from)
+	}
+}
+
+// make returns a pointer to the field of a struct. It makes the embedded structs that the field belongs to.
+func (f *field) make(p unsafe.Pointer) unsafe.Pointer {
+	for _, step := range f.path {
+		to := (*unsafe.Pointer)(unsafe.Add(p, step.offset))
+		if *to == nil {
+			*to = reflect.New(step.elem).UnsafePointer()
 		}
-		s.decode(f.node, unsafe.Add(at, f.offset))
+		p = *to
 	}
+	return unsafe.Add(p, f.offset)
 }
 
-// enter returns the embedded struct, which it makes if there is none.
-func (h *hop) enter(p unsafe.Pointer) unsafe.Pointer {
-	inner := (*unsafe.Pointer)(unsafe.Add(p, h.offset))
-	if *inner == nil {
-		*inner = reflect.New(h.elem).UnsafePointer()
-	}
-	return *inner
+// A sliceHeader is a slice of any type.
+type sliceHeader struct {
+	data     unsafe.Pointer
+	len, cap int
 }
 
-func (s *scanner) decodeSlice(n *node, list *slice) {
+// The first array of a slice has firstElements elements, or one if they are larger than largeElement bytes.
+const (
+	firstElements = 4
+	largeElement  = 64
+)
+
+func (s *scanner) sliceValue(n *node, p unsafe.Pointer) {
 	if s.null() {
 		return
 	}
-	var l slice
+	list, slice := (*sliceHeader)(p), reflect.NewAt(n.typ, p).Elem()
 	for more := s.array(); more; more = s.nextElement() {
-		if l.len == l.cap {
-			l.grow(n)
+		if list.len == list.cap {
+			grow := 1
+			if list.cap == 0 && n.elem.size <= largeElement {
+				grow = firstElements
+			}
+			slice.Grow(grow) // the new elements are zero
 		}
-		l.len++
-		s.decode(n.elem, unsafe.Add(l.data, uintptr(l.len-1)*n.elem.size))
+		list.len++
+		s.value(n.elem, unsafe.Add(list.data, uintptr(list.len-1)*n.elem.size), false)
 	}
-	if l.data == nil {
-		l.data = reflect.MakeSlice(n.typ, 0, 0).UnsafePointer()
+	if list.data == nil {
+		slice.Set(n.empty)
 	}
-	list.data, list.len, list.cap = l.data, l.len, l.cap
 }
 
-// grow makes room for more elements, which are zero.
-func (l *slice) grow(n *node) {
-	bigger := reflect.MakeSlice(n.typ, max(4, 2*l.cap), max(4, 2*l.cap))
-	if l.len > 0 {
-		reflect.Copy(bigger, reflect.SliceAt(n.elem.typ, l.data, l.len))
-	}
-	l.data, l.cap = bigger.UnsafePointer(), bigger.Len()
-}
-
-func (s *scanner) decodeArray(n *node, p unsafe.Pointer) {
+func (s *scanner) arrayValue(n *node, p unsafe.Pointer) {
 	if s.null() {
 		return
 	}
-	i := 0
+	i, length := 0, n.typ.Len()
 	for more := s.array(); more; more = s.nextElement() {
-		if i == n.length {
+		if i == length {
 			s.fail()
 			return
 		}
-		s.decode(n.elem, unsafe.Add(p, uintptr(i)*n.elem.size))
+		s.value(n.elem, unsafe.Add(p, uintptr(i)*n.elem.size), false)
 		i++
 	}
-	if i != n.length {
+	if i != length {
 		s.fail()
 	}
 }
 
-func (s *scanner) decodeMap(n *node, p unsafe.Pointer) {
+func (s *scanner) mapValue(n *node, p unsafe.Pointer) {
 	if s.null() {
 		return
 	}
-	m := reflect.MakeMap(n.typ)
-	reflect.NewAt(n.typ, p).Elem().Set(m)
-	key, elem := reflect.New(n.typ.Key()).Elem(), reflect.New(n.elem.typ).Elem()
+	members := reflect.MakeMap(n.typ)
+	reflect.NewAt(n.typ, p).Elem().Set(members)
+	key, elem := reflect.New(n.typ.Key()), reflect.New(n.elem.typ)
 	for more := s.object(); more; more = s.nextMember() {
-		key.SetString(s.key())
-		if m.MapIndex(key).IsValid() {
+		before := members.Len()
+		key.Elem().SetString(s.key())
+		s.value(n.elem, elem.UnsafePointer(), false)
+		members.SetMapIndex(key.Elem(), elem.Elem())
+		if members.Len() == before { // the name occurs twice
 			s.fail()
 			return
 		}
-		elem.SetZero()
-		s.decode(n.elem, elem.Addr().UnsafePointer())
-		m.SetMapIndex(key, elem)
+		elem.Elem().SetZero()
 	}
 }

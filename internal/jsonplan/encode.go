@@ -9,173 +9,233 @@ import (
 	"unsafe"
 )
 
-// An encoder appends JSON.
-type encoder struct{ b []byte }
-
-// append appends a value, around which there are depth structs, lists and maps.
-func (e *encoder) append(n *node, p unsafe.Pointer, depth int) (err error) {
+// append appends the JSON of the value at p. quoted means that a number is in a string.
+func (n *node) append(b []byte, p unsafe.Pointer, depth int, quoted bool) ([]byte, error) {
+	if n.library {
+		return appendLibrary(b, n.typ, p, depth)
+	}
 	switch n.kind {
-	case kindLibrary:
-		e.b, err = appendValue(e.b, reflect.NewAt(n.typ, p).Interface())
-	case kindBool:
-		e.b = strconv.AppendBool(e.b, *(*bool)(p))
 	case kindString:
-		e.b = appendString(e.b, *(*string)(p))
-	case kindInt, kindUint, kindFloat:
-		err = e.appendNumber(n, p)
-	case kindBytes:
-		e.b = appendBytes(e.b, *(*[]byte)(p))
-	case kindByteArray:
-		e.b = appendBytes(e.b, unsafe.Slice((*byte)(p), n.length))
-	case kindTime:
-		e.b, err = appendTime(e.b, *(*time.Time)(p))
-	case kindPointer:
-		if elem := *(*unsafe.Pointer)(p); elem != nil {
-			return e.append(n.elem, elem, depth+1)
-		}
-		e.b = append(e.b, "null"...)
-	case kindSlice:
-		list := (*slice)(p)
-		err = e.appendList(n, list.data, list.len, depth)
-	case kindArray:
-		err = e.appendList(n, p, n.length, depth)
-	case kindMap:
-		err = e.appendMap(n, p, depth)
-	case kindStruct:
-		err = e.appendStruct(n.object, p, depth)
-	}
-	return err
-}
-
-func (e *encoder) appendNumber(n *node, p unsafe.Pointer) (err error) {
-	if n.quoted {
-		e.b = append(e.b, '"')
-	}
-	switch n.kind {
+		return appendString(b, *(*string)(p)), nil
 	case kindInt:
-		e.b = strconv.AppendInt(e.b, n.intAt(p), 10)
+		return closeQuote(strconv.AppendInt(openQuote(b, quoted), n.int(p), 10), quoted), nil
+	case kindStruct:
+		return n.object.append(b, p, depth)
+	case kindBool:
+		return strconv.AppendBool(b, *(*bool)(p)), nil
 	case kindUint:
-		e.b = strconv.AppendUint(e.b, n.uintAt(p), 10)
-	default:
-		f := 0.
-		if n.bits == 32 {
-			f = float64(*(*float32)(p))
-		} else {
-			f = *(*float64)(p)
+		return closeQuote(strconv.AppendUint(openQuote(b, quoted), n.uint(p), 10), quoted), nil
+	case kindFloat:
+		b, err := appendFloat(openQuote(b, quoted), n.float(p), int(n.bits))
+		return closeQuote(b, quoted), err
+	case kindBytes:
+		return appendBytes(b, *(*[]byte)(p)), nil
+	case kindByteArray:
+		return appendBytes(b, unsafe.Slice((*byte)(p), n.size)), nil
+	case kindTime:
+		return appendTime(b, *(*time.Time)(p))
+	case kindPointer:
+		elem := *(*unsafe.Pointer)(p)
+		if elem == nil {
+			return append(b, "null"...), nil
 		}
-		e.b, err = appendFloat(e.b, f, n.bits)
+		if depth == maxNesting {
+			return b, errLibrary
+		}
+		return n.elem.append(b, elem, depth+1, quoted) // a pointer may point to itself
+	case kindSlice:
+		list := (*sliceHeader)(p)
+		return n.elem.appendList(b, list.data, list.len, depth)
+	case kindArray:
+		return n.elem.appendList(b, p, n.typ.Len(), depth)
+	case kindMap:
+		return n.appendMap(b, p, depth)
+	default:
+		return appendLibrary(b, n.typ, p, depth)
 	}
-	if n.quoted {
-		e.b = append(e.b, '"')
-	}
-	return err
 }
 
-func (n *node) intAt(p unsafe.Pointer) int64 {
+func openQuote(b []byte, quoted bool) []byte {
+	if quoted {
+		return append(b, '"')
+	}
+	return b
+}
+
+func closeQuote(b []byte, quoted bool) []byte { return openQuote(b, quoted) }
+
+func (n *node) int(p unsafe.Pointer) int64 {
 	switch n.bits {
-	case 8:
-		return int64(*(*int8)(p))
-	case 16:
-		return int64(*(*int16)(p))
+	case 64:
+		return *(*int64)(p)
 	case 32:
 		return int64(*(*int32)(p))
+	case 16:
+		return int64(*(*int16)(p))
 	default:
-		return *(*int64)(p)
+		return int64(*(*int8)(p))
 	}
 }
 
-func (n *node) uintAt(p unsafe.Pointer) uint64 {
+func (n *node) uint(p unsafe.Pointer) uint64 {
 	switch n.bits {
-	case 8:
-		return uint64(*(*uint8)(p))
-	case 16:
-		return uint64(*(*uint16)(p))
+	case 64:
+		return *(*uint64)(p)
 	case 32:
 		return uint64(*(*uint32)(p))
+	case 16:
+		return uint64(*(*uint16)(p))
 	default:
-		return *(*uint64)(p)
+		return uint64(*(*uint8)(p))
 	}
 }
 
-// appendStruct appends an object. The comma before the first member that is present becomes the opening brace.
-func (e *encoder) appendStruct(o *object, p unsafe.Pointer, depth int) error {
-	if depth >= maxDepth {
-		return errLeft
+func (n *node) float(p unsafe.Pointer) float64 {
+	if n.bits == 64 {
+		return *(*float64)(p)
 	}
-	begin := len(e.b)
+	return float64(*(*float32)(p))
+}
+
+// append appends an object. The comma before its first member becomes the opening brace.
+func (o *object) append(b []byte, p unsafe.Pointer, depth int) ([]byte, error) {
+	if depth == maxNesting {
+		return b, errLibrary
+	}
+	begin := len(b)
+	var err error
 	for i := range o.fields {
 		f := &o.fields[i]
-		at, ok := f.find(p)
-		if !ok || f.isZero != nil && f.isZero(at) || f.isEmpty != nil && f.isEmpty(at) {
+		at := f.at(p)
+		if at == nil || (f.omitZero || f.omitEmpty) && f.isOmitted(at) {
 			continue
 		}
-		before := len(e.b)
-		e.b = append(e.b, f.prefix...)
-		if err := e.append(f.node, at, depth+1); err != nil {
-			return err
+		before := len(b)
+		b = append(b, f.prefix...)
+		if b, err = f.node.append(b, at, depth+1, f.quoted); err != nil {
+			return b, err
 		}
-		if f.check && isEmpty(e.b[before+len(f.prefix):]) {
-			e.b = e.b[:before]
+		if f.omitEmpty && isEmpty(b[before+len(f.prefix):]) {
+			b = b[:before]
 		}
 	}
-	if len(e.b) == begin {
-		e.b = append(e.b, "{}"...)
-		return nil
+	if len(b) == begin {
+		return append(b, "{}"...), nil
 	}
-	e.b[begin] = '{'
-	e.b = append(e.b, '}')
-	return nil
+	b[begin] = '{'
+	return append(b, '}'), nil
 }
 
-// find returns where a field is. ok is false if it belongs to an embedded struct that is missing.
-func (f *field) find(p unsafe.Pointer) (at unsafe.Pointer, ok bool) {
-	for _, h := range f.embedded {
-		if p = *(*unsafe.Pointer)(unsafe.Add(p, h.offset)); p == nil {
-			return nil, false
+// at returns a pointer to the field of a struct, or nil if an embedded pointer on the way to it is nil.
+func (f *field) at(p unsafe.Pointer) unsafe.Pointer {
+	for i := range f.path {
+		if p = *(*unsafe.Pointer)(unsafe.Add(p, f.path[i].offset)); p == nil {
+			return nil
 		}
 	}
-	return unsafe.Add(p, f.offset), true
+	return unsafe.Add(p, f.offset)
 }
 
-func (e *encoder) appendList(n *node, p unsafe.Pointer, length, depth int) error {
-	if depth >= maxDepth {
-		return errLeft
+// isOmitted reports whether an option omits the field at p. omitempty also omits what is encoded as an empty
+// value.
+func (f *field) isOmitted(p unsafe.Pointer) bool {
+	return f.omitZero && f.isZero(p) || f.omitEmpty && f.isEmpty(p)
+}
+
+// isEmpty reports whether the field at p is certainly encoded as an empty value.
+func (f *field) isEmpty(p unsafe.Pointer) bool {
+	switch f.node.kind {
+	case kindString:
+		return *(*string)(p) == ""
+	case kindBytes, kindSlice:
+		return (*sliceHeader)(p).len == 0
+	case kindByteArray, kindArray:
+		return f.node.typ.Len() == 0
+	case kindPointer:
+		return *(*unsafe.Pointer)(p) == nil
+	case kindMap:
+		return *(*unsafe.Pointer)(p) == nil || reflect.NewAt(f.node.typ, p).Elem().Len() == 0
+	default:
+		return false
 	}
-	e.b = append(e.b, '[')
+}
+
+// isZero reports whether omitzero omits the field at p.
+func (f *field) isZero(p unsafe.Pointer) bool {
+	switch {
+	case f.isZeroer:
+		return isZeroOf(reflect.NewAt(f.node.typ, p))
+	case f.node.kind == kindTime:
+		return (*time.Time)(p).IsZero()
+	case f.node.kind == kindString:
+		return *(*string)(p) == ""
+	case f.node.kind == kindBytes, f.node.kind == kindSlice, f.node.kind == kindPointer, f.node.kind == kindMap:
+		return *(*unsafe.Pointer)(p) == nil
+	default:
+		return reflect.NewAt(f.node.typ, p).Elem().IsZero()
+	}
+}
+
+// isZeroOf calls the method IsZero of the type that pointer points to, or of the pointer.
+func isZeroOf(pointer reflect.Value) bool {
+	if method, ok := reflect.TypeAssert[isZeroer](pointer); ok {
+		return method.IsZero()
+	}
+	return pointer.Elem().IsNil() || pointer.Elem().Interface().(isZeroer).IsZero()
+}
+
+// appendList appends elements of the node's type.
+func (n *node) appendList(b []byte, p unsafe.Pointer, length, depth int) (_ []byte, err error) {
+	if depth == maxNesting {
+		return b, errLibrary
+	}
+	b = append(b, '[')
 	for i := range length {
 		if i > 0 {
-			e.b = append(e.b, ',')
+			b = append(b, ',')
 		}
-		if err := e.append(n.elem, unsafe.Add(p, uintptr(i)*n.elem.size), depth+1); err != nil {
-			return err
+		if b, err = n.append(b, unsafe.Add(p, uintptr(i)*n.size), depth+1, false); err != nil {
+			return b, err
 		}
 	}
-	e.b = append(e.b, ']')
-	return nil
+	return append(b, ']'), nil
 }
 
-// appendMap appends the members in the order of their keys.
-func (e *encoder) appendMap(n *node, p unsafe.Pointer, depth int) (err error) {
-	if depth >= maxDepth {
-		return errLeft
+// A member is a member of a map: its name, and where its value is.
+type member struct {
+	name string
+	at   int
+}
+
+// appendMap appends the members in the order of their names.
+func (n *node) appendMap(b []byte, p unsafe.Pointer, depth int) (_ []byte, err error) {
+	if depth == maxNesting {
+		return b, errLibrary
 	}
-	m := reflect.NewAt(n.typ, p).Elem()
-	keys := m.MapKeys()
-	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-	elem := reflect.New(n.elem.typ).Elem()
-	e.b = append(e.b, '{')
-	for i, key := range keys {
+	all := reflect.NewAt(n.typ, p).Elem()
+	if all.Len() == 0 {
+		return append(b, "{}"...), nil
+	}
+	elems := reflect.MakeSlice(reflect.SliceOf(n.elem.typ), all.Len(), all.Len())
+	members := make([]member, 0, all.Len())
+	key := reflect.New(n.typ.Key()).Elem()
+	for each := all.MapRange(); each.Next(); {
+		key.SetIterKey(each)
+		elems.Index(len(members)).SetIterValue(each)
+		members = append(members, member{key.String(), len(members)})
+	}
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	b = append(b, '{')
+	for i, m := range members {
 		if i > 0 {
-			e.b = append(e.b, ',')
+			b = append(b, ',')
 		}
-		if e.b, err = appendKey(e.b, key.String()); err != nil {
-			return err
+		if b, err = appendKey(b, m.name); err != nil {
+			return b, err
 		}
-		elem.Set(m.MapIndex(key))
-		if err := e.append(n.elem, elem.Addr().UnsafePointer(), depth+1); err != nil {
-			return err
+		if b, err = n.elem.append(b, unsafe.Add(elems.UnsafePointer(), uintptr(m.at)*n.elem.size), depth+1, false); err != nil {
+			return b, err
 		}
 	}
-	e.b = append(e.b, '}')
-	return nil
+	return append(b, '}'), nil
 }

@@ -53,37 +53,7 @@ func (s *scanner) readFloat(bits int) float64 {
 	return f
 }
 
-// quotedInt is readInt for a number in a string.
-func (s *scanner) quotedInt(bits int) int64 {
-	if !s.quote() {
-		return 0
-	}
-	n := s.readInt(bits)
-	s.unquote()
-	return n
-}
-
-// quotedUint is readUint for a number in a string.
-func (s *scanner) quotedUint(bits int) uint64 {
-	if !s.quote() {
-		return 0
-	}
-	n := s.readUint(bits)
-	s.unquote()
-	return n
-}
-
-// quotedFloat is readFloat for a number in a string.
-func (s *scanner) quotedFloat(bits int) float64 {
-	if !s.quote() {
-		return 0
-	}
-	n := s.readFloat(bits)
-	s.unquote()
-	return n
-}
-
-// quote reads the quote before a number, or null. It reports whether a number follows.
+// quote reads the quote before a number in a string, or null. It reports whether a number follows.
 func (s *scanner) quote() bool {
 	if s.peek() != '"' {
 		s.nullNumber()

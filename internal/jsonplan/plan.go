@@ -1,233 +1,120 @@
 package jsonplan
 
 import (
-	"encoding"
 	"reflect"
 	"sync"
-	"time"
 	"unsafe"
-
-	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// A Plan decodes and encodes values of a type.
+// A Plan decodes and encodes values of one type, T. It is safe for concurrent use.
 type Plan struct {
-	root   *node
-	direct bool // an interface may hold the value itself instead of a pointer to it
+	typ     reflect.Type
+	root    *node // nil: the library handles the whole type
+	inPlace bool  // the plan can encode a T where an interface stores it
 }
 
 //nolint:gochecknoglobals // a cache: there is one plan of a type
-var plans sync.Map // of *Plan by reflect.Type; nil for a type that is left to the library
+var plans sync.Map // of *Plan by reflect.Type
 
-// Of returns the plan of a type, or nil if it is left to the library.
+// Of returns the plan of a type.
 func Of(t reflect.Type) *Plan {
 	if known, ok := plans.Load(t); ok {
 		return known.(*Plan)
 	}
-	var p *Plan
-	if root := compile(t); root.kind != kindLibrary {
-		p = &Plan{root: root, direct: mayBeDirect(t)}
+	p := &Plan{typ: t}
+	if root := (compiler{}).node(t); root.kind != kindLibrary {
+		p.root = root
+		// A type of the size of a pointer may be stored in the interface itself. Methods may change the value.
+		p.inPlace = t.Size() != unsafe.Sizeof(uintptr(0)) && !callsMethods(root, map[*node]bool{})
 	}
 	known, _ := plans.LoadOrStore(t, p)
 	return known.(*Plan)
 }
 
-// mayBeDirect reports whether an interface may hold values of a type as the pointer that they consist of.
-func mayBeDirect(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Map:
-		return true
-	case reflect.Struct, reflect.Array:
-		return t.Size() == unsafe.Sizeof(uintptr(0))
+var scanners = sync.Pool{New: func() any { return new(scanner) }}
+
+// Unmarshal decodes text into what v points to. Members without a field are ignored. The error is that of
+// the library.
+func Unmarshal(text []byte, v any) error {
+	value := reflect.ValueOf(v)
+	if value.Kind() != reflect.Pointer || value.IsNil() || !value.Elem().IsZero() {
+		return libraryUnmarshal(text, v, false)
+	}
+	return Of(value.Type().Elem()).Unmarshal(text, v, false)
+}
+
+// Unmarshal decodes text into what v, a *T, points to, which must be the zero value. With strict, members
+// without a field are an error. The error is that of the library.
+func (p *Plan) Unmarshal(text []byte, v any, strict bool) error {
+	value := reflect.ValueOf(v)
+	if p.root != nil && p.isPointer(value) {
+		if p.root.decode(text, value.UnsafePointer(), strict) {
+			return nil
+		}
+		value.Elem().SetZero()
+	}
+	return libraryUnmarshal(text, v, strict)
+}
+
+// isPointer reports whether value is a *T that is not nil.
+func (p *Plan) isPointer(value reflect.Value) bool {
+	return value.Kind() == reflect.Pointer && value.Type().Elem() == p.typ && !value.IsNil()
+}
+
+// decode decodes text into what p points to, which must be the zero value. It reports false for a text that is
+// left to the library.
+func (n *node) decode(text []byte, p unsafe.Pointer, strict bool) bool {
+	s := scanners.Get().(*scanner)
+	s.text, s.at, s.depth, s.failed, s.strict = text, 0, 0, false, strict
+	s.value(n, p, false)
+	ok := s.finished()
+	s.text = nil
+	s.dropNames(0)
+	scanners.Put(s)
+	return ok
+}
+
+// Append appends the JSON of v. It appends nothing if it returns an error, which is that of the library.
+func Append(b []byte, v any) ([]byte, error) {
+	t := reflect.TypeOf(v)
+	if t == nil {
+		return append(b, "null"...), nil
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return Of(t).Append(b, v)
+}
+
+// Append is the function of this name for a T or a *T.
+func (p *Plan) Append(b []byte, v any) ([]byte, error) {
+	if at := p.pointer(v); at != nil {
+		if text, err := p.root.append(b, at, 0, false); err == nil {
+			return text, nil
+		}
+	}
+	text, err := libraryAppend(b, v)
+	if err != nil {
+		return b, err
+	}
+	return text, nil
+}
+
+// pointer returns a pointer to the T that v is or points to, or nil if that is left to the library. What it
+// points to must not be changed.
+func (p *Plan) pointer(v any) unsafe.Pointer {
+	switch value := reflect.ValueOf(v); {
+	case p.root == nil:
+		return nil
+	case p.isPointer(value):
+		return value.UnsafePointer()
+	case !value.IsValid() || value.Type() != p.typ:
+		return nil
+	case p.inPlace:
+		return (*[2]unsafe.Pointer)(unsafe.Pointer(&v))[1]
 	default:
-		return false
+		place := reflect.New(p.typ)
+		place.Elem().Set(value)
+		return place.UnsafePointer()
 	}
-}
-
-// Decode decodes a text into what v points to: a zero value of the type. It reports false if the text is left to the
-// library; the value may then have changed. It may panic as methods of the type may.
-func (p *Plan) Decode(text []byte, v any) bool {
-	s := scanner{text: text, cache: caches.Get().(*stringCache)}
-	s.decode(p.root, reflect.ValueOf(v).UnsafePointer())
-	caches.Put(s.cache)
-	return s.end() == nil
-}
-
-// Append appends the JSON of v, a value of the type. It reports false, with the bytes as they were, if the value is
-// left to the library. It may panic as methods of the type may.
-func (p *Plan) Append(b []byte, v any) ([]byte, bool) {
-	var at unsafe.Pointer
-	if p.direct {
-		place := reflect.New(p.root.typ)
-		place.Elem().Set(reflect.ValueOf(v))
-		at = place.UnsafePointer()
-	} else {
-		at = (*[2]unsafe.Pointer)(unsafe.Pointer(&v))[1]
-	}
-	return p.appendAt(b, at)
-}
-
-// AppendPointer is Append for what v points to, which must not be nil.
-func (p *Plan) AppendPointer(b []byte, v any) ([]byte, bool) {
-	return p.appendAt(b, reflect.ValueOf(v).UnsafePointer())
-}
-
-func (p *Plan) appendAt(b []byte, at unsafe.Pointer) ([]byte, bool) {
-	e := encoder{b}
-	if err := e.append(p.root, at, 0); err != nil {
-		return b, false
-	}
-	return e.b, true
-}
-
-// A kind says how a value is decoded and encoded.
-type kind uint8
-
-const (
-	kindLibrary kind = iota // by the library
-	kindBool
-	kindString
-	kindInt
-	kindUint
-	kindFloat
-	kindBytes     // []byte
-	kindByteArray // [n]byte
-	kindTime
-	kindPointer
-	kindSlice
-	kindArray
-	kindMap
-	kindStruct
-)
-
-// A node is a type, and how its values are decoded and encoded.
-type node struct {
-	kind   kind
-	quoted bool // a number in a string
-	bits   int  // of a number
-	length int  // of an array
-	typ    reflect.Type
-	size   uintptr
-	elem   *node   // of a pointer, slice, array or map
-	object *object // of a struct
-}
-
-// A compiler makes the nodes of one plan.
-type compiler struct {
-	objects  map[reflect.Type]*object
-	visiting map[reflect.Type]bool // named types other than structs that it is looking at
-}
-
-// compile returns the plan of a type.
-func compile(t reflect.Type) *node {
-	c := compiler{map[reflect.Type]*object{}, map[reflect.Type]bool{}}
-	root := c.nodeOf(t)
-	c.leave()
-	if inner := root.innermost(); inner.object != nil && inner.object.left {
-		return &node{typ: t}
-	}
-	return root
-}
-
-func (c *compiler) nodeOf(t reflect.Type) *node {
-	n := &node{typ: t, size: t.Size()}
-	switch {
-	case t == reflect.TypeFor[time.Time]():
-		n.kind = kindTime
-		return n
-	case t == reflect.TypeFor[time.Duration](), hasOwnEncoding(t):
-		return n
-	}
-	if t.Kind() != reflect.Struct && t.Name() != "" {
-		if c.visiting[t] { // type List []List
-			return n
-		}
-		c.visiting[t] = true
-		defer delete(c.visiting, t)
-	}
-	c.setKind(n)
-	return n
-}
-
-func (c *compiler) setKind(n *node) {
-	switch t := n.typ; t.Kind() {
-	case reflect.Bool:
-		n.kind = kindBool
-	case reflect.String:
-		n.kind = kindString
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		n.kind, n.bits = kindInt, t.Bits()
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		n.kind, n.bits = kindUint, t.Bits()
-	case reflect.Float32, reflect.Float64:
-		n.kind, n.bits = kindFloat, t.Bits()
-	case reflect.Pointer:
-		c.setElement(n, kindPointer)
-	case reflect.Slice:
-		if n.kind = kindBytes; t.Elem() != reflect.TypeFor[byte]() {
-			c.setElement(n, kindSlice)
-		}
-	case reflect.Array:
-		n.length = t.Len()
-		if n.kind = kindByteArray; t.Elem() != reflect.TypeFor[byte]() {
-			c.setElement(n, kindArray)
-		}
-	case reflect.Map:
-		if t.Key().Kind() == reflect.String && !hasOwnEncoding(t.Key()) {
-			c.setElement(n, kindMap)
-		}
-	case reflect.Struct:
-		n.kind, n.object = kindStruct, c.objectOf(t)
-	}
-}
-
-// setElement sets the kind of a node with elements. If the library handles the elements, it handles the whole value.
-func (c *compiler) setElement(n *node, k kind) {
-	n.elem = c.nodeOf(n.typ.Elem())
-	if n.kind = k; n.elem.kind == kindLibrary {
-		n.kind, n.elem = kindLibrary, nil
-	}
-}
-
-// leave leaves the values to the library whose struct is, when all structs are known.
-func (c *compiler) leave() {
-	for changed := true; changed; {
-		changed = false
-		for _, o := range c.objects {
-			changed = o.leave() || changed
-		}
-	}
-}
-
-// leave reports whether it has left a field to the library.
-func (o *object) leave() (changed bool) {
-	for i := range o.fields {
-		f := &o.fields[i]
-		if inner := f.innermost().object; inner != nil && inner.left {
-			f.node = &node{typ: f.typ, size: f.size}
-			changed = true
-		}
-	}
-	return changed
-}
-
-// innermost returns the node itself, or that of its elements.
-func (n *node) innermost() *node {
-	for n.elem != nil {
-		n = n.elem
-	}
-	return n
-}
-
-// hasOwnEncoding reports whether values of a type have methods that encode or decode them.
-func hasOwnEncoding(t reflect.Type) bool {
-	for _, is := range []reflect.Type{
-		reflect.TypeFor[jsonv2.Marshaler](), reflect.TypeFor[jsonv2.MarshalerTo](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
-		reflect.TypeFor[jsonv2.Unmarshaler](), reflect.TypeFor[jsonv2.UnmarshalerFrom](), reflect.TypeFor[encoding.TextUnmarshaler](),
-	} {
-		if t.Implements(is) || reflect.PointerTo(t).Implements(is) {
-			return true
-		}
-	}
-	return false
 }

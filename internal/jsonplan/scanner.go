@@ -1,42 +1,29 @@
 package jsonplan
 
-// A scanner reads one JSON value. After the first failure, every method returns the zero value and
-// false, and End returns errLeft, so generated code does not check each call. A method that
-// reads a value returns the zero value for null, as the library does.
-//
-// The zero scanner reads an empty text. A scanner must not be used concurrently.
+// A scanner reads one JSON value. After the first failure, every method returns the zero value and false,
+// and finished reports false, so its callers need not check each call. A method that reads a value returns
+// the zero value for null, as the library does. The text must not change while it is read; nothing that a
+// method returns refers to it unless the method says so.
 type scanner struct {
 	text   []byte
 	at     int // index of the next byte; len(text) after a failure
 	depth  int // of objects and arrays
 	failed bool
-	cache  *stringCache // nil: strings are not cached
+	strict bool     // members without a field are a failure
+	names  [][]byte // of the open objects, without a field: parts of the text, or copies
+	recent recentStrings
 }
 
-// newScanner returns a scanner of a text, which must not change while it is used.
-func newScanner(text []byte) scanner { return scanner{text: text} }
-
-// end returns errLeft if the scanner has failed or if anything but space follows.
-func (s *scanner) end() error {
-	if s.peek(); s.failed || s.at < len(s.text) {
-		return errLeft
-	}
-	return nil
+// finished reports whether the scanner has read the whole text.
+func (s *scanner) finished() bool {
+	s.peek()
+	return !s.failed && s.at == len(s.text)
 }
 
 // fail makes the scanner fail.
 func (s *scanner) fail() {
 	s.failed = true
 	s.at = len(s.text)
-}
-
-// once fails if a bit of seen is set, and sets it. The bit stands for the name of a member, which
-// must not occur twice in an object.
-func (s *scanner) once(seen *uint64, bit uint64) {
-	if *seen&bit != 0 {
-		s.fail()
-	}
-	*seen |= bit
 }
 
 // null reads null. It returns false, and reads nothing, if something else follows.

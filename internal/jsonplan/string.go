@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// name reads the name of a member and the colon. It fails if the name contains an escape. The
-// result is part of the text.
+// name reads the name of a member and the colon. The result may be part of the text.
 func (s *scanner) name() []byte {
 	if s.peek() != '"' {
 		s.fail()
@@ -26,19 +25,20 @@ func (s *scanner) name() []byte {
 			break
 		}
 	}
-	s.fail()
-	return nil
+	name := []byte(s.readString())
+	s.colon()
+	return name
 }
 
-// key reads the name of a member of any form and the colon.
+// key reads the name of a member of a map and the colon.
 func (s *scanner) key() string {
 	if s.peek() != '"' {
 		s.fail()
 		return ""
 	}
-	name := s.readString()
+	key := s.readString()
 	s.colon()
-	return name
+	return key
 }
 
 func (s *scanner) colon() {
@@ -59,7 +59,7 @@ func (s *scanner) readString() string {
 	end := begin + plainASCII(s.text[begin:])
 	if end < len(s.text) && s.text[end] == '"' {
 		s.at = end + 1
-		return s.cache.text(s.text[begin:end])
+		return s.recent.string(s.text[begin:end])
 	}
 	return s.longString(begin, end)
 }
@@ -75,8 +75,14 @@ func (s *scanner) nullString() string {
 func (s *scanner) longString(begin, at int) string {
 	raw, escaped := s.raw(begin, at)
 	if !escaped {
-		return s.cache.text(raw)
+		return s.recent.string(raw)
 	}
+	return s.unescape(raw)
+}
+
+// unescape returns the text of a string that is valid but for its escapes. It fails for an escape that is
+// invalid or half of a surrogate pair.
+func (s *scanner) unescape(raw []byte) string {
 	var b strings.Builder
 	b.Grow(len(raw))
 	for len(raw) > 0 {
@@ -91,7 +97,11 @@ func (s *scanner) longString(begin, at int) string {
 			s.fail()
 			return ""
 		}
-		b.WriteRune(r)
+		if r < utf8.RuneSelf {
+			b.WriteByte(byte(r))
+		} else {
+			b.WriteRune(r)
+		}
 		raw = raw[size:]
 	}
 	return b.String()

@@ -1,4 +1,4 @@
-package jsonplan_test
+package jsonplan
 
 import (
 	"encoding/json"
@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"time"
 )
-
-// These types have fields of every kind that a plan knows, and of some that it does not.
 
 // Say is an ordinary message: three fields, 80 bytes.
 type Say struct {
@@ -306,7 +304,7 @@ func (j *JSON) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Fallback has an option that a plan leaves to the library, and so do all fields of its type.
+// Fallback has an option that generated code leaves to the library, and so do all fields of its type.
 type Fallback struct {
 	Name string `json:"name,case:ignore"`
 }
@@ -343,7 +341,7 @@ type OddNames struct {
 	Dash    int `json:"-x"`
 	Upper   int `json:"ROOM"`
 	Lower   int `json:"room"`
-	Comment int `json:"x{y}%s"`
+	Comment int `json:"x%s"`
 }
 
 // Many has more than 64 members.

@@ -1,4 +1,4 @@
-package jsonplan_test
+package jsonplan
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// types returns the types with plans.
+// types returns types with every kind of field.
 func types() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[Say](), reflect.TypeFor[Scalars](), reflect.TypeFor[Named](), reflect.TypeFor[Lists](),
@@ -30,7 +30,7 @@ func typeNumber(n uint8) reflect.Type {
 type filler struct {
 	*rand.Rand
 
-	plain bool // only values that a plan encodes and decodes itself
+	plain bool // only values that are not left to the library
 }
 
 func newFiller(seed uint64, plain bool) filler {
@@ -38,10 +38,10 @@ func newFiller(seed uint64, plain bool) filler {
 }
 
 // value returns a pointer to a new random value of a type.
-func (g filler) value(t reflect.Type) any {
+func (g filler) value(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
 	g.fill(v.Elem(), 4)
-	return v.Interface()
+	return v
 }
 
 // fill sets v and everything that it contains. Below depth 0, lists and maps are empty and pointers nil.
