@@ -12,11 +12,11 @@ import "context"
 // Package brokertest checks every rule of this contract.
 type Broker interface {
 	// Connect adds a node to the cluster. The router calls it once, in router.New.
-	Connect(Handler) Node
+	Connect(Callbacks) Node
 }
 
 // A Node is one node's connection to the cluster. Its methods are safe for concurrent use.
-// Except for Close they do not block, and leave calls of the Handler to other goroutines.
+// Except for Close they do not block, and leave calls of the Callbacks to other goroutines.
 type Node interface { //nolint:interfacebloat // all that a node does in the cluster
 	// Name returns the name of this node: what other nodes receive as the publisher of its packets.
 	Name() string
@@ -45,7 +45,7 @@ type Node interface { //nolint:interfacebloat // all that a node does in the clu
 	Join(topic, id, data string)
 	Leave(topic, id string)
 
-	// Track requests the members that other nodes have in topic: Handler.PresenceChanged is
+	// Track requests the members that other nodes have in topic: Callbacks.PresenceChanged is
 	// called for each of them, and again for every change. The router subscribes to a topic
 	// before it tracks it. Untrack undoes Track, and reports the members as left.
 	Track(topic string)
@@ -54,15 +54,15 @@ type Node interface { //nolint:interfacebloat // all that a node does in the clu
 	// Close sends the packets that wait, then removes the node from the cluster, and NodeLeft is
 	// called on the other nodes. It returns when that is done or soon after ctx is done, with an
 	// error that contains the number of packets that were not sent. Afterwards nothing is
-	// published and no function of the Handler is called, so Close must not be called by one.
+	// published and no function of the Callbacks is called, so Close must not be called by one.
 	// The methods of a closed node do nothing; Close then returns nil.
 	Close(ctx context.Context) error
 }
 
-// A Handler contains the functions that a broker calls on a node. One that is nil is not called. The
+// Callbacks are the functions that a broker calls on a node. One that is nil is not called. The
 // functions must return quickly and be safe for concurrent use. Calls of Receive, Subscribed and
 // MessagesLost for one subscription are made one at a time.
-type Handler struct {
+type Callbacks struct {
 	// Receive handles a packet published by node from. The packet is valid until Receive
 	// returns, and must not be changed.
 	Receive func(topic, from string, packet []byte)
@@ -91,7 +91,7 @@ type Handler struct {
 }
 
 // Complete returns h with functions that do nothing in place of those that are nil. It is for adapters.
-func (h Handler) Complete() Handler {
+func (h Callbacks) Complete() Callbacks {
 	if h.Receive == nil {
 		h.Receive = func(string, string, []byte) {}
 	}

@@ -13,13 +13,13 @@ import (
 func Example() {
 	packets, left := make(chan string), make(chan string)
 	var b broker.Broker = memory.NewBroker()
-	subscriber := b.Connect(broker.Handler{
+	subscriber := b.Connect(broker.Callbacks{
 		Receive:      func(topic, _ string, packet []byte) { packets <- fmt.Sprintf("%s: %s", topic, packet) },
 		Subscribed:   func(topic string) { packets <- topic + ": subscribed" },
 		MessagesLost: func(topic string, n int) { packets <- fmt.Sprintf("%s: %d packets lost", topic, n) },
 		NodeLeft:     func(string) { left <- "the publisher has left" },
 	})
-	publisher := b.Connect(broker.Handler{})
+	publisher := b.Connect(broker.Callbacks{})
 
 	subscriber.Subscribe("news")
 	fmt.Println(<-packets)

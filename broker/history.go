@@ -11,7 +11,7 @@ import (
 // ConnectHistory instead of Connect.
 type HistoryBroker interface {
 	Broker
-	ConnectHistory(Handler, HistoryHandler) HistoryNode
+	ConnectHistory(Callbacks, HistoryCallbacks) HistoryNode
 }
 
 // A HistoryNode is a [Node] of a broker that keeps the publications of topics.
@@ -85,9 +85,9 @@ type Histories interface { //nolint:interfacebloat // all that a node does with 
 	ReadState(ctx context.Context, q StateQuery) (StatePart, error)
 
 	// Follow requests the publications of a topic, including those of this node:
-	// HistoryHandler.Published is called for each, in order. After an interruption there may be
+	// HistoryCallbacks.Published is called for each, in order. After an interruption there may be
 	// gaps and duplicates; offsets show them. Following a topic again has no effect except another
-	// call of HistoryHandler.Following.
+	// call of HistoryCallbacks.Following.
 	Follow(topic string)
 
 	// Unfollow undoes Follow, however often it was called. Publications in flight may still be
@@ -95,10 +95,10 @@ type Histories interface { //nolint:interfacebloat // all that a node does with 
 	Unfollow(topic string)
 }
 
-// A HistoryHandler contains the functions that a broker with histories calls on a node, in addition
-// to those of [Handler]. The rules of Handler apply: one that is nil is not called, the functions must
+// HistoryCallbacks are the functions that a broker with histories calls on a node, in addition
+// to those of [Callbacks]. The rules of Callbacks apply: one that is nil is not called, the functions must
 // return quickly, and none is called after Close. Calls for one topic are made one at a time.
-type HistoryHandler struct {
+type HistoryCallbacks struct {
 	// Published handles a publication of a topic that this node follows. The packet is valid
 	// until Published returns, and must not be changed.
 	Published func(topic string, p Publication)
@@ -111,7 +111,7 @@ type HistoryHandler struct {
 }
 
 // Complete returns h with functions that do nothing in place of those that are nil. It is for adapters.
-func (h HistoryHandler) Complete() HistoryHandler {
+func (h HistoryCallbacks) Complete() HistoryCallbacks {
 	if h.Published == nil {
 		h.Published = func(string, Publication) {}
 	}

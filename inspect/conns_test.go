@@ -144,7 +144,7 @@ func TestNodes_SilentNodeIsShown(t *testing.T) {
 	t.Parallel()
 	b := memory.NewBroker()
 	n := newNode(t, b, func(o *inspect.Options) { o.Timeout = 50 * time.Millisecond })
-	silent := b.Connect(broker.Handler{})
+	silent := b.Connect(broker.Callbacks{})
 	defer func() { _ = silent.Close(t.Context()) }()
 	without := router.New(&router.Options{Broker: b})
 	result := n.post(t, inspect.ViewNodes, nil)

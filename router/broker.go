@@ -10,13 +10,13 @@ import (
 // connectBroker makes this router a node. The broker may call the handlers before it is one, so the
 // topics must have been initialized.
 func (r *Router) connectBroker() {
-	node, histories := r.join(broker.Handler{
+	node, histories := r.join(broker.Callbacks{
 		Receive:         r.receivePacket,
 		Subscribed:      func(string) {},
 		MessagesLost:    r.messagesLost,
 		PresenceChanged: r.topics.PresenceChanged,
 		NodeLeft:        r.nodeLeft,
-	}, broker.HistoryHandler{Published: r.topics.Published, Following: r.topics.Following})
+	}, broker.HistoryCallbacks{Published: r.topics.Published, Following: r.topics.Following})
 	r.node, r.histories = node, histories
 	r.topics.Connect(node, histories)
 	r.initAsks()
@@ -30,7 +30,7 @@ func (r *Router) receiveFromNodes() {
 
 // join returns the node of this router, and its histories: those of the broker, or nil if that
 // keeps none. Without a broker, they are in the memory of this process.
-func (r *Router) join(handler broker.Handler, histories broker.HistoryHandler) (broker.Node, broker.Histories) {
+func (r *Router) join(handler broker.Callbacks, histories broker.HistoryCallbacks) (broker.Node, broker.Histories) {
 	switch b := r.opts.Broker.(type) {
 	case nil:
 		return memstore.LoneNode{}, new(memstore.Hub).Connect(histories)

@@ -155,7 +155,7 @@ func (b *faultyBroker) trigger(at string) {
 	}
 }
 
-func (b *faultyBroker) Connect(node broker.Handler) broker.Node {
+func (b *faultyBroker) Connect(node broker.Callbacks) broker.Node {
 	b.harness.node = node
 	b.trigger("Connect")
 	if b.at == "nil" {

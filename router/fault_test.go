@@ -37,7 +37,7 @@ type harness struct {
 	router   *router.Router
 	conn     *routertest.Conn
 	other    *routertest.Conn
-	node     broker.Handler // if there is a broker
+	node     broker.Callbacks // if there is a broker
 	fault    func()
 	failures recorder[string]
 	panics   recorder[string] // the reasons

@@ -83,13 +83,13 @@ func (r *Router) publication(name string, m Message, opts *PublishOption) (a bro
 	}, nil
 }
 
-// Publication returns what [Router.Publish] would store for a message to a topic with a History, for a store
+// PrepareAppend returns what [Router.Publish] would store for a message to a topic with a History, for a store
 // that publishes in a transaction of the application, such as package adapters/postgres. It publishes
 // nothing. The options [Local] and [Stored] are errors.
-func (r *Router) Publication(topic string, m Message, opts ...PublishOption) (broker.Append, error) {
+func (r *Router) PrepareAppend(topic string, m Message, opts ...PublishOption) (broker.Append, error) {
 	all := publishOptions(opts)
 	if all.local || all.stored {
-		return broker.Append{}, errors.Errorf(errors.InvalidArgument, "Publication publishes nothing, so Local and Stored cannot be combined with it")
+		return broker.Append{}, errors.Errorf(errors.InvalidArgument, "PrepareAppend publishes nothing, so Local and Stored cannot be combined with it")
 	}
 	if err := topicname.Check(topic); err != nil {
 		return broker.Append{}, err

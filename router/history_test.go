@@ -79,14 +79,14 @@ func TestRouter_PublicationIsStoredByAnother(t *testing.T) {
 		r := newHistoryRouter(b, router.History{Messages: 10, Age: time.Hour, Bytes: 1000})
 		client := routertest.Dial(t, r)
 		for topic, code := range map[string]errors.Code{"": errors.InvalidArgument, "chat": errors.FailedPrecondition} {
-			_, err := r.Publication(topic, Blob{})
+			_, err := r.PrepareAppend(topic, Blob{})
 			assert.Equal(t, code, errors.CodeOf(err), topic)
 		}
 		for _, o := range []router.PublishOption{router.Local(), router.Stored(t.Context(), nil)} {
-			_, err := r.Publication("log/a", Blob{}, o)
+			_, err := r.PrepareAppend("log/a", Blob{}, o)
 			assert.Equal(t, errors.InvalidArgument, errors.CodeOf(err))
 		}
-		a, err := r.Publication("log/a", Blob{Text: "hello"}, router.IdempotencyKey("1"))
+		a, err := r.PrepareAppend("log/a", Blob{Text: "hello"}, router.IdempotencyKey("1"))
 		require.NoError(t, err)
 		assert.Equal(t, "log/a", a.Topic)
 		assert.Equal(t, "1", a.IdempotencyKey)
@@ -94,7 +94,7 @@ func TestRouter_PublicationIsStoredByAnother(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, client.Pending(), "nothing is published")
 
-		n := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+		n := b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
 		defer func() { _ = n.Close(t.Context()) }()
 		_, err = n.Append(t.Context(), a)
 		require.NoError(t, err)
@@ -192,7 +192,7 @@ func testUnreadable(t *testing.T, packet string) {
 		Broker: b, Logger: slog.New(slog.NewTextHandler(&log, nil)), OnMessagesLost: func(_ string, messages int) { lost += messages },
 	})
 	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: router.History{Messages: 10}})
-	other := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+	other := b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
 	defer func() { assert.NoError(t, other.Close(context.Background())) }()
 	client := routertest.Dial(t, r)
 	client.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","positions":true}}`)

@@ -108,8 +108,8 @@ package router
 // router, and after whose panics no lock is held:
 //
 //   - the methods of broker.Node, under the locks of internal/topic, and Nodes under ask.Node.mu; so
-//     a broker must not call its broker.Handler before they have returned. Node.Close is called
-//     without locks, because it waits for functions of the broker.Handler
+//     a broker must not call its broker.Callbacks before they have returned. Node.Close is called
+//     without locks, because it waits for functions of the broker.Callbacks
 //   - observers, under Conn.mu or the locks of internal/topic, when a message is dropped or conflated
 //
 // Hooks and the Logger may call the router, so code under a lock queues them in r.events or

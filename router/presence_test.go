@@ -114,13 +114,13 @@ func TestBroker_NodeSubscribesOncePerTopic(t *testing.T) {
 // A recordingBroker records what one node subscribes and publishes. The test plays the other nodes
 // by calling the embedded Handler.
 type recordingBroker struct {
-	broker.Handler
+	broker.Callbacks
 	published recorder[string]
 	topics    recorder[string]
 }
 
-func (b *recordingBroker) Connect(node broker.Handler) broker.Node {
-	b.Handler = node
+func (b *recordingBroker) Connect(node broker.Callbacks) broker.Node {
+	b.Callbacks = node
 	return b
 }
 
@@ -224,7 +224,7 @@ type yieldingBroker struct {
 	left atomic.Int64
 }
 
-func (b *yieldingBroker) Connect(node broker.Handler) broker.Node {
+func (b *yieldingBroker) Connect(node broker.Callbacks) broker.Node {
 	b.recordingBroker.Connect(node)
 	return b
 }

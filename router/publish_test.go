@@ -273,7 +273,7 @@ func TestStored_UnconfirmedMessageIsDeliveredOnce(t *testing.T) {
 // A refusingBroker passes nothing on.
 type refusingBroker struct{ recordingBroker }
 
-func (b *refusingBroker) Connect(broker.Handler) broker.Node { return b }
+func (b *refusingBroker) Connect(broker.Callbacks) broker.Node { return b }
 
 func (*refusingBroker) Publish(string, []byte) error {
 	return errors.Errorf(errors.ResourceExhausted, "too many messages wait")

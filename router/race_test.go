@@ -199,9 +199,9 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 
 // A discardBroker discards publications. The test plays the other nodes by calling the embedded
 // Handler.
-type discardBroker struct{ broker.Handler }
+type discardBroker struct{ broker.Callbacks }
 
-func (b *discardBroker) Connect(n broker.Handler) broker.Node { b.Handler = n; return b }
+func (b *discardBroker) Connect(n broker.Callbacks) broker.Node { b.Callbacks = n; return b }
 func (*discardBroker) Name() string                           { return "one" }
 func (*discardBroker) Nodes() (others []string, all bool)     { return nil, true }
 func (*discardBroker) Subscribe(string)                       {}

@@ -253,7 +253,7 @@ type netBroker struct {
 	session *cluster.Node
 }
 
-func (b *netBroker) Connect(h broker.Handler) broker.Node {
+func (b *netBroker) Connect(h broker.Callbacks) broker.Node {
 	b.session = b.Broker.Connect(h).(*cluster.Node)
 	return b.session
 }

@@ -42,7 +42,7 @@ type claimEntry struct {
 	answered   time.Time // zero if the connection has no answer
 }
 
-func (b *lateStore) ConnectHistory(handler broker.Handler, histories broker.HistoryHandler) broker.HistoryNode {
+func (b *lateStore) ConnectHistory(handler broker.Callbacks, histories broker.HistoryCallbacks) broker.HistoryNode {
 	return &lateSession{b.Broker.ConnectHistory(handler, histories), b}
 }
 

@@ -79,7 +79,7 @@ func newCutRouter() (one *router.Router, cut *unreliableBroker) {
 }
 
 // ConnectHistory adds a node.
-func (b *unreliableBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (b *unreliableBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	receive, changed, published, following := h.Receive, h.PresenceChanged, hh.Published, hh.Following
 	h.Receive = func(topic, node string, packet []byte) {
 		if !b.isCut() {

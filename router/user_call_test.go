@@ -47,7 +47,7 @@ func answerAfter(client *routertest.Conn, d time.Duration) {
 func TestCallUser_OldNodeIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, nodes := netNodes(t, 2, router.Options{})
-		old := cluster.New(network).Connect(broker.Handler{})
+		old := cluster.New(network).Connect(broker.Callbacks{})
 		defer func() { _ = old.Close(t.Context()) }()
 		old.Subscribe("\x00users")
 		time.Sleep(3 * time.Second)

@@ -310,7 +310,7 @@ func TestAccessLog_IgnoresMalformedEntries(t *testing.T) {
 		b := memory.NewBroker()
 		r := newUserLogRouter(b, nil)
 		c := dialSession(t, r, "ann")
-		session := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+		session := b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
 		whole := "\x01n\x03\x01t\x03ann\xa3\x22"
 		packets := []string{"", "\x01n\x09\x01t\x03ann", "\x01n\x06\x01t\x03ann\x00", "\x01n\x06\x01t\x03ann\x00\x01", "\x01n\x03\x01t\x00\xa3\x22"}
 		for end := range len(whole) {

@@ -80,7 +80,7 @@ type crashingBroker struct {
 	crash *crash
 }
 
-func (b crashingBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (b crashingBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	return crashingNode{b.HistoryBroker.ConnectHistory(h, hh), b.crash}
 }
 

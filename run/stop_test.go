@@ -119,7 +119,7 @@ func readTopic(t *testing.T, rs *run.Runs[token], topic, id string) (text string
 // being replaced.
 type lateBroker struct{ broker.HistoryBroker }
 
-func (b lateBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (b lateBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	following, published := hh.Following, hh.Published
 	var confirmed sync.Map
 	hh.Published = func(topic string, p broker.Publication) {

@@ -42,9 +42,9 @@ func NewBrokerMaxHistoryBytes(maxHistoryBytes int64) *Broker {
 }
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Node { return b.connect(handler) }
+func (b *Broker) Connect(handler broker.Callbacks) broker.Node { return b.connect(handler) }
 
-func (b *Broker) connect(handler broker.Handler) *node {
+func (b *Broker) connect(handler broker.Callbacks) *node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++
@@ -65,7 +65,7 @@ func (b *Broker) connect(handler broker.Handler) *node {
 // publications; the handler is called without the lock.
 type node struct {
 	broker  *Broker
-	handler broker.Handler
+	handler broker.Callbacks
 	name    string
 	topics  map[string]struct{}          // guarded by the broker's lock, like the next two
 	tracked map[string]struct{}          // topics

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
-func ignoringHandler() broker.Handler {
-	return broker.Handler{
+func ignoringHandler() broker.Callbacks {
+	return broker.Callbacks{
 		Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
 		PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
 	}
@@ -24,7 +24,7 @@ func ignoringHandler() broker.Handler {
 // connectHistory adds a node that ignores what it receives.
 func connectHistory(t *testing.T, b *memory.Broker) broker.HistoryNode {
 	t.Helper()
-	s := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+	s := b.ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 	t.Cleanup(func() { _ = s.Close(t.Context()) })
 	return s
 }
@@ -58,7 +58,7 @@ func newWaitingNode(t *testing.T, b *memory.Broker) *waitingNode {
 	t.Helper()
 	n := &waitingNode{}
 	ready := make(chan struct{}) // closed when n has its sequencer
-	node := b.ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	node := b.ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{
 		Published: func(_ string, p broker.Publication) { <-ready; n.Publish(p) },
 		Following: func(string) { <-ready; n.Following() },
 	})

@@ -18,7 +18,7 @@ type historyNode struct {
 
 // ConnectHistory adds a node that also keeps the publications of topics. Histories are kept as long
 // as the broker exists.
-func (b *Broker) ConnectHistory(handler broker.Handler, historyHandler broker.HistoryHandler) broker.HistoryNode {
+func (b *Broker) ConnectHistory(handler broker.Callbacks, historyHandler broker.HistoryCallbacks) broker.HistoryNode {
 	return historyNode{node: b.connect(handler), Node: b.histories.Connect(historyHandler)}
 }
 

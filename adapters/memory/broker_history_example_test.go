@@ -19,9 +19,9 @@ func ExampleBroker_ConnectHistory() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	following, published := make(chan string, 10), make(chan broker.Publication, 10) // a handler must not block
-	publisher := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+	publisher := b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
 	defer func() { _ = publisher.Close(ctx) }()
-	follower := b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+	follower := b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{
 		Following: func(topic string) { following <- topic },
 		Published: func(_ string, p broker.Publication) { published <- p },
 	})

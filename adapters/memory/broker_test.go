@@ -42,7 +42,7 @@ func TestBroker_KeepsContractOfHistories(t *testing.T) {
 
 func TestBroker_HistoriesHaveMaximum(t *testing.T) {
 	assert.PanicsWithValue(t, "memory: maxHistoryBytes is 0; it must be at least 1", func() { memory.NewBrokerMaxHistoryBytes(0) })
-	s := memory.NewBrokerMaxHistoryBytes(10_000).ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
+	s := memory.NewBrokerMaxHistoryBytes(10_000).ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
 	appendPacket := func(bytes int) error {
 		_, err := s.Append(t.Context(), broker.Append{Topic: "news", Packet: make([]byte, bytes)})
 		return err
@@ -58,7 +58,7 @@ func TestBroker_HistoriesHaveMaximum(t *testing.T) {
 func TestBroker_HandlersMayBeNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connect := memory.NewBroker().ConnectHistory
-		a, b := connect(broker.Handler{}, broker.HistoryHandler{}), connect(broker.Handler{}, broker.HistoryHandler{})
+		a, b := connect(broker.Callbacks{}, broker.HistoryCallbacks{}), connect(broker.Callbacks{}, broker.HistoryCallbacks{})
 		b.Subscribe("news")
 		b.Track("news")
 		b.Follow("history")

@@ -47,7 +47,7 @@ type OutboxBatch struct {
 // broker. Packets are notifications (NOTIFY), or rows of a table if they are larger than 5,900
 // bytes. While PostgreSQL is unavailable, a node still serves its own subscribers. Up to 32 MiB
 // wait to be published; beyond that Publish returns an error. Packets are numbered, so that each
-// receiver detects its losses and reports them with [broker.Handler.MessagesLost]. Nodes publish a
+// receiver detects its losses and reports them with [broker.Callbacks.MessagesLost]. Nodes publish a
 // heartbeat every second; a node without one for four seconds has failed.
 type Broker struct {
 	pool *pgxpool.Pool
@@ -90,8 +90,8 @@ func NewBroker(pool *pgxpool.Pool, opts *Options) *Broker {
 }
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Node {
-	return b.ConnectHistory(handler, broker.HistoryHandler{})
+func (b *Broker) Connect(handler broker.Callbacks) broker.Node {
+	return b.ConnectHistory(handler, broker.HistoryCallbacks{})
 }
 
 // ConnectHistory adds a node that also uses histories. Positions are assigned by the node that
@@ -104,7 +104,7 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 // on with OnDisk, for at most 5 s, while other nodes do not.
 //
 // If the disk is full, Append returns an error with the code RESOURCE_EXHAUSTED.
-func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+func (b *Broker) ConnectHistory(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 	s := &historyNode{store: newStore(b)}
 	s.follows.init(history)
 	e := &engine{store: s.store, received: s.follows.received, reconnected: s.follows.confirmed}

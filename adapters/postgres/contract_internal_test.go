@@ -26,7 +26,7 @@ func TestBroker_KeepsContract(t *testing.T) {
 			t.Parallel()
 			f := newFaultyCluster(t)
 			c.Run(t, brokertest.Cluster{
-				Connect: func(handler broker.Handler) broker.Node { return f.connect(handler, broker.HistoryHandler{}) },
+				Connect: func(handler broker.Callbacks) broker.Node { return f.connect(handler, broker.HistoryCallbacks{}) },
 				Kill:    func(n broker.Node) { n.(*historyNode).Kill() },
 				Faults:  f.faults(), Timeout: 20 * time.Second, QuietPeriod: 100 * time.Millisecond,
 			})
@@ -83,7 +83,7 @@ func TestHistory_KeepsContractWhenServerRestarts(t *testing.T) {
 			t.Parallel()
 			server := startServer(t)
 			c.Run(t, brokertest.HistoryCluster{
-				Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+				Connect: func(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 					return NewBroker(openPool(t, server.URL()), nil).ConnectHistory(handler, history)
 				},
 				Faults: restarts(server), Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: time.Second,
@@ -104,7 +104,7 @@ func TestBroker_KeepsContractWhenServerRestarts(t *testing.T) {
 			t.Parallel()
 			server := startServer(t)
 			c.Run(t, brokertest.Cluster{
-				Connect: func(handler broker.Handler) broker.Node {
+				Connect: func(handler broker.Callbacks) broker.Node {
 					return NewBroker(openPool(t, server.URL()), nil).Connect(handler)
 				},
 				Kill:   func(n broker.Node) { n.(*historyNode).Kill() },

@@ -12,11 +12,11 @@ import (
 // follows call the HistoryHandler of a node. The link calls them one at a time, and knows the
 // topics.
 type follows struct {
-	handler broker.HistoryHandler
+	handler broker.HistoryCallbacks
 	gate    executor.Gate // calls the handler
 }
 
-func (f *follows) init(handler broker.HistoryHandler) { f.handler = handler.Complete() }
+func (f *follows) init(handler broker.HistoryCallbacks) { f.handler = handler.Complete() }
 
 // Follow requests the publications of a topic.
 func (s *historyNode) Follow(topic string) {

@@ -56,7 +56,7 @@ func newFaultyCluster(t *testing.T) *faultyCluster {
 }
 
 // connect adds a node. A connection that is not established in a second is given up.
-func (f *faultyCluster) connect(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+func (f *faultyCluster) connect(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 	server := postgrestest.Addr(f.url)
 	proxy := redistest.StartProxy(f.t, server)
 	config, err := pgxpool.ParseConfig(strings.Replace(f.url, server, proxy.Addr, 1) + "&connect_timeout=1")

@@ -24,7 +24,7 @@ type Outbox struct {
 // transaction commits. It takes no lock and waits for no other transaction. What one transaction
 // publishes on a topic keeps its order; what two transactions publish has the order of the calls if
 // one had committed before the other one called. A router returns the a of a message with
-// Router.Publication.
+// Router.PrepareAppend.
 //
 // A publication with an IdempotencyKey that is known is dropped, and so is one that the topic
 // refuses because it is closed, or because of its Fence or Epoch, with a warning in the log.

@@ -31,7 +31,7 @@ type node struct {
 
 func connect(t testing.TB, b *Broker) *node {
 	n := &node{published: map[string][]broker.Publication{}, following: map[string]int{}}
-	n.HistoryNode = b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+	n.HistoryNode = b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{
 		Published: func(topic string, p broker.Publication) {
 			p.Packet = append([]byte{}, p.Packet...)
 			n.mu.Lock()

@@ -41,7 +41,7 @@ func TestPgBouncer_KeepsContract(t *testing.T) {
 			direct := pool.Config().ConnString()
 			poolers := map[broker.Node]*postgrestest.PgBouncer{}
 			c.Run(t, brokertest.HistoryCluster{
-				Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+				Connect: func(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 					pooler := postgrestest.StartPgBouncer(t, direct)
 					n := throughPgBouncer(t, pooler, direct, schema).ConnectHistory(handler, history)
 					poolers[n] = pooler

@@ -59,7 +59,7 @@ func TestPublish_RouterAndSQLFunction(t *testing.T) {
 	client := routertest.Dial(t, r)
 	before := awaitSubscription(t, r, client)
 
-	a, err := r.Publication("orders/1", orderPaid{"a", 100})
+	a, err := r.PrepareAppend("orders/1", orderPaid{"a", 100})
 	require.NoError(t, err)
 	require.NoError(t, o.InTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error { return o.Publish(ctx, tx, a) }))
 	assert.Equal(t, orderPaid{"a", 100}, routertest.Receive[orderPaid](client))

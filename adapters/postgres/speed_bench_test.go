@@ -92,7 +92,7 @@ func replaceSpeed(path, section, text string) error {
 func measureRate(b *testing.B, s *speedSystem, topics, publishers int) (perSecond, cpu float64) {
 	var node broker.HistoryNode
 	if s.connect != nil {
-		node = s.connect(broker.HistoryHandler{})
+		node = s.connect(broker.HistoryCallbacks{})
 		defer node.Close(context.Background()) //nolint:errcheck // the measurement is over
 	}
 	var count atomic.Int64
@@ -120,7 +120,7 @@ func measureRate(b *testing.B, s *speedSystem, topics, publishers int) (perSecon
 // another goroutine publishes background times per second on other topics.
 func measureLatency(b *testing.B, s *speedSystem, background int) (p50, p99 float64) {
 	arrived, following := make(chan time.Time, 1), make(chan struct{}, 1)
-	receiver := s.connect(broker.HistoryHandler{
+	receiver := s.connect(broker.HistoryCallbacks{
 		Published: func(topic string, _ broker.Publication) {
 			if topic == "measured" {
 				arrived <- time.Now()
@@ -136,7 +136,7 @@ func measureLatency(b *testing.B, s *speedSystem, background int) (p50, p99 floa
 	defer receiver.Close(context.Background()) //nolint:errcheck // the measurement is over
 	receiver.Follow("measured")
 	<-following
-	sender := s.connect(broker.HistoryHandler{})
+	sender := s.connect(broker.HistoryCallbacks{})
 	defer sender.Close(context.Background()) //nolint:errcheck // the measurement is over
 
 	ctx, stop := context.WithCancel(b.Context())
@@ -172,7 +172,7 @@ func measureLatency(b *testing.B, s *speedSystem, background int) (p50, p99 floa
 func measureIdle(s *speedSystem, nodes int) float64 {
 	var all []broker.HistoryNode
 	for range nodes {
-		all = append(all, s.connect(broker.HistoryHandler{}))
+		all = append(all, s.connect(broker.HistoryCallbacks{}))
 	}
 	time.Sleep(2 * time.Second) // they know each other
 	used, began := serverCPU(s.server), time.Now()

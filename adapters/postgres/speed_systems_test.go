@@ -27,7 +27,7 @@ import (
 // A speedSystem stores and delivers publications.
 type speedSystem struct {
 	name    string
-	connect func(h broker.HistoryHandler) broker.HistoryNode // nil: publishes only
+	connect func(h broker.HistoryCallbacks) broker.HistoryNode // nil: publishes only
 	publish func(ctx context.Context, node broker.HistoryNode, topic string) error
 	settle  func() // waits until what was published is stored
 	server  int    // process ID
@@ -63,8 +63,8 @@ func speedSystems(b *testing.B) []*speedSystem {
 	require.NoError(b, pool.QueryRow(b.Context(), "SELECT pg_backend_pid()").Scan(&backend))
 	postmaster := parentOf(b, backend)
 
-	connect := func(h broker.HistoryHandler) broker.HistoryNode {
-		return postgres.NewBroker(pool, nil).ConnectHistory(broker.Handler{}, h)
+	connect := func(h broker.HistoryCallbacks) broker.HistoryNode {
+		return postgres.NewBroker(pool, nil).ConnectHistory(broker.Callbacks{}, h)
 	}
 	inTx := func(write func(context.Context, pgx.Tx) error) func(context.Context, broker.HistoryNode, string) error {
 		return func(ctx context.Context, _ broker.HistoryNode, topic string) error {
@@ -100,8 +100,8 @@ func speedSystems(b *testing.B) []*speedSystem {
 	require.NoError(b, err)
 	pid, err := strconv.Atoi(info["Server"]["process_id"])
 	require.NoError(b, err)
-	return append(systems, &speedSystem{name: "Redis, `Append`", publish: appendTo, settle: func() {}, server: pid, connect: func(h broker.HistoryHandler) broker.HistoryNode {
-		return redis.NewBroker(client).ConnectHistory(broker.Handler{}, h)
+	return append(systems, &speedSystem{name: "Redis, `Append`", publish: appendTo, settle: func() {}, server: pid, connect: func(h broker.HistoryCallbacks) broker.HistoryNode {
+		return redis.NewBroker(client).ConnectHistory(broker.Callbacks{}, h)
 	}})
 }
 

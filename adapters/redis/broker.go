@@ -16,7 +16,7 @@ import (
 // round trip. While Redis is unavailable, a node still serves its own subscribers. Up to 32 MiB
 // wait to be published, on a Cluster for each master; beyond that Publish returns an error. Packets
 // are numbered, so that each receiver detects its losses and reports them with
-// [broker.Handler.MessagesLost]. If a connection is silent for five seconds, or if the node does
+// [broker.Callbacks.MessagesLost]. If a connection is silent for five seconds, or if the node does
 // not receive there what it publishes itself for a second, another one is opened. It replaces the
 // first one if that does not deliver within half a second; otherwise nothing is lost. Nodes publish
 // a heartbeat every second; a node without one for four seconds has failed.
@@ -54,4 +54,4 @@ func newEngine(client goredis.UniversalClient) *pubsub.Engine {
 }
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Node { return b.broker.Connect(handler) }
+func (b *Broker) Connect(handler broker.Callbacks) broker.Node { return b.broker.Connect(handler) }

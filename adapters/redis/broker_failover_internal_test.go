@@ -39,7 +39,7 @@ func measureOutage(t *testing.T, topics []string, a, b goredis.UniversalClient, 
 		f()
 	}
 	subscribed := make(chan struct{}, 100*len(topics))
-	receiver := &node{Node: NewBroker(b).Connect(broker.Handler{
+	receiver := &node{Node: NewBroker(b).Connect(broker.Callbacks{
 		Receive:      func(_, _ string, packet []byte) { locked(func() { o.delivered[string(packet)] = time.Now() }) },
 		Subscribed:   func(string) { subscribed <- struct{}{} },
 		MessagesLost: func(topic string, _ int) { locked(func() { o.reported[topic] = time.Now() }) },

@@ -20,7 +20,7 @@ import (
 // testCluster connects nodes that each have their own client, as in separate processes.
 func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 	return brokertest.Cluster{
-		Connect:     func(handler broker.Handler) broker.Node { return NewBroker(client()).Connect(handler) },
+		Connect:     func(handler broker.Callbacks) broker.Node { return NewBroker(client()).Connect(handler) },
 		Kill:        func(s broker.Node) { s.(*cluster.Node).Kill() },
 		Timeout:     20 * time.Second,
 		QuietPeriod: 20 * time.Millisecond,
@@ -55,7 +55,7 @@ type faultyCluster struct {
 	proxies map[broker.Node]*redistest.Proxy
 }
 
-func (f *faultyCluster) connect(handler broker.Handler) broker.Node {
+func (f *faultyCluster) connect(handler broker.Callbacks) broker.Node {
 	return f.connectWith(func(client goredis.UniversalClient) broker.Node { return NewBroker(client).Connect(handler) })
 }
 
@@ -132,7 +132,7 @@ func connect(client goredis.UniversalClient) *node {
 		defer n.mu.Unlock()
 		f()
 	}
-	n.Node = NewBroker(client).Connect(broker.Handler{
+	n.Node = NewBroker(client).Connect(broker.Callbacks{
 		Receive:    func(_, _ string, packet []byte) { locked(func() { n.received = append(n.received, string(packet)) }) },
 		Subscribed: func(string) { locked(func() { n.subscribed++ }) },
 		MessagesLost: func(_ string, packets int) {

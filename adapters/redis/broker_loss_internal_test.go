@@ -153,7 +153,7 @@ func TestBroker_ReportsLossWhenClientReconnects(t *testing.T) {
 	var losses, subscribed atomic.Int64
 	entered, release := make(chan struct{}), make(chan struct{})
 	b := &node{}
-	b.Node = NewBroker(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Connect(broker.Handler{
+	b.Node = NewBroker(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr })).Connect(broker.Callbacks{
 		Receive: func(_, _ string, packet []byte) {
 			if string(packet) == "block" {
 				close(entered)

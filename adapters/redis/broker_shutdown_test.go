@@ -76,7 +76,7 @@ type receiver struct{ received, lost, left atomic.Int64 }
 func newReceiver(t *testing.T, client goredis.UniversalClient) *receiver {
 	t.Helper()
 	n, subscribed := &receiver{}, make(chan struct{}, 100)
-	s := redis.NewBroker(client).Connect(broker.Handler{
+	s := redis.NewBroker(client).Connect(broker.Callbacks{
 		Receive:      func(string, string, []byte) { n.received.Add(1) },
 		Subscribed:   func(string) { subscribed <- struct{}{} },
 		MessagesLost: func(string, int) { n.lost.Add(1) },

@@ -85,7 +85,7 @@ func TestBroker_ReplacesHalfOpenConnection(t *testing.T) {
 	var mu sync.Mutex
 	received := map[int]time.Time{}
 	b := &node{}
-	b.Node = NewBroker(client).Connect(broker.Handler{
+	b.Node = NewBroker(client).Connect(broker.Callbacks{
 		Receive: func(_, _ string, packet []byte) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -38,7 +38,7 @@ var _ broker.HistoryBroker = (*Broker)(nil)
 // WAIT, the disk with WAITAOF (Redis 7.2), which block up to two connections of the client for each
 // master and Durability, for at most 5 s. The first use asks a server whether it can confirm
 // anything: if not, Append returns an error with the code FAILED_PRECONDITION.
-func (b *Broker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+func (b *Broker) ConnectHistory(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 	s := &historyNode{
 		client:  b.engine.Client,
 		engine:  b.engine,

@@ -16,7 +16,7 @@ import (
 // testHistoryCluster connects nodes that each have their own client, as in separate processes.
 func testHistoryCluster(client func() goredis.UniversalClient) brokertest.HistoryCluster {
 	return brokertest.HistoryCluster{
-		Connect: func(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+		Connect: func(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 			return NewBroker(client()).ConnectHistory(handler, history)
 		},
 		Timeout:     20 * time.Second,
@@ -33,7 +33,7 @@ func TestHistory_KeepsContract(t *testing.T) {
 			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Node]*redistest.Proxy{}}
 			cluster := testHistoryCluster(nil)
 			cluster.Faults = f.cluster().Faults
-			cluster.Connect = func(handler broker.Handler, history broker.HistoryHandler) (s broker.HistoryNode) {
+			cluster.Connect = func(handler broker.Callbacks, history broker.HistoryCallbacks) (s broker.HistoryNode) {
 				f.connectWith(func(client goredis.UniversalClient) broker.Node {
 					s = NewBroker(client).ConnectHistory(handler, history)
 					return s
@@ -69,8 +69,8 @@ func TestHistory_NodeKeepsContract(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			cluster := testCluster(nil)
-			cluster.Connect = func(handler broker.Handler) broker.Node {
-				return NewBroker(server.Client(t)).ConnectHistory(handler, broker.HistoryHandler{})
+			cluster.Connect = func(handler broker.Callbacks) broker.Node {
+				return NewBroker(server.Client(t)).ConnectHistory(handler, broker.HistoryCallbacks{})
 			}
 			cluster.Kill = func(s broker.Node) { s.(*historyNode).Kill() }
 			c.Run(t, cluster)

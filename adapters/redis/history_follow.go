@@ -57,7 +57,7 @@ func (e *historyEngine) Connect(node string, events cluster.Events) cluster.Link
 // The handler may hold its own locks when it calls Follow or Unfollow, so these acquire follows.mu
 // alone, under which the link is called.
 type follows struct {
-	handler broker.HistoryHandler
+	handler broker.HistoryCallbacks
 
 	mu        sync.RWMutex
 	byChannel map[string]*follow // nil after close

@@ -28,14 +28,14 @@ type observedNode struct {
 func connectHistory(t testing.TB, client goredis.UniversalClient) *observedNode {
 	t.Helper()
 	n := &observedNode{}
-	handler := broker.Handler{
+	handler := broker.Callbacks{
 		Receive:         func(string, string, []byte) {},
 		Subscribed:      func(string) {},
 		MessagesLost:    func(string, int) {},
 		PresenceChanged: func(string, broker.Member, bool) {},
 		NodeLeft:        func(string) {},
 	}
-	n.historyNode = NewBroker(client).ConnectHistory(handler, broker.HistoryHandler{
+	n.historyNode = NewBroker(client).ConnectHistory(handler, broker.HistoryCallbacks{
 		Published: func(_ string, p broker.Publication) {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -18,16 +18,16 @@ import (
 
 // A defect changes the calls of a handler, or of a node. A nil function changes nothing.
 type defect struct {
-	handler func(*broker.Handler)
+	handler func(*broker.Callbacks)
 	node    func(broker.Node) broker.Node
-	begin   func(*broker.Handler) // called when a fault begins
+	begin   func(*broker.Callbacks) // called when a fault begins
 }
 
 // A brokenNode has a defect.
 type brokenNode struct {
 	broker.Node
 	inner   *cluster.Node
-	handler *broker.Handler
+	handler *broker.Callbacks
 }
 
 // everyNth returns a function that returns true at each nth call.
@@ -56,7 +56,7 @@ func check(c brokertest.Case, d *defect) error {
 		}}
 	}
 	return c.Check(brokertest.Cluster{
-		Connect: func(h broker.Handler) broker.Node {
+		Connect: func(h broker.Callbacks) broker.Node {
 			if d.handler != nil {
 				d.handler(&h)
 			}
@@ -99,11 +99,11 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 		defect
 		want string // a case that must fail
 	}{
-		"never reports a loss": {defect{handler: func(h *broker.Handler) {
+		"never reports a loss": {defect{handler: func(h *broker.Callbacks) {
 			h.MessagesLost = func(string, int) {}
 		}}, "loss is reported"},
 		"reports losses when they begin": {defect{
-			handler: func(h *broker.Handler) {
+			handler: func(h *broker.Callbacks) {
 				report, enabled := h.MessagesLost, false
 				h.MessagesLost = func(topic string, packets int) {
 					if packets < 0 {
@@ -115,13 +115,13 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 					enabled = false
 				}
 			},
-			begin: func(h *broker.Handler) {
+			begin: func(h *broker.Callbacks) {
 				for _, topic := range []string{"topic 0", "topic 1", "topic 2"} {
 					h.MessagesLost(topic, -1)
 				}
 			},
 		}, "loss is reported"},
-		"loses a packet": {defect{handler: func(h *broker.Handler) {
+		"loses a packet": {defect{handler: func(h *broker.Callbacks) {
 			receive, lose := h.Receive, everyNth(100)
 			h.Receive = func(topic, from string, packet []byte) {
 				if !lose() {
@@ -129,7 +129,7 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 				}
 			}
 		}}, "loss is reported"},
-		"duplicates a packet": {defect{handler: func(h *broker.Handler) {
+		"duplicates a packet": {defect{handler: func(h *broker.Callbacks) {
 			receive, again := h.Receive, everyNth(100)
 			h.Receive = func(topic, from string, packet []byte) {
 				receive(topic, from, packet)
@@ -138,7 +138,7 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 				}
 			}
 		}}, "loss is reported"},
-		"reorders packets": {defect{handler: func(h *broker.Handler) {
+		"reorders packets": {defect{handler: func(h *broker.Callbacks) {
 			receive, hold := h.Receive, everyNth(20)
 			var held []func()
 			h.Receive = func(topic, from string, packet []byte) {
@@ -153,14 +153,14 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 				}
 			}
 		}}, "order"},
-		"keeps failed nodes": {defect{handler: func(h *broker.Handler) {
+		"keeps failed nodes": {defect{handler: func(h *broker.Callbacks) {
 			h.NodeLeft = func(string) {}
 		}}, "crash"},
-		"keeps a node that failed after a fault": {defect{handler: func(h *broker.Handler) {
+		"keeps a node that failed after a fault": {defect{handler: func(h *broker.Callbacks) {
 			left, first := h.NodeLeft, sync.Once{}
 			h.NodeLeft = func(node string) { first.Do(func() { left(node) }) }
 		}}, "loss is reported"},
-		"reports a node twice": {defect{handler: func(h *broker.Handler) {
+		"reports a node twice": {defect{handler: func(h *broker.Callbacks) {
 			left := h.NodeLeft
 			h.NodeLeft = func(node string) { left(node); left(node) }
 		}}, "close"},
@@ -173,7 +173,7 @@ func TestCases_FailBrokenBroker(t *testing.T) {
 		"discards what waits at Close": {defect{node: func(s broker.Node) broker.Node {
 			return hastyNode{s}
 		}}, "close sends everything"},
-		"calls the handler after Close": {defect{handler: func(h *broker.Handler) {
+		"calls the handler after Close": {defect{handler: func(h *broker.Callbacks) {
 			receive, first := h.Receive, true
 			h.Receive = func(topic, from string, packet []byte) {
 				if first {

@@ -23,7 +23,7 @@ type Broker struct {
 var _ broker.Broker = (*Broker)(nil)
 
 // Connect adds a node.
-func (b *Broker) Connect(handler broker.Handler) broker.Node {
+func (b *Broker) Connect(handler broker.Callbacks) broker.Node {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connected++
@@ -45,7 +45,7 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 // The broker's mutex guards topics, tracked, members and calls.
 type node struct {
 	broker  *Broker
-	handler broker.Handler
+	handler broker.Callbacks
 	name    string
 	topics  map[string]bool
 	tracked map[string]bool

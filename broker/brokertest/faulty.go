@@ -90,12 +90,12 @@ type faultyBroker struct {
 }
 
 // Connect adds a node.
-func (b faultyBroker) Connect(h broker.Handler) broker.Node {
-	return b.ConnectHistory(h, broker.HistoryHandler{})
+func (b faultyBroker) Connect(h broker.Callbacks) broker.Node {
+	return b.ConnectHistory(h, broker.HistoryCallbacks{})
 }
 
 // ConnectHistory adds a node.
-func (b faultyBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (b faultyBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	n := &faultyNode{
 		Node: b.pubsub.Connect(h), store: b.store, host: b.host, handler: hh.Complete(),
 		subs: map[string]*faultySub{}, appends: map[string]*faultyLine{},

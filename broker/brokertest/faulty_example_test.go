@@ -17,7 +17,7 @@ func ExampleFaulty() {
 		synctest.Test(t, func(t *testing.T) {
 			store := brokertest.Faulty(seed)
 			following := make(chan string, 2)
-			node := store.Node("node 1").ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+			node := store.Node("node 1").ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{
 				Following: func(topic string) { following <- topic },
 			})
 			node.Follow("news")

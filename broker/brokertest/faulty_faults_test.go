@@ -321,10 +321,10 @@ func TestFaulty_NodeWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, pubsub := brokertest.Faulty(1), memory.NewBroker()
 		received := make(chan string, 2)
-		a := s.NodeWith("a", pubsub).ConnectHistory(broker.Handler{}, broker.HistoryHandler{})
-		b := s.NodeWith("b", pubsub).ConnectHistory(broker.Handler{
+		a := s.NodeWith("a", pubsub).ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
+		b := s.NodeWith("b", pubsub).ConnectHistory(broker.Callbacks{
 			Receive: func(_, _ string, packet []byte) { received <- string(packet) },
-		}, broker.HistoryHandler{
+		}, broker.HistoryCallbacks{
 			Published: func(_ string, p broker.Publication) { received <- string(p.Packet) },
 		})
 		b.Subscribe("chat")

@@ -17,7 +17,7 @@ type faultyNode struct {
 
 	store   *FaultyStore
 	host    *faultyHost
-	handler broker.HistoryHandler
+	handler broker.HistoryCallbacks
 	gate    executor.Gate // calls the handler
 
 	up         bool // the connection to the store works

@@ -52,12 +52,12 @@ func (j *journal) take() []string {
 
 // connect adds a node whose events of all topics are recorded.
 func (j *journal) connect(t *testing.T, s *brokertest.FaultyStore, name string) broker.HistoryNode {
-	n := s.Node(name).ConnectHistory(broker.Handler{
+	n := s.Node(name).ConnectHistory(broker.Callbacks{
 		Receive:      func(topic, _ string, packet []byte) { j.add("%s received %s", name, packet) },
 		Subscribed:   func(string) { j.add("%s subscribed", name) },
 		MessagesLost: func(string, int) { j.add("%s lost", name) },
 		NodeLeft:     func(string) { j.add("%s left", name) },
-	}, broker.HistoryHandler{
+	}, broker.HistoryCallbacks{
 		Published: func(_ string, p broker.Publication) { j.add("%s published %s", name, p.Packet) },
 		Following: func(string) { j.add("%s following", name) },
 	})
@@ -198,7 +198,7 @@ func TestFaulty_SameSeedHasSameSchedule(t *testing.T) {
 func TestFaulty_PacketsAreValidUntilPublishedReturns(t *testing.T) {
 	forSeeds(t, 1, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
 		var kept []byte
-		a := s.Node("a").ConnectHistory(broker.Handler{}, broker.HistoryHandler{
+		a := s.Node("a").ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{
 			Published: func(_ string, p broker.Publication) { kept = p.Packet },
 		})
 		a.Follow("news")

@@ -21,7 +21,7 @@ func newFaultyCluster(seed uint64) *faultyCluster {
 	return &faultyCluster{store: brokertest.Faulty(seed), names: map[string]string{}}
 }
 
-func (c *faultyCluster) connect(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (c *faultyCluster) connect(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	name := fmt.Sprint("node ", len(c.names)+1)
 	n := c.store.Node(name).ConnectHistory(h, hh)
 	c.names[n.Name()] = name
@@ -95,7 +95,7 @@ func keepsContract(t *testing.T, faults bool) {
 				synctest.Test(t, func(t *testing.T) {
 					cluster := newFaultyCluster(seed)
 					check := brokertest.Cluster{
-						Connect: func(h broker.Handler) broker.Node { return cluster.connect(h, broker.HistoryHandler{}) },
+						Connect: func(h broker.Callbacks) broker.Node { return cluster.connect(h, broker.HistoryCallbacks{}) },
 						Kill:    func(n broker.Node) { cluster.store.Crash(cluster.names[n.Name()]) },
 						Timeout: time.Minute, QuietPeriod: 3 * time.Second,
 					}

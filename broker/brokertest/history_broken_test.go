@@ -181,7 +181,7 @@ func (n *historyNetwork) wrap(s broker.HistoryNode) *override {
 
 // A historyDefect changes a handler or a node of a correct broker.
 type historyDefect struct {
-	handler func(*broker.HistoryHandler)
+	handler func(*broker.HistoryCallbacks)
 	node    func(*override)
 }
 
@@ -192,7 +192,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 		b := memory.NewBroker()
 		networks := map[broker.Node]func() (end func()){}
 		err = c.Check(brokertest.HistoryCluster{
-			Connect: func(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+			Connect: func(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 				if d.handler != nil {
 					d.handler(&hh)
 				}
@@ -235,7 +235,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 // mapOffsets changes every offset that a node returns or publishes.
 func mapOffsets(change func(uint64) uint64) historyDefect {
 	return historyDefect{
-		handler: func(h *broker.HistoryHandler) {
+		handler: func(h *broker.HistoryCallbacks) {
 			published := h.Published
 			h.Published = func(topic string, p broker.Publication) {
 				p.Position.Offset = change(p.Position.Offset)
@@ -318,7 +318,7 @@ func changeState(change func(o *override, q broker.StateQuery, s *broker.StatePa
 
 // deliver replaces HistoryHandler.Published.
 func deliver(replace func(next func(string, broker.Publication)) func(string, broker.Publication)) historyDefect {
-	return historyDefect{handler: func(h *broker.HistoryHandler) { h.Published = replace(h.Published) }}
+	return historyDefect{handler: func(h *broker.HistoryCallbacks) { h.Published = replace(h.Published) }}
 }
 
 // history returns everything that is stored.

@@ -242,7 +242,7 @@ func brokenFollowers() map[string]brokenHistory {
 				time.AfterFunc(time.Second, func() { follow(topic) })
 			}
 		}}, "following means delivered"},
-		"reports Following once": {historyDefect{handler: func(h *broker.HistoryHandler) {
+		"reports Following once": {historyDefect{handler: func(h *broker.HistoryCallbacks) {
 			next, called := h.Following, map[string]bool{}
 			h.Following = func(topic string) {
 				if !called[topic] {
@@ -292,7 +292,7 @@ func brokenOutcomes() map[string]brokenHistory {
 		}), "outcome is true"},
 		"hides an error":          {changeOutcome(func(broker.Append, *broker.Appended, error) error { return nil }), "outcome is true"},
 		"repeats without the key": {changeAppend(func(a *broker.Append) { a.IdempotencyKey = "" }), "outcome is true"},
-		"hides an interruption": {historyDefect{handler: func(h *broker.HistoryHandler) {
+		"hides an interruption": {historyDefect{handler: func(h *broker.HistoryCallbacks) {
 			next, called := h.Following, false
 			h.Following = func(topic string) {
 				if !called {

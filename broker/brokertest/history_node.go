@@ -32,13 +32,13 @@ func (c HistoryCluster) connect() *historyNode {
 	n := &historyNode{
 		recorder: recorder{maxWait: c.Timeout}, cluster: c, published: map[string][]broker.Publication{}, following: map[string]int{}, followedAt: map[string]time.Time{},
 	}
-	n.HistoryNode = c.Connect(broker.Handler{
+	n.HistoryNode = c.Connect(broker.Callbacks{
 		Receive:         func(string, string, []byte) {},
 		Subscribed:      func(string) {},
 		MessagesLost:    func(string, int) {},
 		PresenceChanged: func(string, broker.Member, bool) {},
 		NodeLeft:        func(string) {},
-	}, broker.HistoryHandler{
+	}, broker.HistoryCallbacks{
 		Published: func(topic string, p broker.Publication) {
 			p.Packet = bytes.Clone(p.Packet)
 			n.locked(func() { n.calls++; n.published[topic] = append(n.published[topic], p) })

@@ -11,7 +11,7 @@ import (
 type HistoryCluster struct {
 	// Connect adds a node. Nodes share their histories. They may share one broker, or have one
 	// each, as in separate processes.
-	Connect func(broker.Handler, broker.HistoryHandler) broker.HistoryNode
+	Connect func(broker.Callbacks, broker.HistoryCallbacks) broker.HistoryNode
 
 	// Faults are injected one after the other. They must not make the store lose publications. A
 	// broker without a network has none.

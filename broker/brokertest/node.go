@@ -27,7 +27,7 @@ type delivery struct{ topic, from, packet string }
 
 func (c Cluster) connect() *node {
 	n := &node{recorder: recorder{maxWait: c.Timeout}, cluster: c, subscribed: map[string]int{}, members: map[remoteMember]string{}, reported: map[string]time.Time{}}
-	n.Node = c.Connect(broker.Handler{
+	n.Node = c.Connect(broker.Callbacks{
 		Receive: func(topic, from string, packet []byte) {
 			n.record(func() { n.deliveries = append(n.deliveries, delivery{topic, from, string(packet)}) })
 		},

@@ -11,7 +11,7 @@ import (
 type Cluster struct {
 	// Connect adds a node. Nodes may share one broker, or have one each, as in separate
 	// processes.
-	Connect func(broker.Handler) broker.Node
+	Connect func(broker.Callbacks) broker.Node
 
 	// Kill ends a node as a crash does, without Close. If it is nil, the case calls Close.
 	Kill func(broker.Node)

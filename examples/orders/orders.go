@@ -113,7 +113,7 @@ func (s *shop) put(w http.ResponseWriter, req *http.Request) {
 // place stores an order and publishes it, unless an order with its ID is stored. Both happen in one
 // transaction: pages receive the order if and only if it commits. After an error, it may have committed.
 func (s *shop) place(ctx context.Context, o OrderPlaced) (isNew bool, err error) {
-	publication, err := s.router.Publication(topic, o)
+	publication, err := s.router.PrepareAppend(topic, o)
 	if err != nil {
 		return false, err
 	}

@@ -29,13 +29,13 @@ type historyPeer struct {
 var historyPeers = []historyPeer{
 	{"penstock", func(addr string) (func(string, string, []byte) error, func()) {
 		client := goredisClient(addr)
-		s := redis.NewBroker(client).ConnectHistory(broker.Handler{
+		s := redis.NewBroker(client).ConnectHistory(broker.Callbacks{
 			Receive:         func(string, string, []byte) {},
 			Subscribed:      func(string) {},
 			MessagesLost:    func(string, int) {},
 			PresenceChanged: func(string, broker.Member, bool) {},
 			NodeLeft:        func(string) {},
-		}, broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		}, broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 		publish := func(topic, key string, packet []byte) error {
 			_, err := s.Append(context.Background(), broker.Append{
 				Topic: topic, Packet: packet, IdempotencyKey: key,

@@ -120,7 +120,7 @@ func newCluster(addr string, receivers int) *cluster {
 	cl := &cluster{done: make(chan struct{}, 1)}
 	var subscribed sync.WaitGroup
 	subscribed.Add(receivers)
-	connect := func(h broker.Handler) broker.Node {
+	connect := func(h broker.Callbacks) broker.Node {
 		client := goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: 4})
 		cl.clients = append(cl.clients, client)
 		s := redis.NewBroker(client).Connect(h)
@@ -129,7 +129,7 @@ func newCluster(addr string, receivers int) *cluster {
 	}
 	for range receivers {
 		time.Sleep(time.Second / time.Duration(receivers))
-		connect(broker.Handler{
+		connect(broker.Callbacks{
 			Receive:         cl.received,
 			Subscribed:      func(string) { subscribed.Done() },
 			MessagesLost:    func(topic string, n int) { check(fmt.Errorf("%d publications on %s were lost", n, topic)) },
@@ -139,7 +139,7 @@ func newCluster(addr string, receivers int) *cluster {
 	}
 	subscribed.Wait()
 	// A publication of a subscriber does not come back to it, so the publisher is a node of its own.
-	cl.publisher = connect(broker.Handler{
+	cl.publisher = connect(broker.Callbacks{
 		Receive:         func(string, string, []byte) {},
 		Subscribed:      func(string) {},
 		MessagesLost:    func(string, int) {},

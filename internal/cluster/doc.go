@@ -32,7 +32,7 @@
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. subscription.mu: held while functions of the broker.Handler are called for the topic
+//  1. subscription.mu: held while functions of the broker.Callbacks are called for the topic
 //  2. that of Node.gate, for reading: held while a function of a handler is called; Close acquires
 //     it for writing, without other locks
 //  3. locks of the caller's handler

@@ -20,7 +20,7 @@ var _ broker.Broker = (*Broker)(nil)
 func New(engine Engine) *Broker { return &Broker{engine} }
 
 // Connect adds a node, a *[Node].
-func (b *Broker) Connect(handler broker.Handler) broker.Node {
+func (b *Broker) Connect(handler broker.Callbacks) broker.Node {
 	s := &Node{
 		handler: handler.Complete(),
 		name:    rand.Text(),
@@ -46,7 +46,7 @@ func (b *Broker) Connect(handler broker.Handler) broker.Node {
 
 // A Node is this process as a node of the cluster.
 type Node struct {
-	handler broker.Handler
+	handler broker.Callbacks
 	name    string // random, so that a restarted process is a new node
 	engine  Engine
 	link    Link

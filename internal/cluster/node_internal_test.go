@@ -16,7 +16,7 @@ import (
 func TestNode_LateMessageDoesNotReviveNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, received := 0, 0
-		s := New(silentEngine{}).Connect(broker.Handler{
+		s := New(silentEngine{}).Connect(broker.Callbacks{
 			Receive:    func(string, string, []byte) { received++ },
 			Subscribed: func(string) {},
 			NodeLeft:   func(string) { left++ },
@@ -42,7 +42,7 @@ func TestNode_LateMessageDoesNotReviveNode(t *testing.T) {
 // its process was paused.
 func TestNode_PauseOutdatesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(stuckEngine{}).Connect(broker.Handler{}).(*Node)
+		s := New(stuckEngine{}).Connect(broker.Callbacks{}).(*Node)
 		defer s.Kill()
 		packets := func() int {
 			s.outbox.mu.Lock()

@@ -223,7 +223,7 @@ func TestNode_KeepsOrderOfEachPublisher(t *testing.T) {
 func TestNode_HandlersMayBeNil(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a := connect(t, network)
-		b := cluster.New(network).Connect(broker.Handler{})
+		b := cluster.New(network).Connect(broker.Callbacks{})
 		b.Subscribe("news")
 		b.Track("news")
 		time.Sleep(3 * time.Second)

@@ -37,7 +37,7 @@ type report struct {
 func connect(t *testing.T, network *enginetest.Network) *node {
 	t.Helper()
 	n := &node{network: network}
-	n.Node = cluster.New(network).Connect(broker.Handler{
+	n.Node = cluster.New(network).Connect(broker.Callbacks{
 		Receive: func(topic, _ string, packet []byte) {
 			n.locked(func() { n.received = append(n.received, topic+" "+string(packet)) })
 		},

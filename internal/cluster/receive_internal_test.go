@@ -32,7 +32,7 @@ func (silentLink) Close()                              {}
 func BenchmarkSession_Receive(b *testing.B) {
 	for _, connections := range []int{1, 2} {
 		b.Run(fmt.Sprint(connections), func(b *testing.B) {
-			s := New(silentEngine{}).Connect(broker.Handler{
+			s := New(silentEngine{}).Connect(broker.Callbacks{
 				Receive:      func(string, string, []byte) {},
 				Subscribed:   func(string) {},
 				MessagesLost: func(string, int) {},
@@ -63,7 +63,7 @@ func BenchmarkSession_Receive(b *testing.B) {
 
 // BenchmarkSession_Publish measures what a publisher waits for.
 func BenchmarkSession_Publish(b *testing.B) {
-	s := New(silentEngine{}).Connect(broker.Handler{}).(*Node)
+	s := New(silentEngine{}).Connect(broker.Callbacks{}).(*Node)
 	defer func() { _ = s.Close(b.Context()) }()
 	packet := make([]byte, 200)
 	for b.Loop() {

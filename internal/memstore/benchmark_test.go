@@ -67,7 +67,7 @@ func BenchmarkHub_AppendToFollowers(b *testing.B) {
 			var received atomic.Int64
 			var publisher *memstore.Node
 			for range followers {
-				publisher = hub.Connect(broker.HistoryHandler{
+				publisher = hub.Connect(broker.HistoryCallbacks{
 					Published: func(string, broker.Publication) { received.Add(1) },
 					Following: func(string) {},
 				})

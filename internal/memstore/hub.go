@@ -21,7 +21,7 @@ type Hub struct {
 }
 
 // Connect adds a node.
-func (h *Hub) Connect(handler broker.HistoryHandler) *Node {
+func (h *Hub) Connect(handler broker.HistoryCallbacks) *Node {
 	return &Node{hub: h, handler: handler.Complete(), topics: map[string]struct{}{}}
 }
 
@@ -39,7 +39,7 @@ func (h *Hub) publish(topic string, p broker.Publication) {
 // waits for no node; what the handler has not handled yet waits in memory, without a bound.
 type Node struct {
 	hub     *Hub
-	handler broker.HistoryHandler
+	handler broker.HistoryCallbacks
 	topics  map[string]struct{} // that it follows; guarded by the hub's lock
 	queue   executor.FuncQueue
 

@@ -18,7 +18,7 @@ func TestNode_CloseDuringUse(t *testing.T) {
 	for range 50 {
 		var hub memstore.Hub
 		var calls, stored, rejected atomic.Int64
-		handler := broker.HistoryHandler{
+		handler := broker.HistoryCallbacks{
 			Published: func(string, broker.Publication) { calls.Add(1) },
 			Following: func(string) { calls.Add(1) },
 		}
@@ -45,7 +45,7 @@ func TestNode_CloseDuringUse(t *testing.T) {
 		require.NoError(t, n.Close(t.Context()))
 		before, storedBefore := calls.Load(), stored.Load()
 		users.Wait()
-		other := hub.Connect(broker.HistoryHandler{})
+		other := hub.Connect(broker.HistoryCallbacks{})
 		page, err := other.Read(t.Context(), broker.Query{Topic: "news"})
 		require.NoError(t, err)
 		assert.Equal(t, before, calls.Load(), "calls of the handler after Close")

@@ -143,7 +143,7 @@ func newModel(t *testing.T, seed uint64, counts map[string]int) *model {
 			follows: map[string]bool{}, got: map[string][]broker.Publication{}, want: map[string][]broker.Publication{},
 			followed: map[string]int{}, asks: map[string]int{},
 		}
-		n.Node = hub.Connect(broker.HistoryHandler{
+		n.Node = hub.Connect(broker.HistoryCallbacks{
 			Published: func(topic string, p broker.Publication) { n.got[topic] = append(n.got[topic], p) },
 			Following: func(topic string) { n.followed[topic]++ },
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
-func ignoringHandler() broker.Handler {
-	return broker.Handler{
+func ignoringHandler() broker.Callbacks {
+	return broker.Callbacks{
 		Receive: func(string, string, []byte) {}, Subscribed: func(string) {}, MessagesLost: func(string, int) {},
 		PresenceChanged: func(string, broker.Member, bool) {}, NodeLeft: func(string) {},
 	}
@@ -21,7 +21,7 @@ func ignoringHandler() broker.Handler {
 
 func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 		defer func() { require.NoError(t, node.Close(t.Context())) }()
 		retention := broker.Retention{Messages: 10}
 		stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte("1")})
@@ -46,7 +46,7 @@ func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 // publications that arrive before the position is known.
 func TestSequencer_WhenAttachedLeavesOutWhatIsOlderThanTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 		defer func() { require.NoError(t, node.Close(t.Context())) }()
 		retention := broker.Retention{Messages: 10}
 		var delivered []uint64
@@ -79,7 +79,7 @@ func TestSequencer_WhenAttachedLeavesOutWhatIsOlderThanTheCall(t *testing.T) {
 func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
 	for _, messages := range []int{1, 10} {
 		synctest.Test(t, func(t *testing.T) {
-			node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+			node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 			defer func() { require.NoError(t, node.Close(t.Context())) }()
 			publish := func(packet string) broker.Publication {
 				stored, err := node.Append(t.Context(), broker.Append{Topic: "news", Retention: broker.Retention{Messages: messages}, Packet: []byte(packet)})
@@ -105,7 +105,7 @@ func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
 
 // TestSequencer_WhenAttachedIfForgetsWhatIsNotWanted while the position is not known.
 func TestSequencer_WhenAttachedIfForgetsWhatIsNotWanted(t *testing.T) {
-	node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{Published: func(string, broker.Publication) {}, Following: func(string) {}})
+	node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 	defer func() { require.NoError(t, node.Close(t.Context())) }()
 	s := sequencer.New(sequencer.NewReader(node), "news", broker.Retention{Messages: 10}, sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}})
 	defer s.Close()

@@ -82,7 +82,7 @@ func TestJoin_RecoversWhilePublishing(t *testing.T) {
 		var s *sequencer.Sequencer
 		created := make(chan struct{}) // closed when s is set
 		last := uint64(0)              // which the subscriber has received; guarded by the sequencer's lock
-		node := slowReads{hub.Connect(broker.HistoryHandler{
+		node := slowReads{hub.Connect(broker.HistoryCallbacks{
 			Published: func(_ string, p broker.Publication) { <-created; s.Publish(p) },
 			Following: func(string) { <-created; s.Following() },
 		})}

@@ -34,7 +34,7 @@ func (n *olderNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.Batch
 // TestSequencer_StoreThatGoesBackIsALoss restores a copy of the store that keeps the epoch.
 func TestSequencer_StoreThatGoesBackIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := &olderNode{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{})}
+		node := &olderNode{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{})}
 		var delivered []uint64
 		var lost []sequencer.Loss
 		s := sequencer.New(sequencer.NewReader(node), "news", broker.Retention{Messages: 10}, sequencer.Sink{

@@ -43,7 +43,7 @@ func (s *countingNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.Ba
 func startIdle(t *testing.T, r broker.Retention, sink sequencer.Sink) (*sequencer.Sequencer, *countingNode) {
 	var s *sequencer.Sequencer
 	ready := make(chan struct{}) // closed when s is set
-	node := &countingNode{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	node := &countingNode{HistoryNode: memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{
 		Published: func(_ string, p broker.Publication) { <-ready; s.Publish(p) },
 		Following: func(string) { <-ready; s.Following() },
 	})}
@@ -93,7 +93,7 @@ func TestSequencer_NoticesThatQuietTopicWasLost(t *testing.T) {
 			_, err := node.Append(t.Context(), broker.Append{Topic: "news"})
 			require.NoError(t, err)
 			time.Sleep(quiet)
-			empty := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{})
+			empty := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{})
 			node.flushed.Store(&empty)
 			time.Sleep(126 * time.Second)
 			s.WithLock(func() {

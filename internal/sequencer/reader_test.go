@@ -44,7 +44,7 @@ func newBatchedNode(t *testing.T, topics int) *batchedNode {
 func newBatchedNodeRetaining(t *testing.T, topics int, retention broker.Retention) *batchedNode {
 	n := &batchedNode{retention: retention, sequencers: map[string]*sequencer.Sequencer{}, delivered: map[string]int{}, away: map[string]bool{}}
 	ready := make(chan struct{}) // closed when the sequencers exist
-	n.HistoryNode = memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryHandler{
+	n.HistoryNode = memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{
 		Published: func(topic string, p broker.Publication) { <-ready; n.sequencers[topic].Publish(p) },
 		Following: func(topic string) { <-ready; n.sequencers[topic].Following() },
 	})

@@ -302,9 +302,9 @@ func TestRouter_ReportsFanOutAndLagPerNode(t *testing.T) {
 }
 
 // A lossyBroker delivers each message after 3 seconds and reports two losses with it.
-type lossyBroker struct{ node broker.Handler }
+type lossyBroker struct{ node broker.Callbacks }
 
-func (l *lossyBroker) Connect(node broker.Handler) broker.Node { l.node = node; return l }
+func (l *lossyBroker) Connect(node broker.Callbacks) broker.Node { l.node = node; return l }
 func (*lossyBroker) Name() string                              { return "me" }
 func (*lossyBroker) Nodes() (others []string, all bool)        { return nil, true }
 func (*lossyBroker) Subscribe(string)                          {}

@@ -150,12 +150,12 @@ type observedBroker struct {
 }
 
 // Connect adds a node.
-func (b observedBroker) Connect(h broker.Handler) broker.Node {
-	return b.ConnectHistory(h, broker.HistoryHandler{})
+func (b observedBroker) Connect(h broker.Callbacks) broker.Node {
+	return b.ConnectHistory(h, broker.HistoryCallbacks{})
 }
 
 // ConnectHistory adds a node.
-func (b observedBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (b observedBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	report := h.Complete().MessagesLost
 	h.MessagesLost = func(topic string, n int) {
 		b.cluster.lossReported(b.host, topic, fmt.Sprintf("the store has reported %d lost messages (0: unknown), as Options.OnMessagesLost does", n))

@@ -180,7 +180,7 @@ func TestCluster_ReportsStoreCallsThatAreLeft(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
 		c := routertest.NewCluster(t, func(b broker.HistoryBroker) routertest.App {
-			return storeApp{http.NotFoundHandler(), b.ConnectHistory(broker.Handler{}, broker.HistoryHandler{})}
+			return storeApp{http.NotFoundHandler(), b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})}
 		}, nil)
 		c.CutOff(1)
 		go c.App(1).(storeApp).Read(ctx, broker.Query{Topic: "clock"}) //nolint:errcheck // it never returns

@@ -18,7 +18,7 @@ import (
 // A losingBroker reports a loss to each node.
 type losingBroker struct{ broker.HistoryBroker }
 
-func (b losingBroker) ConnectHistory(h broker.Handler, hh broker.HistoryHandler) broker.HistoryNode {
+func (b losingBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
 	h.MessagesLost("clock", 3)
 	return b.HistoryBroker.ConnectHistory(h, hh)
 }
@@ -43,7 +43,7 @@ func TestCluster_ReportsLossOfNodeWithoutFault(t *testing.T) {
 		tb := &failingTB{TB: t}
 		c := NewCluster(tb, func(broker.HistoryBroker) App { return emptyApp{http.NotFoundHandler()} }, nil)
 		lost := 0
-		node := observedBroker{losingBroker{c.Store.Node("node9")}, c, "node9"}.Connect(broker.Handler{MessagesLost: func(string, int) { lost++ }})
+		node := observedBroker{losingBroker{c.Store.Node("node9")}, c, "node9"}.Connect(broker.Callbacks{MessagesLost: func(string, int) { lost++ }})
 		require.NoError(t, node.Close(t.Context()))
 		assert.Equal(t, 1, lost, "the node is notified, too")
 		require.Len(t, tb.failures, 1)

@@ -223,7 +223,7 @@ func newSlowBroker(limit int) *slowBroker {
 	return &slowBroker{Broker: memory.NewBroker(), limit: limit, started: make(chan struct{}, 1), ended: make(chan error, 1)}
 }
 
-func (b *slowBroker) ConnectHistory(handler broker.Handler, history broker.HistoryHandler) broker.HistoryNode {
+func (b *slowBroker) ConnectHistory(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
 	return slowSession{b.Broker.ConnectHistory(handler, history), b}
 }
 
