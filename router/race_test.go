@@ -202,16 +202,16 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 type discardBroker struct{ broker.Callbacks }
 
 func (b *discardBroker) Connect(n broker.Callbacks) broker.Node { b.Callbacks = n; return b }
-func (*discardBroker) Name() string                           { return "one" }
-func (*discardBroker) Nodes() (others []string, all bool)     { return nil, true }
-func (*discardBroker) Subscribe(string)                       {}
-func (*discardBroker) Unsubscribe(string)                     {}
-func (*discardBroker) Publish(string, []byte) error           { return nil }
-func (*discardBroker) Join(string, string, string)            {}
-func (*discardBroker) Leave(string, string)                   {}
-func (*discardBroker) Track(string)                           {}
-func (*discardBroker) Untrack(string)                         {}
-func (*discardBroker) Close(context.Context) error            { return nil }
+func (*discardBroker) Name() string                             { return "one" }
+func (*discardBroker) Nodes() (others []string, all bool)       { return nil, true }
+func (*discardBroker) Subscribe(string)                         {}
+func (*discardBroker) Unsubscribe(string)                       {}
+func (*discardBroker) Publish(string, []byte) error             { return nil }
+func (*discardBroker) Join(string, string, string)              {}
+func (*discardBroker) Leave(string, string)                     {}
+func (*discardBroker) Track(string)                             {}
+func (*discardBroker) Untrack(string)                           {}
+func (*discardBroker) Close(context.Context) error              { return nil }
 
 // TestPresence_RemoteJoinsWhileLastLocalMemberLeaves receives joins from other nodes while the last
 // local member leaves the topic.

@@ -305,15 +305,15 @@ func TestRouter_ReportsFanOutAndLagPerNode(t *testing.T) {
 type lossyBroker struct{ node broker.Callbacks }
 
 func (l *lossyBroker) Connect(node broker.Callbacks) broker.Node { l.node = node; return l }
-func (*lossyBroker) Name() string                              { return "me" }
-func (*lossyBroker) Nodes() (others []string, all bool)        { return nil, true }
-func (*lossyBroker) Subscribe(string)                          {}
-func (*lossyBroker) Unsubscribe(string)                        {}
-func (*lossyBroker) Join(string, string, string)               {}
-func (*lossyBroker) Leave(string, string)                      {}
-func (*lossyBroker) Track(string)                              {}
-func (*lossyBroker) Untrack(string)                            {}
-func (*lossyBroker) Close(context.Context) error               { return nil }
+func (*lossyBroker) Name() string                                { return "me" }
+func (*lossyBroker) Nodes() (others []string, all bool)          { return nil, true }
+func (*lossyBroker) Subscribe(string)                            {}
+func (*lossyBroker) Unsubscribe(string)                          {}
+func (*lossyBroker) Join(string, string, string)                 {}
+func (*lossyBroker) Leave(string, string)                        {}
+func (*lossyBroker) Track(string)                                {}
+func (*lossyBroker) Untrack(string)                              {}
+func (*lossyBroker) Close(context.Context) error                 { return nil }
 func (l *lossyBroker) Publish(topic string, packet []byte) error {
 	time.AfterFunc(3*time.Second, func() {
 		l.node.Receive(topic, "me", packet)
