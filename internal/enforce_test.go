@@ -58,11 +58,10 @@ func TestLimit_FailurePolicies(t *testing.T) {
 		"fallback that fails": {enforce.Options{Fallback: &remote{err: errStore}}, false, errors.Unavailable, observe.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var failures []error
 			var seen []observe.Observation
-			tt.opts.OnError = func(err error) { failures = append(failures, err) }
 			tt.opts.Observe = func(o observe.Observation) { seen = append(seen, o) }
-			d, err := decide(t, enforce.New(&remote{err: errStore}, tt.opts))
+			q := &enforce.Request{Key: limit.Key{"ann"}, Take: limit.Take{Cost: 1}}
+			d, err := enforce.New(&remote{err: errStore}, tt.opts).Decide(t.Context(), q)
 			assert.Equal(t, tt.allowed, d.Allowed)
 			if tt.code == "" {
 				assert.NoError(t, err)
@@ -70,7 +69,7 @@ func TestLimit_FailurePolicies(t *testing.T) {
 				assert.Equal(t, tt.code, errors.CodeOf(err))
 				assert.ErrorIs(t, err, errStore)
 			}
-			assert.Equal(t, []error{errStore}, failures)
+			assert.Equal(t, errStore, q.Failure)
 			require.Len(t, seen, 1)
 			assert.Equal(t, tt.outcome, seen[0].Outcome)
 		})
@@ -160,10 +159,12 @@ func TestBreaker_OpensAndProbes(t *testing.T) {
 func TestBreaker_ClientsThatLeaveAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &remote{hangs: true}
-		l := enforce.New(store, enforce.Options{Timeout: time.Second, OnError: func(err error) { t.Error(err) }})
+		l := enforce.New(store, enforce.Options{Timeout: time.Second})
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			_, err := l.Decide(ctx, &enforce.Request{Take: limit.Take{Cost: 1}})
+			q := &enforce.Request{Take: limit.Take{Cost: 1}}
+			_, err := l.Decide(ctx, q)
+			assert.NoError(t, q.Failure)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			cancel()
 		}

@@ -162,6 +162,12 @@ func (c *Context) Ingress() IngressContext {
 	return c.conn.ingressContext(c.route.name, c.identity, c.size, c.ReceivedAt())
 }
 
+// Ingress describes the connection to functions that take an [IngressContext], such as those of limits. Type and Size are
+// zero, and ReceivedAt is the time of the call.
+func (c *Conn) Ingress() IngressContext {
+	return c.ingressContext("", c.identity.Load(), 0, time.Now())
+}
+
 // ReceivedAt returns when the last byte of the message was read.
 func (c *Context) ReceivedAt() time.Time { return c.root().call.ReceivedAt }
 

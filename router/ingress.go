@@ -25,6 +25,7 @@ type IngressContext struct {
 	Size       int64      // of the whole message in bytes, including the envelope
 	ReceivedAt time.Time  // when the last byte of the message was read
 
+	conn *Conn  // nil if the router has not made it
 	undo **undo // of the message; nil if the router has not passed the IngressContext to an ingress function
 }
 
@@ -45,6 +46,24 @@ func (in *IngressContext) OnConcurrencyExceeded(f func(context.Context)) {
 	if in.undo != nil {
 		*in.undo = &undo{f, *in.undo}
 	}
+}
+
+// Report reports an error without refusing the message: a [*LimitExceeded] to Options.OnLimitExceeded, with DryRun,
+// and any other to Options.OnError, or to the log without that. So an ingress function reports what it would refuse, or
+// that it could not decide. It does nothing if the router has not made the IngressContext.
+func (in *IngressContext) Report(ctx context.Context, err error) {
+	c := in.conn
+	if c == nil || err == nil {
+		return
+	}
+	f := inspector.Inspect(err, "ingress")
+	if limit := limitOf(f); limit != nil {
+		dry := *limit
+		dry.DryRun = true
+		c.reportLimit(ctx, in.Type, dry)
+		return
+	}
+	c.router.reportError(ctx, c, in.Type, f)
 }
 
 // exceedsConcurrency reports whether a message is refused because too many are being handled.

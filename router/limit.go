@@ -39,6 +39,9 @@ type LimitExceeded struct {
 	// client receives it; "" is not sent.
 	Policy string
 
+	// DryRun says that nothing was refused: the limit only reports what it would refuse.
+	DryRun bool
+
 	// Messages is the number of refused or dropped messages. It is 1, except for LimitQueue:
 	// drops that follow each other faster than OnLimitExceeded returns are reported together.
 	// The router sets it.

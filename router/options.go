@@ -66,6 +66,10 @@ type Options struct {
 	// [Conn.Resumable] reports whether the client may come back and resume its session.
 	OnClose func(*Conn, CloseError)
 
+	// OnError, OnRefused and OnLimitExceeded are the three hooks of what goes wrong. OnError has the causes that clients
+	// do not learn, for developers; OnRefused who was refused and why, sampled, for support; OnLimitExceeded each
+	// exceeded limit, for abuse. Metrics count all of it by [Router.Observe], without naming anyone.
+	//
 	// OnError is called for errors that the client does not receive completely: every panic,
 	// every error without a code, and every error with a private part, except those of
 	// Authenticate that are expected. If nil, they are logged.

@@ -284,7 +284,7 @@ func (c *Conn) runIngress(in *incoming) *failure.Failure {
 
 // ingressContext returns the argument of ingress functions for a message.
 func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.Time) IngressContext {
-	return IngressContext{Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
+	return IngressContext{conn: c, Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
 // enqueue is stage 5. It adds the message to the connection's serial queue, unless the reading goroutine can

@@ -251,7 +251,7 @@ func TestContext_DescribesMessage(t *testing.T) {
 		})
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
 			assert.Equal(t, "ECHO", ctx.Type())
-			assert.Equal(t, seen, ctx.Ingress())
+			assert.EqualExportedValues(t, seen, ctx.Ingress())
 			assert.EqualValues(t, 62, ctx.Ingress().Size)
 			assert.Equal(t, "c", ctx.CorrelationID())
 			assert.Equal(t, m, ctx.Message())

@@ -137,15 +137,13 @@ func (l *Limit) Charge(ctx context.Context, key limit.Key, cost int64) error {
 	return l.limiter.charge(ctx, key, cost)
 }
 
-// Undo returns what q has taken. Errors go to OnError.
-func (l *Limit) Undo(ctx context.Context, q *Request, receipt limit.Receipt) {
+// Undo returns what q has taken.
+func (l *Limit) Undo(ctx context.Context, q *Request, receipt limit.Receipt) error {
 	g := l.limiter
 	if q.fellBack {
 		g = l.fallback
 	}
-	if err := g.undo(ctx, q, receipt); err != nil && l.opts.OnError != nil {
-		l.opts.OnError(err)
-	}
+	return g.undo(ctx, q, receipt)
 }
 
 // take calls the limiter, and the fallback if the limiter cannot decide. The fallback never
@@ -169,9 +167,7 @@ func (l *Limit) takeFallback(ctx context.Context, q *Request, o *observe.Observa
 	if ctx.Err() != nil {
 		return limit.Decision{}, err
 	}
-	if l.opts.OnError != nil {
-		l.opts.OnError(err)
-	}
+	q.Failure = err
 	if l.fallback == nil {
 		return limit.Decision{}, err
 	}

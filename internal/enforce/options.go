@@ -20,7 +20,6 @@ type Options struct {
 	DryRun   bool
 	FailOpen bool
 	Fallback limit.Limiter
-	OnError  func(error)
 	Observe  func(observe.Observation)
 	Timeout  time.Duration // if 0, DefaultTimeout
 

@@ -27,6 +27,9 @@ type Request struct {
 	DeniedCost int64
 	DeniedBy   string
 
+	// Failure is, after a decision, why the limiter could not decide: the fallback or the failure policy has.
+	Failure error
+
 	fellBack bool // Options.Fallback has decided
 }
 

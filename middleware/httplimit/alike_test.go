@@ -21,6 +21,7 @@ import (
 	"github.com/penstock-go/penstock/middleware/httplimit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 // A scripted limiter repeats its answers and records its calls. An answer is a limit.Decision, an
@@ -49,7 +50,6 @@ func (l *scripted) Take(ctx context.Context, key limit.Key, take limit.Take) (li
 // A trace is what a limit does with a sequence of messages or requests.
 type trace struct {
 	answers  []string
-	errors   []string
 	dry      []string
 	observed []observe.Observation
 	calls    [2][]string // of the limiter and the fallback
@@ -110,7 +110,7 @@ func randomScenario(rng *rand.Rand) (s scenario) {
 
 // traceOf runs a scenario. limits makes a limit, and returns a function that answers an arrival
 // with a status and a time to wait.
-func traceOf(t *testing.T, s scenario, limits func(limit.Limiter, httplimit.Options, *trace) func(arrival) string) (tr trace) {
+func traceOf(t *testing.T, s scenario, limits func(*testing.T, limit.Limiter, httplimit.Options, *trace) func(arrival) string) (tr trace) {
 	limiter, fallback := &scripted{answers: s.limiter}, &scripted{answers: s.fallback}
 	if s.fallback != nil {
 		s.opts.Fallback = fallback
@@ -119,9 +119,8 @@ func traceOf(t *testing.T, s scenario, limits func(limit.Limiter, httplimit.Opti
 	require.NoError(t, s.opts.Access.Replace(access.Rules{
 		Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, DenyKeys: []limit.Key{{"ip", "192.0.2.2"}},
 	}))
-	s.opts.OnError = func(err error) { tr.errors = append(tr.errors, err.Error()) }
 	s.opts.Observe = func(o observe.Observation) { tr.observed = append(tr.observed, o) }
-	answer := limits(limiter, s.opts, &tr)
+	answer := limits(t, limiter, s.opts, &tr)
 	for _, a := range s.arrivals {
 		start := time.Now()
 		tr.answers = append(tr.answers, answer(a)+" after "+time.Since(start).String())
@@ -131,7 +130,7 @@ func traceOf(t *testing.T, s scenario, limits func(limit.Limiter, httplimit.Opti
 	return tr
 }
 
-func limitRequests(limiter limit.Limiter, opts httplimit.Options, tr *trace) func(arrival) string {
+func limitRequests(_ *testing.T, limiter limit.Limiter, opts httplimit.Options, tr *trace) func(arrival) string {
 	var now arrival
 	opts.Cost = func(*http.Request) int64 { return now.cost }
 	opts.ChargeOnly = func(*http.Request) bool { return now.chargeOnly }
@@ -148,26 +147,34 @@ func limitRequests(limiter limit.Limiter, opts httplimit.Options, tr *trace) fun
 	}
 }
 
-func limitMessages(limiter limit.Limiter, o httplimit.Options, tr *trace) func(arrival) string {
+func limitMessages(t *testing.T, limiter limit.Limiter, o httplimit.Options, tr *trace) func(arrival) string {
 	var now arrival
 	opts := &ratelimit.Options{
 		Name: o.Name, Key: ratelimit.KeyPerIP, Access: o.Access, AccessKey: ratelimit.KeyPerIP, MaxWait: o.MaxWait, DryRun: o.DryRun,
-		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, Observe: o.Observe, Timeout: o.Timeout,
 		Cost:       func(router.IngressContext) int64 { return now.cost },
 		ChargeOnly: func(router.IngressContext) bool { return now.chargeOnly },
 	}
 	if o.Keep != nil {
 		opts.Keep = func(router.IngressContext) int64 { return o.Keep(nil) }
 	}
-	if opts.DryRun {
-		opts.OnDryRun = func(_ router.IngressContext, l *router.LimitExceeded) {
+	r := router.New(&router.Options{
+		OnError: func(router.ErrorReport) {},
+		OnLimitExceeded: func(l router.LimitExceeded) {
 			tr.dry = append(tr.dry, fmt.Sprintln(l.Limit, l.Policy, l.Reason, l.RetryAfter))
-		}
+		},
+	})
+	routertest.Dial(t, r)
+	var in router.IngressContext
+	for c := range r.Conns() {
+		in = c.Ingress()
 	}
 	admit := ratelimit.New(limiter, opts)
 	return func(a arrival) string {
 		now = a
-		err := admit(context.Background(), router.IngressContext{Type: "SAY", IP: a.addr})
+		in.Type, in.IP = "SAY", a.addr
+		err := admit(context.Background(), in)
+		synctest.Wait()
 		exceeded, _ := errors.AsType[*router.LimitExceeded](err)
 		switch {
 		case err == nil:
@@ -186,7 +193,7 @@ func limitMessages(limiter limit.Limiter, o httplimit.Options, tr *trace) func(a
 }
 
 // TestNew_DecidesAsMessagesAreDecided runs random scenarios with both middlewares: their answers,
-// errors, observations and calls of the limiters are the same, and at the same times.
+// observations and calls of the limiters are the same, and at the same times.
 func TestNew_DecidesAsMessagesAreDecided(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	outcomes := map[observe.Outcome]int{}

@@ -96,6 +96,9 @@ func (h *httpLimit) admit(w http.ResponseWriter, req *http.Request) bool {
 		return true
 	}
 	d, err := h.enforced.Decide(req.Context(), &q)
+	if q.Failure != nil && h.OnError != nil {
+		h.OnError(q.Failure)
+	}
 	if err != nil {
 		respondUnavailable(w)
 		return false

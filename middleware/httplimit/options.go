@@ -123,6 +123,6 @@ func newOptions(opts *Options) *httpLimit {
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
 		Package: "httplimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil,
 	}
 }

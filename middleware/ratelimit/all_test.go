@@ -139,16 +139,21 @@ func TestNewAll_ObservesTheDecidingPolicy(t *testing.T) {
 }
 
 func TestNewAll_DryRunChargesWhatEnforcementWould(t *testing.T) {
+	synctest.Test(t, testDryRunOfAll)
+}
+
+func testDryRunOfAll(t *testing.T) {
 	users, tenants := memory.NewLimiter(limit.PerHour(9)), memory.NewLimiter(limit.PerHour(2).Named("tenant"))
-	var reported []string
 	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant}},
-		&ratelimit.Options{DryRun: true, OnDryRun: func(_ router.IngressContext, l *router.LimitExceeded) {
-			reported = append(reported, l.Policy)
-		}})
+		&ratelimit.Options{DryRun: true})
+	in, seen := reporting(t, from("ann"))
 	for range 5 {
-		require.NoError(t, admit(t.Context(), from("ann")))
+		require.NoError(t, admit(t.Context(), in))
 	}
-	assert.Equal(t, []string{"tenant", "tenant", "tenant"}, reported)
+	synctest.Wait()
+	require.Len(t, seen.limits, 3)
+	assert.Equal(t, "tenant", seen.limits[0].Policy)
+	assert.True(t, seen.limits[0].DryRun)
 	assert.EqualValues(t, 7, remaining(t, users, user("ann")))
 }
 
@@ -170,8 +175,12 @@ func TestNewAll_RefundsAndFollowsFailOpen(t *testing.T) {
 			var outcomes []observe.Outcome
 			admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: remote, Key: perTenant}},
 				&ratelimit.Options{
-					FailOpen: failOpen, OnError: func(err error) { reported = append(reported, err) },
-					Observe: func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
+					FailOpen: failOpen,
+					Observe: func(o observe.Observation) {
+						if outcomes = append(outcomes, o.Outcome); o.Err != nil {
+							reported = append(reported, o.Err)
+						}
+					},
 				})
 			start := time.Now()
 			for range 10 {

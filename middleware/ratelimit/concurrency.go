@@ -26,9 +26,6 @@ type ConcurrencyOptions struct {
 	// false, it is rejected, a message with UNAVAILABLE.
 	FailOpen bool
 
-	// OnError is called with every error of the semaphore. It may be nil.
-	OnError func(error)
-
 	// Observe is as in [Options].
 	Observe func(observe.Observation)
 
@@ -103,8 +100,8 @@ func (c *concurrency) acquire(ctx context.Context, in router.IngressContext) (pe
 		permit, err = c.semaphore.Acquire(bounded, c.Key(in))
 		return err
 	})
-	if err != nil && ctx.Err() == nil && c.OnError != nil {
-		c.OnError(err)
+	if err != nil && ctx.Err() == nil && (c.FailOpen || c.kind == router.LimitConnections) { // the close frame of a connection says nothing of it
+		in.Report(ctx, couldNotDecide(c.Name, err))
 	}
 	if c.Observe != nil {
 		enforce.Record(&o, start, err)

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -45,12 +44,7 @@ func Connections(semaphore limit.Semaphore, opts *ConcurrencyOptions) func(conte
 
 // open acquires the permit of a connection for as long as the connection is open.
 func (c *concurrency) open(ctx context.Context, conn *router.Conn) error {
-	permit, err := c.acquire(ctx, router.IngressContext{
-		ConnID:     conn.ID(),
-		IP:         conn.IP(),
-		Identity:   conn.Identity(),
-		ReceivedAt: time.Now(),
-	})
+	permit, err := c.acquire(ctx, conn.Ingress())
 	switch {
 	case err != nil && c.FailOpen:
 		return nil

@@ -69,25 +69,17 @@ type Options struct {
 	// shortens it, and does not apply to [limit.Never]. If 0, RetryAfter is exact.
 	Jitter time.Duration
 
-	// DryRun makes the limit decide, charge and report, but reject no message. Use it to test
-	// a policy before enforcing it.
+	// DryRun makes the limit decide, charge and report, but reject no message. What it would reject goes to the
+	// router's OnLimitExceeded, with LimitExceeded.DryRun. Use it to test a policy before enforcing it.
 	DryRun bool
 
-	// OnDryRun is called with every message that a dry run would have rejected. It may be nil,
-	// and must be nil without DryRun.
-	OnDryRun func(router.IngressContext, *router.LimitExceeded)
-
-	// FailOpen admits a message if the limiter cannot decide. If false, the message is rejected with
-	// UNAVAILABLE.
+	// FailOpen admits a message if the limiter cannot decide, and reports why to the router's OnError. If false,
+	// the message is rejected with UNAVAILABLE.
 	FailOpen bool
 
-	// Fallback decides if the limiter cannot. FailOpen applies if the Fallback cannot
+	// Fallback decides if the limiter cannot, which the router's OnError learns. FailOpen applies if the Fallback cannot
 	// decide either. If nil, FailOpen applies immediately.
 	Fallback limit.Limiter
-
-	// OnError is called with every error of the limiter, before Fallback and FailOpen
-	// apply. It may be nil.
-	OnError func(error)
 
 	// Observe is called with the outcome of every message that costs something, and of every
 	// message of a client that Access names. It may be nil. Many goroutines call it concurrently;
@@ -102,8 +94,6 @@ type Options struct {
 // mustBeValid panics if an option is invalid, except for those of enforcement.
 func (o *Options) mustBeValid() {
 	switch {
-	case o.OnDryRun != nil && !o.DryRun:
-		panic("ratelimit: OnDryRun is set, but DryRun is false; set DryRun too")
 	case o.AccessKey != nil && o.Access == nil:
 		panic("ratelimit: AccessKey is set, but Access is nil; set Access too")
 	}
@@ -113,6 +103,6 @@ func (o *Options) mustBeValid() {
 func (o *Options) enforcement() enforce.Options {
 	return enforce.Options{
 		Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailOpen: o.FailOpen, Fallback: o.Fallback, OnError: o.OnError, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
+		FailOpen: o.FailOpen, Fallback: o.Fallback, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
 	}
 }

@@ -43,6 +43,9 @@ func (l *rateLimit) simpleIngress(ctx context.Context, in router.IngressContext)
 	}
 	q := enforce.Request{Key: key, Take: limit.Take{Cost: cost}}
 	d, err = l.enforced.Conclude(ctx, &q, d, err)
+	if err == nil && q.Failure != nil {
+		in.Report(ctx, couldNotDecide(l.Name, q.Failure))
+	}
 	if err != nil || d.Allowed {
 		return err
 	}
@@ -102,6 +105,10 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admi
 	switch {
 	case err != nil:
 		return false, err
+	case q.Failure != nil:
+		in.Report(ctx, couldNotDecide(l.Name, q.Failure))
+	}
+	switch {
 	case d.Receipt != (limit.Receipt{}):
 		l.refundLater(in, q, d.Receipt)
 	}
@@ -110,8 +117,8 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admi
 		return true, nil
 	case !l.DryRun:
 		return false, exceededBy(&q, d)
-	case q.DeniedCost > 0 && l.OnDryRun != nil:
-		l.OnDryRun(*in, exceededBy(&q, d))
+	case q.DeniedCost > 0:
+		in.Report(ctx, exceededBy(&q, d))
 	}
 	return false, nil
 }
@@ -155,6 +162,11 @@ func invalidCost(function string, result int64, typ string) error {
 		Message: "the message has no valid cost",
 		Err:     fmt.Errorf("ratelimit: %s returned %d for %q; it must not be negative", function, result, typ),
 	}
+}
+
+// couldNotDecide returns the error to report if a limit has admitted a message because of an error.
+func couldNotDecide(name string, err error) error {
+	return fmt.Errorf("ratelimit: the limit %q could not decide: %w", name, err)
 }
 
 // exceededBy returns the rejection of a request that was denied.

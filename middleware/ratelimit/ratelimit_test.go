@@ -151,10 +151,11 @@ func TestNew_HandlesLimiterErrorsByFailOpenAndFallback(t *testing.T) {
 		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
 	t.Run("admitted with FailOpen", func(t *testing.T) {
-		var reported []error
-		admit := ratelimit.New(down, &ratelimit.Options{FailOpen: true, OnError: func(err error) { reported = append(reported, err) }})
-		require.NoError(t, admit(t.Context(), from("ann")))
-		assert.Equal(t, []error{io.ErrUnexpectedEOF}, reported)
+		in, seen := reporting(t, from("ann"))
+		admit := ratelimit.New(down, &ratelimit.Options{FailOpen: true})
+		require.NoError(t, admit(t.Context(), in))
+		require.Len(t, seen.errs, 1)
+		assert.ErrorIs(t, seen.errs[0], io.ErrUnexpectedEOF)
 	})
 	t.Run("decided by the fallback", func(t *testing.T) {
 		admit := ratelimit.New(down, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(1))})
@@ -176,11 +177,13 @@ func TestNew_HandlesLimiterErrorsByFailOpenAndFallback(t *testing.T) {
 	})
 	t.Run("a canceled connection is no error of the limiter", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
+		in, seen := reporting(t, from("ann"))
 		admit := ratelimit.New(limiterFunc(func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
 			cancel()
 			return limit.Decision{}, ctx.Err()
-		}), &ratelimit.Options{FailOpen: true, OnError: func(error) { t.Error("reported") }})
-		assert.ErrorIs(t, admit(ctx, from("ann")), context.Canceled)
+		}), &ratelimit.Options{FailOpen: true})
+		assert.ErrorIs(t, admit(ctx, in), context.Canceled)
+		assert.Empty(t, seen.errs)
 	})
 }
 
@@ -236,23 +239,26 @@ func TestBreaker_PausesCallsOfFailingLimiter(t *testing.T) {
 }
 
 func TestNew_DryRunReportsAndAdmits(t *testing.T) {
-	var rejected []*router.LimitExceeded
-	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{
-		DryRun: true,
-		OnDryRun: func(in router.IngressContext, l *router.LimitExceeded) {
-			assert.Equal(t, "ann", in.Identity.UserID)
-			rejected = append(rejected, l)
-		},
+	synctest.Test(t, func(t *testing.T) {
+		in, seen := reporting(t, from("ann"))
+		admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{DryRun: true})
+		for range 3 {
+			assert.NoError(t, admit(t.Context(), in))
+		}
+		synctest.Wait()
+		require.Len(t, seen.limits, 2)
+		assert.EqualValues(t, 1, seen.limits[0].Limit)
+		assert.True(t, seen.limits[0].DryRun)
+		assert.NotNil(t, seen.limits[0].Conn)
+		assert.Empty(t, seen.errs)
+		down := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
+			return limit.Decision{}, io.ErrUnexpectedEOF
+		}), &ratelimit.Options{DryRun: true})
+		assert.NoError(t, down(t.Context(), in), "a dry run rejects no message")
+		synctest.Wait()
+		assert.Len(t, seen.limits, 2, "the limiter decided nothing")
+		assert.Len(t, seen.errs, 1)
 	})
-	for range 3 {
-		assert.NoError(t, admit(t.Context(), from("ann")))
-	}
-	assert.Len(t, rejected, 2)
-	assert.EqualValues(t, 1, rejected[0].Limit)
-	down := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
-		return limit.Decision{}, io.ErrUnexpectedEOF
-	}), &ratelimit.Options{DryRun: true, OnDryRun: func(router.IngressContext, *router.LimitExceeded) { t.Error("the limiter decided nothing") }})
-	assert.NoError(t, down(t.Context(), from("ann")), "a dry run rejects no message")
 }
 
 // TestKeyFunctions_KeyOfIngressContextRefunds computes the key as a handler does for a refund.
@@ -269,8 +275,5 @@ func TestKeyFunctions_KeyOfIngressContextRefunds(t *testing.T) {
 func TestNew_InvalidOptionsPanic(t *testing.T) {
 	l := memory.NewLimiter(limit.PerSecond(1))
 	assert.PanicsWithValue(t, "ratelimit: New needs a limiter", func() { ratelimit.New(nil, nil) })
-	assert.PanicsWithValue(t, "ratelimit: OnDryRun is set, but DryRun is false; set DryRun too", func() {
-		ratelimit.New(l, &ratelimit.Options{OnDryRun: func(router.IngressContext, *router.LimitExceeded) {}})
-	})
 	assert.PanicsWithValue(t, "ratelimit: Timeout is -1s; it must not be negative", func() { ratelimit.New(l, &ratelimit.Options{Timeout: -time.Second}) })
 }

@@ -27,7 +27,7 @@ var perHour = limit.PerHour(100).Named("refunds")
 // A busyServer handles one call, which does not end before the test does, and rejects all others.
 type busyServer struct {
 	client *routertest.Conn
-	errs   []error // of Options.OnError
+	errs   []error // of router.Options.OnError
 }
 
 // concurrencyLimits are the limits that reject a message after it has been charged.
@@ -46,10 +46,10 @@ func dialBusy(t *testing.T, limitName string, ingress func(*ratelimit.Options) r
 	s, started, done := &busyServer{}, make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	kind := concurrencyLimits[limitName]
-	r := router.New(&kind.opts)
-	r.UseIngress(ingress(&ratelimit.Options{
-		Key: ratelimit.KeyPerType, Refund: true, OnError: func(err error) { s.errs = append(s.errs, err) },
-	}))
+	opts := kind.opts
+	opts.OnError = func(e router.ErrorReport) { s.errs = append(s.errs, e.Err) }
+	r := router.New(&opts)
+	r.UseIngress(ingress(&ratelimit.Options{Key: ratelimit.KeyPerType, Refund: true}))
 	kind.use(r)
 	router.RPC(r, func(*router.Context, Render) (Rendered, error) {
 		close(started)
@@ -157,7 +157,7 @@ func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
 			require.NoError(t, err)
 			s := dialBusy(t, "Concurrency", func(opts *ratelimit.Options) router.IngressFunc {
 				tt.set(opts, fallback)
-				limiter.down, opts.OnError = true, nil
+				limiter.down = true
 				return ratelimit.New(limiter, opts)
 			})
 			s.reject(t, 9)

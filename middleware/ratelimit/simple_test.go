@@ -66,14 +66,17 @@ func TestNew_DecidesAlikeWithAndWithoutObserve(t *testing.T) {
 					Key:      ratelimit.KeyPerUserPerType,
 					Cost:     func(router.IngressContext) int64 { return tt.cost },
 					FailOpen: tt.failOpen,
-					OnError:  func(err error) { reported = append(reported, err.Error()) },
 					Observe:  observe,
 				}
 				if tt.fallback != nil {
 					fallback := *tt.fallback
 					opts.Fallback = &fallback
 				}
-				err = ratelimit.New(&limiter, &opts)(ctx, router.IngressContext{Type: "SAY", ConnID: "c"})
+				in, seen := reporting(t, router.IngressContext{Type: "SAY"})
+				err = ratelimit.New(&limiter, &opts)(ctx, in)
+				for _, err := range seen.errs {
+					reported = append(reported, err.Error())
+				}
 				return reported, limiter.calls, err
 			}
 			reported, calls, err := run(nil)

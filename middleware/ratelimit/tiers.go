@@ -95,8 +95,8 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 		if other == name {
 			continue
 		}
-		if err := l.enforced.Charge(ctx, key, cost); err != nil && l.OnError != nil && ctx.Err() == nil {
-			l.OnError(fmt.Errorf("ratelimit: charging tier %q: %w", other, err))
+		if err := l.enforced.Charge(ctx, key, cost); err != nil && ctx.Err() == nil {
+			in.Report(ctx, fmt.Errorf("ratelimit: charging tier %q: %w", other, err))
 		}
 	}
 	return nil

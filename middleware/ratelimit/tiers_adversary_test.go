@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -202,7 +203,9 @@ func TestTiers_DryRunPredictsEnforcement(t *testing.T) {
 		for _, dryRun := range []bool{false, true} {
 			opts := &ratelimit.Options{DryRun: dryRun, Cost: func(router.IngressContext) int64 { return cost }}
 			if dryRun {
-				opts.OnDryRun = func(router.IngressContext, *router.LimitExceeded) { rejected = true }
+				opts.Observe = func(o observe.Observation) {
+					rejected = o.Outcome == observe.Rejected || o.Outcome == observe.NeverAllowed
+				}
 			}
 			limits[dryRun] = ratelimit.Tiers(func(router.IngressContext) string { return tier }, map[string]limit.Limiter{
 				"free": memory.NewLimiter(policies["free"]), "pro": memory.NewLimiter(policies["pro"]),

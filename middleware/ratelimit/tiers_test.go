@@ -132,14 +132,14 @@ func (downLimiter) Charge(context.Context, limit.Key, int64) error { return io.E
 
 func TestTiers_AdmitsDuringOutageOfAnotherTier(t *testing.T) {
 	down := downLimiter{memory.NewLimiter(limit.PerHour(1))}
-	var seen []error
+	in, seen := reporting(t, from("ann"))
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
 		"free": memory.NewLimiter(limit.PerHour(1)),
 		"pro":  down,
-	}, &ratelimit.Options{OnError: func(err error) { seen = append(seen, err) }})
-	assert.NoError(t, admit(t.Context(), from("ann")))
-	assert.Len(t, seen, 1)
-	assert.ErrorContains(t, seen[0], `charging tier "pro"`)
+	}, nil)
+	assert.NoError(t, admit(t.Context(), in))
+	require.Len(t, seen.errs, 1)
+	assert.ErrorContains(t, seen.errs[0], `charging tier "pro"`)
 }
 
 func TestTiers_JointLimitersAreCharged(t *testing.T) {
@@ -147,8 +147,9 @@ func TestTiers_JointLimitersAreCharged(t *testing.T) {
 	tier := "pro"
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return tier },
 		map[string]limit.Limiter{"free": free, "pro": memory.NewLimiter(limit.PerHour(100))},
-		&ratelimit.Options{Cost: func(in router.IngressContext) int64 { return in.Size }, OnError: func(err error) { t.Error(err) }})
-	in := router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}, Size: 20}
+		&ratelimit.Options{Cost: func(in router.IngressContext) int64 { return in.Size }})
+	in, seen := reporting(t, router.IngressContext{Type: "SAY", Identity: router.Identity{UserID: "ann"}, Size: 20})
+	defer func() { assert.Empty(t, seen.errs) }()
 	require.NoError(t, admit(t.Context(), in), "the cost is above a capacity of the other tier")
 	tier, in.Size = "free", 1
 	require.Error(t, admit(t.Context(), in))

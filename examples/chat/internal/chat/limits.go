@@ -26,19 +26,17 @@ type limits struct {
 func newLimits(cfg config, m *metrics.Metrics) *limits {
 	l := &limits{metrics: m}
 	if cfg.dryRunPolicy != nil {
-		ignore := func(router.IngressContext, *router.LimitExceeded) {} // the metrics record the decisions
-		l.add(cfg, *cfg.dryRunPolicy, ignore)
+		l.add(cfg, *cfg.dryRunPolicy, true)
 	}
-	enforced := l.add(cfg, cfg.policy, nil)
+	enforced := l.add(cfg, cfg.policy, false)
 	l.announce = ratelimit.Announce(enforced, &ratelimit.Options{Name: cfg.policy.Name, Key: cfg.key, Cost: cost})
 	return l
 }
 
 // add enforces policy on this node or, with Redis, across all nodes. While Redis does not answer,
-// each node enforces its share of the policy. If onDryRun is not nil, the limit refuses no messages
-// and calls onDryRun instead.
-func (l *limits) add(cfg config, policy limit.Policy, onDryRun func(router.IngressContext, *router.LimitExceeded)) limit.Limiter {
-	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: l.metrics.Limit, DryRun: onDryRun != nil, OnDryRun: onDryRun}
+// each node enforces its share of the policy. In a dry run, the limit refuses no messages.
+func (l *limits) add(cfg config, policy limit.Policy, dryRun bool) limit.Limiter {
+	opts := ratelimit.Options{Name: policy.Name, Key: cfg.key, Cost: cost, Observe: l.metrics.Limit, DryRun: dryRun}
 	if cfg.redis == nil {
 		local := memory.NewLimiter(policy)
 		l.metrics.Limiter(policy.Name, local)

@@ -106,7 +106,7 @@ func onLimitExceeded(action router.LimitAction) func(router.LimitExceeded) {
 		return nil
 	}
 	return func(l router.LimitExceeded) {
-		if l.Conn == nil || l.RetryAfter == errors.Never {
+		if l.DryRun || l.Conn == nil || l.RetryAfter == errors.Never {
 			return
 		}
 		retryAfterMs := int64((l.RetryAfter + time.Millisecond - 1) / time.Millisecond) // rounded up: an earlier retry would be refused
