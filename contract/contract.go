@@ -193,7 +193,7 @@ func (doc *document) addLimits(limits []description.Limit) {
 		if slices.ContainsFunc(limits[:i], same) || slices.ContainsFunc(limits[i+1:], same) {
 			continue
 		}
-		added := limit{Capacity: l.Capacity, Refill: l.Refill, RefillMs: l.Per.Milliseconds(), Scope: string(l.Scope)}
+		added := limit{Capacity: l.Capacity, Refill: l.Refill, RefillMs: l.Per.Milliseconds(), Scope: l.Scope}
 		for _, b := range l.Buckets {
 			costs := map[string]*int64{}
 			for typ, cost := range b.Costs {

@@ -249,6 +249,6 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.ReleaseUser(c.Identity().user())
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.sub.WS.Status()
-	c.router.observe(observe.Event{Kind: observe.Closed, Status: int(code)})
+	c.router.observe(observe.Event{Kind: observe.Closed, Status: code})
 	c.router.log.Closed(c.ctx, c.id, code)
 }

@@ -159,7 +159,7 @@ func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*protocol.L
 }
 
 func describeLimit(l *protocol.Limit) description.Limit {
-	d := description.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: string(l.Scope)}
+	d := description.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Per: time.Duration(l.RefillMs) * time.Millisecond, Scope: l.Scope}
 	for _, bucket := range l.Buckets {
 		b := description.Bucket{Costs: map[string]int64{}, Keep: maps.Clone(bucket.Keep)}
 		for typ, cost := range bucket.Costs {
