@@ -219,7 +219,7 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 	} {
 		for _, secure := range []bool{false, true} {
 			if tt.code == 0 && !secure && !testscale.Pick(false, true) {
-				continue // it ends after Timeouts.Write
+				continue // it ends after Timeouts.Message
 			}
 			t.Run(name+map[bool]string{true: " over TLS"}[secure], func(t *testing.T) {
 				t.Parallel()
@@ -230,6 +230,7 @@ func TestAdversarial_PeersAreDisconnected(t *testing.T) {
 				case router.StatusAbnormal:
 					timeouts.ping = 200 * time.Millisecond // no other timeout ends it
 				case 0:
+					timeouts.message = 10 * time.Second
 					timeouts.ping = time.Second // with full buffers the peer's kernel may drop acknowledgments, so only the ping ends it
 				}
 				v := newAdversarialServer(t, secure, timeouts)

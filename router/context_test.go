@@ -217,7 +217,7 @@ func TestWithContext_SharesTheStateOfTheMessage(t *testing.T) {
 			assert.Nil(t, outer.Value(spanKey{}), "the original is as it was")
 			assert.Equal(t, outer.CorrelationID(), ctx.CorrelationID())
 			assert.Equal(t, outer.ReceivedAt(), ctx.ReceivedAt())
-			assert.Equal(t, outer.Ingress(), ctx.Ingress())
+			assert.EqualExportedValues(t, outer.Ingress(), ctx.Ingress())
 			assert.Equal(t, outer.Message(), ctx.Message())
 		}
 		router.On(r, func(ctx *router.Context, m Nothing) error {

@@ -201,7 +201,7 @@ func TestGreeting_AnnounceLimitsIsCalledOncePerType(t *testing.T) {
 			if in.Type == "ECHO" {
 				size = 100
 			}
-			assert.Equal(t, router.IngressContext{
+			assert.EqualExportedValues(t, router.IngressContext{
 				Type: in.Type, ConnID: id, IP: netip.MustParseAddr("192.0.2.1"), Identity: identity, Size: size, ReceivedAt: time.Now(),
 			}, in)
 		}

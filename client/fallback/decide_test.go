@@ -273,6 +273,7 @@ func TestDecision_LateMessageProvesWebSocket(t *testing.T) {
 		_, err = s.server.Write(message("{}"))
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
+		synctest.Wait() // for the check that has failed
 		s.websocket, s.check = answers(http.StatusForbidden, false), works
 		s.expect(t, failing)
 		s.expect(t, failing)
