@@ -16,12 +16,14 @@ import (
 	"github.com/penstock-go/penstock/internal/postgrestest"
 )
 
-// guideSQL returns the blocks of SQL of the guide.
+// guideSQL returns the blocks of SQL of the guide and of the README.
 func guideSQL(t testing.TB) (blocks []string) {
-	text, err := os.ReadFile("../../docs/guides/postgresql.md")
-	require.NoError(t, err)
-	for _, match := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(text, -1) {
-		blocks = append(blocks, string(match[1]))
+	for _, file := range []string{"../../docs/guides/postgresql.md", "README.md"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, match := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(text, -1) {
+			blocks = append(blocks, string(match[1]))
+		}
 	}
 	return blocks
 }
