@@ -77,7 +77,7 @@ func EncodeDetails(details any) (jsonv2.Value, error) {
 // Values of interfaces, and of types that decode themselves, are not compared if they cannot be decoded.
 func misfit(typ reflect.Type, text []byte) string {
 	value := reflect.New(typ)
-	if err := jsonv2.Unmarshal(text, value.Interface(), strictOptions); err != nil {
+	if err := jsonplan.Of(typ).Unmarshal(text, value.Interface(), true); err != nil {
 		if wrong, ok := errors.AsType[*jsonv2.SemanticError](err); ok && wrong.GoType != nil && (wrong.GoType.Kind() == reflect.Interface || jsonplan.HasMethods(wrong.GoType)) {
 			return ""
 		}
@@ -89,7 +89,7 @@ func misfit(typ reflect.Type, text []byte) string {
 		return ""
 	}
 	var sent, full any
-	if jsonv2.Unmarshal(text, &sent, decodeOptions) != nil || jsonv2.Unmarshal(again, &full, decodeOptions) != nil {
+	if jsonplan.Unmarshal(text, &sent) != nil || jsonplan.Unmarshal(again, &full) != nil {
 		return ""
 	}
 	return missing("", sent, full)

@@ -11,18 +11,9 @@ import (
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
-// Only this file and package jsonplan decode and encode payloads.
-
-//nolint:gochecknoglobals // never changed
-var (
-	decodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true))
-	strictOptions = jsonv2.JoinOptions(decodeOptions, jsonv2.RejectUnknownMembers(true))
-	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
-)
-
 // UnmarshalJSON decodes JSON into the value that v points to. Members without a field are ignored.
 func UnmarshalJSON(text []byte, v any) error {
-	if err := jsonv2.Unmarshal(text, v, decodeOptions); err != nil {
+	if err := jsonplan.Unmarshal(text, v); err != nil {
 		return decodeError(err)
 	}
 	return nil
@@ -126,7 +117,7 @@ func actualJSON(e *jsonv2.SemanticError) string {
 // MarshalJSON returns the JSON of v.
 func MarshalJSON(v any) (text []byte, err error) {
 	defer recoverAsError(&err)
-	if text, err = jsonv2.Marshal(v, encodeOptions); err != nil {
+	if text, err = jsonplan.Append(nil, v); err != nil {
 		return nil, failure.QuoteEncoder(err)
 	}
 	return text, nil
@@ -151,7 +142,7 @@ func checkEncodable(t reflect.Type, known map[reflect.Type]bool) error {
 	case reflect.Map:
 		return errors.Join(checkEncodableKey(t.Key()), checkEncodable(t.Elem(), known))
 	case reflect.Struct:
-		if err := jsonv2.Unmarshal([]byte("{}"), reflect.New(t).Interface(), decodeOptions); err != nil {
+		if err := jsonplan.Unmarshal([]byte("{}"), reflect.New(t).Interface()); err != nil {
 			return err
 		}
 		for field := range t.Fields() {

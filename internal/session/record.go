@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 )
 
 // A User is a user of a tenant.
@@ -158,15 +158,9 @@ func (rec *record) sameOwner(other *record) bool {
 // topicNames returns the topics, sorted.
 func (rec *record) topicNames() []string { return slices.Sorted(maps.Keys(rec.Topics)) }
 
-//nolint:gochecknoglobals // never changed
-var (
-	decodeOptions = jsonv2.AllowInvalidUTF8(true)
-	encodeOptions = jsonv2.JoinOptions(jsonv2.AllowInvalidUTF8(true), jsonv2.Deterministic(true))
-)
-
 // decode reads a value of the store.
 func decode(data []byte, v any) error {
-	if err := jsonv2.Unmarshal(data, v, decodeOptions); err != nil {
+	if err := jsonplan.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("session: a value of the store cannot be read: %w", failure.QuoteDecoder(err))
 	}
 	return nil
@@ -174,7 +168,7 @@ func decode(data []byte, v any) error {
 
 // encode returns a value of the store.
 func encode(v any) []byte {
-	data, _ := jsonv2.Marshal(v, encodeOptions) // strings and numbers can always be encoded
+	data, _ := jsonplan.Append(nil, v) // strings and numbers can always be encoded
 	return data
 }
 

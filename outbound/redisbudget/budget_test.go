@@ -19,7 +19,7 @@ import (
 
 func TestBudget_PassesTheConformanceSuite(t *testing.T) {
 	t.Parallel()
-	for name, client := range startServers(t) {
+	for name, client := range redistest.StartEach(t) {
 		for _, c := range outboundtest.Cases() {
 			t.Run(name+" "+c.Name, func(t *testing.T) {
 				t.Parallel()
