@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,69 +21,22 @@ import (
 	"github.com/penstock-go/penstock/run"
 )
 
-// A network connects clients with a router by pipes, which work in virtual time. It is the listener
-// of the router's server.
+// A network is one without delays that can be down.
 type network struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-	fail     atomic.Bool // no client can connect
+	*delayedNetwork
 
-	mu   sync.Mutex
-	open []net.Conn
+	fail atomic.Bool // no client can connect
 }
 
 func newNetwork() *network {
-	return &network{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	return &network{delayedNetwork: newDelayedNetwork(func() time.Duration { return 0 })}
 }
 
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case c := <-n.accepted:
-		return c, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Addr() net.Addr { return &net.TCPAddr{} }
-func (n *network) Close() error   { close(n.closed); return nil }
-
-func (n *network) dial(context.Context, string, string) (net.Conn, error) {
+func (n *network) dial(ctx context.Context, protocol, addr string) (net.Conn, error) {
 	if n.fail.Load() {
 		return nil, errors.New("the network is down")
 	}
-	outer, inner := net.Pipe()
-	select {
-	case n.accepted <- inner:
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.open = append(n.open, outer)
-	return outer, nil
-}
-
-// cut ends all connections without a close frame.
-func (n *network) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, c := range n.open {
-		_ = c.Close()
-	}
-	n.open = nil
-}
-
-// serve serves a router, and returns a function that ends it.
-func (n *network) serve(r *router.Router) (closeAll func()) {
-	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(n) }()
-	return func() {
-		_ = r.Shutdown(context.Background())
-		_ = server.Close()
-		<-served
-	}
+	return n.delayedNetwork.dial(ctx, protocol, addr)
 }
 
 // connect returns a client that is closed when the test ends.
@@ -116,7 +68,8 @@ func inVirtualTime(t *testing.T, merge func(a, b token) (token, bool), f func(t 
 	synctest.Test(t, func(t *testing.T) {
 		r, n := newRouter(), newNetwork()
 		rs := withRuns(r, merge)
-		t.Cleanup(n.serve(r))
+		_, closeAll := n.serve(r)
+		t.Cleanup(closeAll)
 		f(t, n, n.connect(t, nil), rs)
 	})
 }
