@@ -22,8 +22,8 @@ import (
 // A connection acquires a permit when it is opened, and releases it when its context ends, also
 // if something else rejects it. A connection without a permit is closed with 1013 and holds none.
 // Options.OnLimitExceeded is not called; ConcurrencyOptions.Observe receives every decision. If
-// the semaphore cannot decide, the connection is closed with 1013 or, with FailOpen, stays
-// open without a permit and is not counted.
+// the semaphore cannot decide, Options.OnError of the router learns why, and the connection is closed
+// with 1013 or, with FailOpen, stays open without a permit and is not counted.
 //
 // A connection whose identity changes keeps the permit of the key with which it was opened. So a
 // client that connects anonymously and then logs in counts for its address. Limits.ConnsPerUser of

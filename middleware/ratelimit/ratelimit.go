@@ -164,7 +164,7 @@ func invalidCost(function string, result int64, typ string) error {
 	}
 }
 
-// couldNotDecide returns the error to report if a limit has admitted a message because of an error.
+// couldNotDecide returns the error that is reported when a limiter fails and the client does not receive that.
 func couldNotDecide(name string, err error) error {
 	return fmt.Errorf("ratelimit: the limit %q could not decide: %w", name, err)
 }
