@@ -6,6 +6,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/cluster"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
 // A Broker is a [broker.Broker] on Redis Pub/Sub, or on sharded Pub/Sub (Redis 7.0 or newer) if
@@ -46,7 +47,7 @@ func NewBroker(client goredis.UniversalClient) *Broker {
 }
 
 func newEngine(client goredis.UniversalClient) *pubsub.Engine {
-	client, prefix, _ := unwrap(client)
+	client, prefix, _ := redisclient.Unwrap(client)
 	if _, isRing := client.(*goredis.Ring); isRing {
 		panic("redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster")
 	}

@@ -19,12 +19,12 @@ import (
 // buckets are the token buckets of a limiter.
 type buckets struct {
 	keyspace
-	consumeOne  *script // for one call
-	consumeMany *script // for many calls
+	consumeOne  *redisclient.Script // for one call
+	consumeMany *redisclient.Script // for many calls
 	lastArgs    atomic.Pointer[policyArgs]
 	calls       *batch.Batcher[bucketRequest, batch.Reply]
-	parts       *scriptBatcher // of calls with conditions of their own
-	settlements *scriptBatcher // of leases
+	parts       *redisclient.Batcher // of calls with conditions of their own
+	settlements *redisclient.Batcher // of leases
 }
 
 // A bucketRequest takes units from a bucket, or returns them if they are negative.
@@ -39,11 +39,11 @@ type bucketCall = batch.Call[bucketRequest, batch.Reply]
 func newBuckets(client goredis.UniversalClient, policyName string) *buckets {
 	b := &buckets{
 		keyspace:    newKeyspace(client, "limit", policyName, "limiter", bucketLua(limiterBlockLua)),
-		consumeOne:  newScript(bucketLua(limiterConsumeOneLua)),
-		consumeMany: newScript(bucketLua(limiterConsumeManyLua)),
+		consumeOne:  redisclient.NewScript(bucketLua(limiterConsumeOneLua)),
+		consumeMany: redisclient.NewScript(bucketLua(limiterConsumeManyLua)),
 	}
-	b.parts = newScriptBatcher(b.name, b.client, newScript(bucketLua(leasesChangeLua+limiterConsumePartLua)), partNumbers)
-	b.settlements = newScriptBatcher(b.name, b.client, newScript(bucketLua(leasesChangeLua+limiterSettleLua)), 0)
+	b.parts = redisclient.NewBatcher(b.name, b.client, redisclient.NewScript(bucketLua(leasesChangeLua+limiterConsumePartLua)), partNumbers)
+	b.settlements = redisclient.NewBatcher(b.name, b.client, redisclient.NewScript(bucketLua(leasesChangeLua+limiterSettleLua)), 0)
 	b.calls = batch.New(b.name, batch.LimiterTimeout, b.exec, redisclient.HonorsDeadline(b.client))
 	return b
 }
@@ -106,7 +106,7 @@ func (b *buckets) call(ctx context.Context, p *batch.Policy, key *limit.Key, uni
 func (b *buckets) callPart(ctx context.Context, r *batch.Request) (batch.Reply, error) {
 	args := append([]any{1, b.Name(&r.Key)}, b.argsOf(r.Policy)[:]...)
 	args = append(args, partArgs(r.Bucket)...)
-	sent, c := b.now(), &scriptCall{Request: b.timed(args)}
+	sent, c := b.now(), &redisclient.Call{Request: b.timed(args)}
 	if err := b.parts.Do(ctx, c); err != nil {
 		return batch.Reply{}, err
 	}
@@ -118,7 +118,7 @@ func (b *buckets) settle(ctx context.Context, r *batch.Request) error {
 	args := append([]any{1, b.Name(&r.Key)}, b.argsOf(r.Policy)[:]...)
 	lease := &r.Bucket.Lease
 	args = append(args, r.Bucket.Units, lease.ID, lease.Excess, lease.Returns, adapter.MaxLeases)
-	return b.settlements.Do(ctx, &scriptCall{Request: b.timed(args)})
+	return b.settlements.Do(ctx, &redisclient.Call{Request: b.timed(args)})
 }
 
 // partArgs returns the arguments of a script for one call with conditions, after those of its policy.

@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
@@ -19,8 +20,8 @@ func (r *records) useClock(t testing.TB, lua, prefix string, c *batchtest.Clock)
 	r.prefix += prefix
 	r.oneNode = false // TestJoint_EqualsLimitersInMemory has calls to several limiters
 	lua = strings.ReplaceAll(recordBlockLua+leaseFunctionsLua()+lua, "  call('PEXPIRE', KEYS[1], format('%.0f', millis))\n", "")
-	r.calls = newScriptBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 8)
-	r.blocks = newScriptBatcher(r.name, r.client, withTimeArgument(t, recordSetBlockLua, ", 'PX', format('%.0f', millis)"), 0)
+	r.calls = redisclient.NewBatcher(r.name, r.client, withTimeArgument(t, lua, ", 'PX', format('%.0f', millis)"), 8)
+	r.blocks = redisclient.NewBatcher(r.name, r.client, withTimeArgument(t, recordSetBlockLua, ", 'PX', format('%.0f', millis)"), 0)
 	r.now = func() time.Duration { return time.Duration(c.Local.Load()) }
 	r.time = func() []any { return []any{c.Server.Load()} }
 }

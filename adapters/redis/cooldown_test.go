@@ -18,7 +18,7 @@ import (
 
 func TestCooldown_ResetAll(t *testing.T) {
 	t.Parallel()
-	for name, client := range startServers(t) {
+	for name, client := range redistest.StartEach(t) {
 		policy := limit.CooldownPolicy{Name: "a*", Max: 1, Window: time.Hour, Penalty: time.Hour}
 		c := redis.NewCooldown(client, policy, nil)
 		policy.Name = "ab"

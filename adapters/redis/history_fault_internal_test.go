@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
@@ -75,7 +76,7 @@ func TestHistory_ReplicaIsNotRead(t *testing.T) {
 	connectHistory(t, servers.Master.Client(t)).publish(t, "1")
 	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
 	n := connectHistory(t, servers.Replica.Client(t))
-	for _, s := range []*script{n.scripts.read, n.scripts.append} {
+	for _, s := range []*redisclient.Script{n.scripts.read, n.scripts.append} {
 		for _, plain := range []bool{false, true} {
 			s.IsPlain.Store(plain)
 			_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
@@ -138,7 +139,7 @@ func TestHistory_FullMemory(t *testing.T) {
 			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
 			admin := server.Client(t)
 			n := connectHistory(t, server.Client(t))
-			for _, s := range []*script{n.scripts.append, n.scripts.read} {
+			for _, s := range []*redisclient.Script{n.scripts.append, n.scripts.read} {
 				s.IsPlain.Store(plain)
 			}
 			n.followNews(t)

@@ -13,11 +13,12 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/appendqueue"
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
 // A readRequest is a call of one of the scripts that read or change an epoch.
 type readRequest struct {
-	script *script
+	script *redisclient.Script
 	args   []any
 }
 
@@ -25,7 +26,7 @@ type readCall = batch.Call[readRequest, any]
 
 // execReads executes calls in one round trip for each script.
 func (s *historyNode) execReads(ctx context.Context, calls []*readCall) {
-	byScript := map[*script][]*readCall{}
+	byScript := map[*redisclient.Script][]*readCall{}
 	for _, c := range calls {
 		byScript[c.Request.script] = append(byScript[c.Request.script], c)
 	}
@@ -129,7 +130,7 @@ func streamID(offset uint64) string { return strconv.FormatUint(offset, 10) + "-
 // with an epoch and the lifetime of the metadata before the other arguments. If the script returns that
 // the topic has an epoch of another lineage, one is begun; the server may fail over between the two
 // calls, so there are several attempts.
-func (s *historyNode) read(ctx context.Context, text *script, keys historyKeys, r broker.Retention, key string, argv ...any) (reply []any, err error) {
+func (s *historyNode) read(ctx context.Context, text *redisclient.Script, keys historyKeys, r broker.Retention, key string, argv ...any) (reply []any, err error) {
 	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (s *historyNode) check(ctx context.Context) error {
 }
 
 // call calls a script on the master. The reply is nil if it is no array.
-func (s *historyNode) call(ctx context.Context, text *script, args []any) ([]any, error) {
+func (s *historyNode) call(ctx context.Context, text *redisclient.Script, args []any) ([]any, error) {
 	c := &readCall{Request: readRequest{text, args}}
 	if err := s.reads.Do(ctx, c); err != nil {
 		return nil, readError(ctx, err)

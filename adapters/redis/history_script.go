@@ -46,25 +46,25 @@ var (
 
 // historyScripts are the scripts of a node. If memory is full, those that store publications or
 // values are rejected before they begin, and the others run. A replica runs none of them.
-type historyScripts struct{ append, change, read, batch, state, value, storeValue *script }
+type historyScripts struct{ append, change, read, batch, state, value, storeValue *redisclient.Script }
 
 func newHistoryScripts() historyScripts {
 	common := historyLineageLua + historyRecordLua + historyFirstLua
 	return historyScripts{
 		append: newGrowingScript(common + historyOpenLua + historyAppendLua),
-		change: newScript(common + historyOpenLua + historyChangeLua),
-		read:   newScript(common + historyPositionLua + historyReadLua),
-		batch:  newScript(common + historyOpenLua + historyBatchLua),
-		state:  newScript(common + historyPositionLua + historyStateLua),
+		change: redisclient.NewScript(common + historyOpenLua + historyChangeLua),
+		read:   redisclient.NewScript(common + historyPositionLua + historyReadLua),
+		batch:  redisclient.NewScript(common + historyOpenLua + historyBatchLua),
+		state:  redisclient.NewScript(common + historyPositionLua + historyStateLua),
 
-		value:      newScript(valueLua), // loads and deletes
+		value:      redisclient.NewScript(valueLua), // loads and deletes
 		storeValue: newGrowingScript(valueLua),
 	}
 }
 
 // newGrowingScript returns a script that needs free memory.
-func newGrowingScript(lua string) *script {
-	return &script{Forms: redisclient.NewForms("#!lua", lua)}
+func newGrowingScript(lua string) *redisclient.Script {
+	return &redisclient.Script{Forms: redisclient.NewForms("#!lua", lua)}
 }
 
 // newEpoch returns a random epoch of 80 bits.

@@ -21,7 +21,7 @@ var jointLua string
 // jointForms is shared by all limiters, because the script is long.
 //
 //nolint:gochecknoglobals // never changed
-var jointForms = sync.OnceValue(func() *redisclient.Forms { return newScript(jointSource()).Forms })
+var jointForms = sync.OnceValue(func() *redisclient.Forms { return redisclient.NewScript(jointSource()).Forms })
 
 // jointSource returns the source of the script. All parts of a call have the time of its beginning.
 func jointSource() string {
@@ -48,14 +48,14 @@ local kinds = {}
 
 // jointScripts decide about several limiters in one step.
 type jointScripts struct {
-	buckets *scriptBatcher // about buckets without leases and marks: its script is shorter
-	all     *scriptBatcher // about limiters of all kinds
+	buckets *redisclient.Batcher // about buckets without leases and marks: its script is shorter
+	all     *redisclient.Batcher // about limiters of all kinds
 }
 
 func newJointScripts(client goredis.UniversalClient) *jointScripts {
 	return &jointScripts{
-		buckets: newScriptBatcher("redis: limiter", client, newScript(bucketLua(limiterConsumeMultiLua)), anyNumber),
-		all:     newScriptBatcher("redis: limiter", client, &script{Forms: jointForms()}, anyNumber),
+		buckets: redisclient.NewBatcher("redis: limiter", client, redisclient.NewScript(bucketLua(limiterConsumeMultiLua)), redisclient.AnyNumber),
+		all:     redisclient.NewBatcher("redis: limiter", client, &redisclient.Script{Forms: jointForms()}, redisclient.AnyNumber),
 	}
 }
 
@@ -99,7 +99,7 @@ func (p *keyspace) doKinds(ctx context.Context, parts []batch.Part) ([]batch.Rep
 		keys = append(keys, part.Store.Name(&part.Request.Key))
 		args = append(append(args, kind, isNever, len(own)), own...)
 	}
-	call := &scriptCall{Request: append(keys, args...)}
+	call := &redisclient.Call{Request: append(keys, args...)}
 	if err := p.joints.all.Do(ctx, call); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (p *keyspace) doBuckets(ctx context.Context, parts []batch.Part) ([]batch.R
 		args = append(args, part.Store.(*buckets).argsOf(policy)[:]...)
 		args = append(args, units, -part.Request.Bucket.Lowest)
 	}
-	call := &scriptCall{Request: p.timed(args)}
+	call := &redisclient.Call{Request: p.timed(args)}
 	if err := p.joints.buckets.Do(ctx, call); err != nil {
 		return nil, err
 	}

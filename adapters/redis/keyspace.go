@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
 )
@@ -19,7 +20,7 @@ type keyspace struct {
 	oneNode bool // one script may have keys of several calls
 	prefix  string
 	joints  *jointScripts // of calls to several limiters
-	blocks  *scriptBatcher
+	blocks  *redisclient.Batcher
 	now     func() time.Duration
 	clock   func() time.Time // of the calendar
 	time    func() []any     // in tests, the time for the scripts
@@ -32,7 +33,7 @@ func newKeyspace(client goredis.UniversalClient, kind, policyName, what, blockLu
 		panic("redis: a " + what + " needs a client")
 	}
 	name := "redis: " + what
-	client, prefix, _ := unwrap(client)
+	client, prefix, _ := redisclient.Unwrap(client)
 	_, oneNode := client.(*goredis.Client)
 	epoch := time.Now()
 	return keyspace{
@@ -41,7 +42,7 @@ func newKeyspace(client goredis.UniversalClient, kind, policyName, what, blockLu
 		oneNode: oneNode,
 		prefix:  keyname.Join(prefix+":"+kind, []string{policyName}),
 		joints:  newJointScripts(client),
-		blocks:  newScriptBatcher(name, client, newScript(blockLua), 0),
+		blocks:  redisclient.NewBatcher(name, client, redisclient.NewScript(blockLua), 0),
 		now:     func() time.Duration { return time.Since(epoch) },
 		clock:   time.Now,
 	}
@@ -69,7 +70,7 @@ func (p *keyspace) timed(args []any) []any {
 
 // SetBlock removes what a key has taken, and blocks it unless d is 0.
 func (p *keyspace) SetBlock(ctx context.Context, key *limit.Key, d time.Duration) error {
-	return p.blocks.Do(ctx, &scriptCall{Request: p.timed([]any{1, p.Name(key), d.Microseconds()})})
+	return p.blocks.Do(ctx, &redisclient.Call{Request: p.timed([]any{1, p.Name(key), d.Microseconds()})})
 }
 
 // SharesWith reports whether a store has the same client. On a Cluster it returns false, because the

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
@@ -20,7 +21,7 @@ import (
 
 // withTimeArgument returns a script that takes the time from its last argument and sets no
 // expiry, because the server's real clock goes on.
-func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
+func withTimeArgument(t testing.TB, lua string, expiries ...string) *redisclient.Script {
 	substitutes := map[string]string{
 		"local time = call('TIME')\n":               "",
 		"local now = time[1] * 1000000 + time[2]\n": "local now = tonumber(table.remove(ARGV))\n",
@@ -32,20 +33,20 @@ func withTimeArgument(t testing.TB, lua string, expiries ...string) *script {
 		require.True(t, strings.Contains(lua, old), old)
 		lua = strings.ReplaceAll(lua, old, substitute)
 	}
-	return newScript(lua)
+	return redisclient.NewScript(lua)
 }
 
 // newTestLimiter returns a limiter whose clock is c, and whose keys contain a prefix.
 func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy, c *batchtest.Clock, prefix string) *Limiter {
 	l := NewLimiter(client, p)
 	l.buckets.prefix = keyname.Join("penstock:limit", []string{prefix + keyname.OfPolicy(p)})
-	script := func(lua string) *script { return withTimeArgument(t, bucketLua(lua), bucketExpiries[:]...) }
+	script := func(lua string) *redisclient.Script { return withTimeArgument(t, bucketLua(lua), bucketExpiries[:]...) }
 	l.buckets.consumeOne, l.buckets.consumeMany = script(limiterConsumeOneLua), script(limiterConsumeManyLua)
-	l.buckets.parts = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterConsumePartLua), partNumbers)
-	l.buckets.joints.buckets = newScriptBatcher("redis: limiter", client, script(limiterConsumeMultiLua), anyNumber)
+	l.buckets.parts = redisclient.NewBatcher("redis: limiter", client, script(leasesChangeLua+limiterConsumePartLua), partNumbers)
+	l.buckets.joints.buckets = redisclient.NewBatcher("redis: limiter", client, script(limiterConsumeMultiLua), redisclient.AnyNumber)
 	l.buckets.joints.all = newTestJoints(t, client, c)
-	l.buckets.settlements = newScriptBatcher("redis: limiter", client, script(leasesChangeLua+limiterSettleLua), 0)
-	l.buckets.blocks = newScriptBatcher("redis: limiter", client, script(limiterBlockLua), 0)
+	l.buckets.settlements = redisclient.NewBatcher("redis: limiter", client, script(leasesChangeLua+limiterSettleLua), 0)
+	l.buckets.blocks = redisclient.NewBatcher("redis: limiter", client, script(limiterBlockLua), 0)
 	l.buckets.now = func() time.Duration { return time.Duration(c.Local.Load()) }
 	l.buckets.time = func() []any { return []any{c.Server.Load()} }
 	return l
@@ -55,15 +56,15 @@ func newTestLimiter(t testing.TB, client goredis.UniversalClient, p limit.Policy
 var bucketExpiries = [...]string{", 'PX', format('%.0f', ceil(micros / 1000))", ", 'PX', format('%.0f', ceil(left / 1000))"}
 
 // newTestJoints calls limiters whose clock is c together.
-func newTestJoints(t testing.TB, client goredis.UniversalClient, c *batchtest.Clock) *scriptBatcher {
+func newTestJoints(t testing.TB, client goredis.UniversalClient, c *batchtest.Clock) *redisclient.Batcher {
 	lua, now := jointSource(), "= redis, redis.call('TIME')\n"
 	require.Contains(t, lua, now)
 	lua = strings.Replace(lua, now, "= redis, { 0, table.remove(ARGV) }\n", 1)
 	for _, expiry := range bucketExpiries {
 		lua = strings.ReplaceAll(lua, expiry, "")
 	}
-	script := newScript(lua)
-	return batch.New("redis: limiter", batch.LimiterTimeout, func(ctx context.Context, calls []*scriptCall) {
+	script := redisclient.NewScript(lua)
+	return batch.New("redis: limiter", batch.LimiterTimeout, func(ctx context.Context, calls []*redisclient.Call) {
 		for _, call := range calls {
 			args := append(call.Request, c.Server.Load())
 			call.Response, call.Err = script.Run(ctx, client, [][]any{args})[0].Int64Slice()

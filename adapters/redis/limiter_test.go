@@ -113,7 +113,7 @@ func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
 
 func TestLimiter_UnknownScriptIsResent(t *testing.T) {
 	t.Parallel()
-	servers := startServers(t)
+	servers := redistest.StartEach(t)
 	var sentinel *redistest.Sentinel
 	if testscale.Pick(false, true) {
 		sentinel = redistest.StartSentinel(t)

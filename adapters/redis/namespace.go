@@ -31,7 +31,3 @@ func WithNamespace(client goredis.UniversalClient, name string) goredis.Universa
 	}
 	return &redisclient.Namespaced{UniversalClient: client, Namespace: name}
 }
-
-func unwrap(client goredis.UniversalClient) (plain goredis.UniversalClient, prefix string, isDefault bool) {
-	return redisclient.Unwrap(client)
-}

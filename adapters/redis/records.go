@@ -9,6 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
 )
@@ -18,7 +19,7 @@ import (
 type records struct {
 	keyspace
 	script string // one of the kinds
-	calls  *scriptBatcher
+	calls  *redisclient.Batcher
 }
 
 // The kinds of records, each with a script.
@@ -43,7 +44,7 @@ func recordLua(kind string) string {
 // names.
 func newRecords(client goredis.UniversalClient, kind, policyName, script string) *records {
 	r := &records{keyspace: newKeyspace(client, kind, policyName, kind, recordSetBlockLua), script: script}
-	r.calls = newScriptBatcher(r.name, r.client, newScript(recordLua(script)), batch.RecordNumbers)
+	r.calls = redisclient.NewBatcher(r.name, r.client, redisclient.NewScript(recordLua(script)), batch.RecordNumbers)
 	return r
 }
 
@@ -62,7 +63,7 @@ func (r *records) SetBlock(ctx context.Context, key *limit.Key, d time.Duration)
 func (r *records) Do(ctx context.Context, request *batch.Request) (batch.Reply, error) {
 	args := append(make([]any, 0, 12), 1, r.Name(&request.Key))
 	args = r.scriptArgs(args, request)
-	sent, call := r.now(), &scriptCall{Request: r.timed(args)}
+	sent, call := r.now(), &redisclient.Call{Request: r.timed(args)}
 	if err := r.calls.Do(ctx, call); err != nil {
 		return batch.Reply{}, err
 	}

@@ -1,27 +1,6 @@
 package redis
 
-import (
-	_ "embed"
-
-	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/penstock-go/penstock/internal/redisclient"
-)
-
-type (
-	script        = redisclient.Script
-	scriptCall    = redisclient.Call
-	scriptBatcher = redisclient.Batcher
-)
-
-// anyNumber says that a script returns as many numbers as its arguments imply.
-const anyNumber = redisclient.AnyNumber
-
-func newScript(lua string) *script { return redisclient.NewScript(lua) }
-
-func newScriptBatcher(name string, client goredis.UniversalClient, s *script, numbers int) *scriptBatcher {
-	return redisclient.NewBatcher(name, client, s, numbers)
-}
+import _ "embed"
 
 // The source of the scripts.
 var (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/lease"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -33,7 +34,7 @@ type Semaphore struct {
 	prefix  string
 	permits int64 // per key
 	lease   time.Duration
-	calls   *scriptBatcher
+	calls   *redisclient.Batcher
 }
 
 var _ limit.Semaphore = (*Semaphore)(nil)
@@ -50,9 +51,9 @@ func NewSemaphore(client goredis.UniversalClient, name string, permits int64) *S
 	case permits < 1:
 		panic(fmt.Sprintf("redis: NewSemaphore with %d permits; it must be at least 1", permits))
 	}
-	client, prefix, _ := unwrap(client)
+	client, prefix, _ := redisclient.Unwrap(client)
 	s := &Semaphore{client: client, prefix: keyname.Join(prefix+":semaphore", []string{name}), permits: permits, lease: lease.Time}
-	s.calls = newScriptBatcher("redis: semaphore", client, newScript(semaphoreAcquireLua), 2)
+	s.calls = redisclient.NewBatcher("redis: semaphore", client, redisclient.NewScript(semaphoreAcquireLua), 2)
 	return s
 }
 
@@ -83,8 +84,8 @@ const (
 	renewLease    = 1
 )
 
-func (h *holder) call(ctx context.Context, purpose int) (c *scriptCall, acquired bool, inUse int64, err error) {
-	c = &scriptCall{Request: []any{1, h.key, h.name, h.semaphore.permits, h.semaphore.lease.Milliseconds(), purpose}}
+func (h *holder) call(ctx context.Context, purpose int) (c *redisclient.Call, acquired bool, inUse int64, err error) {
+	c = &redisclient.Call{Request: []any{1, h.key, h.name, h.semaphore.permits, h.semaphore.lease.Milliseconds(), purpose}}
 	if err := h.semaphore.calls.Do(ctx, c); err != nil {
 		return c, false, 0, err
 	}

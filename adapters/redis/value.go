@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/random"
+	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
 // valueLua is the source of the script for values.
@@ -72,7 +73,7 @@ func (s *historyNode) changeValue(ctx context.Context, key string, data []byte, 
 }
 
 // callValue calls the script for values on the master.
-func (s *historyNode) callValue(ctx context.Context, text *script, args []any) (version uint64, data string, err error) {
+func (s *historyNode) callValue(ctx context.Context, text *redisclient.Script, args []any) (version uint64, data string, err error) {
 	c := &readCall{Request: readRequest{text, args}}
 	if err := s.reads.Do(ctx, c); err != nil {
 		return 0, "", err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/redisclient"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
@@ -56,7 +57,7 @@ func TestValue_FullMemory(t *testing.T) {
 		t.Run(fmt.Sprintf("plain scripts: %v", plain), func(t *testing.T) {
 			server := redistest.Start(t)
 			n := connectHistory(t, server.Client(t))
-			for _, s := range []*script{n.scripts.value, n.scripts.storeValue} {
+			for _, s := range []*redisclient.Script{n.scripts.value, n.scripts.storeValue} {
 				s.IsPlain.Store(plain)
 			}
 			version := createValue(t, n)
