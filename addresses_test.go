@@ -12,20 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownAddresses are what only internal/ipprefix does, for all that counts by the address of a client, and the files that do
+// ownAddresses are what only internal/rules does, for all that counts by the address of a client, and the files that do
 // it for another reason.
 var ownAddresses = []struct {
 	pattern *regexp.Regexp
 	instead string
 	except  []string
 }{
-	{regexp.MustCompile(`map\[(netip\.Addr|net\.IP)\]`), "count by ipprefix.Of", nil},
+	{regexp.MustCompile(`map\[(netip\.Addr|net\.IP)\]`), "count by rules.PrefixOf", nil},
 	{
-		regexp.MustCompile(`\.Prefix\(|\bnetip\.PrefixFrom\(|\bnet\.CIDRMask\(|\b32, 64\)`), "use ipprefix.Of or ipprefix.Name",
+		regexp.MustCompile(`\.Prefix\(|\bnetip\.PrefixFrom\(|\bnet\.CIDRMask\(|\b32, 64\)`), "use rules.PrefixOf or rules.PrefixName",
 		[]string{"inspect/conns.go"}, // finds connections of exactly an address
 	},
 	{
-		regexp.MustCompile(`\.(RemoteAddr|Header\.Get\("X-(Forwarded-For|Real-Ip)"\))`), "use clientip.TrustedProxies.ClientIP, and then ipprefix.Of",
+		regexp.MustCompile(`\.(RemoteAddr|Header\.Get\("X-(Forwarded-For|Real-Ip)"\))`), "use clientip.TrustedProxies.ClientIP, and then rules.PrefixOf",
 		[]string{
 			"middleware/httplimit/key.go", // of a client without an address
 			"router/identity_refresh.go",  // restores it
@@ -37,7 +37,7 @@ var ownAddresses = []struct {
 // TestAddresses_HaveOneFunction finds product code that has an idea of its own of what one client's address is. With
 // single IPv6 addresses, a client has 2^64.
 func TestAddresses_HaveOneFunction(t *testing.T) {
-	other := regexp.MustCompile(`^(clientip|cmd|internal/(benchmarks|interop|ipprefix|netpoll|simnet|simtest))/|_test\.go$`)
+	other := regexp.MustCompile(`^(clientip|cmd|internal/(benchmarks|interop|rules|netpoll|simnet|simtest))/|_test\.go$`)
 	files, excepted := 0, map[string]bool{}
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

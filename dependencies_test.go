@@ -5,6 +5,7 @@ import (
 	"go/build"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,7 +70,6 @@ func linkedPackages(t *testing.T, imported ...string) []string {
 	return slices.Sorted(maps.Keys(linked))
 }
 
-// linkedModules returns the modules of linkedPackages.
 func linkedModules(t *testing.T, imported ...string) []string {
 	t.Helper()
 	modules := map[string]bool{}
@@ -119,6 +119,67 @@ func TestReadme_ProgramLinksOnlyListedModules(t *testing.T) {
 	}
 }
 
+// usesAll is a program with all that TestReadme_ProgramLinksOnlyWhatItUses wants absent.
+const usesAll = `package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/limit"
+	"github.com/penstock-go/penstock/middleware/ratelimit"
+	"github.com/penstock-go/penstock/router"
+)
+
+type say struct{}
+
+func (say) MessageType() string { return "SAY" }
+
+func main() {
+	history := router.History{Messages: 1}
+	r := router.New(&router.Options{Resume: router.ResumeOptions{Within: time.Minute}, UserHistory: history})
+	router.Topic(r, "{name}", &router.TopicOptions{History: history})
+	r.UseIngress(ratelimit.NewAll([]ratelimit.Rule{{Limiter: memory.NewLimiter(limit.PerSecond(1))}}, nil))
+	router.On(r, func(ctx *router.Context, m say) error {
+		return ctx.Subscribe("lobby", router.Since(broker.Position{}, nil))
+	})
+	_ = http.ListenAndServe("", r)
+}
+`
+
+// linkedSymbols returns the names of what the linker keeps of a program.
+func linkedSymbols(t *testing.T, name string, program []string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", binary, writeProgram(t, ".", name, program)).CombinedOutput() //nolint:gosec // a program above, or of README.md
+	require.NoError(t, err, "%s", out)
+	symbols, err := exec.Command("go", "tool", "nm", binary).Output() //nolint:gosec // the file above
+	require.NoError(t, err)
+	return string(symbols)
+}
+
+// TestReadme_ProgramLinksOnlyWhatItUses names an entry of each part of the library that the linker drops, because only an
+// option that the program does not name reaches it; see docs/decisions/0102-what-a-program-does-not-use-it-does-not-link.md.
+func TestReadme_ProgramLinksOnlyWhatItUses(t *testing.T) {
+	readme := linkedSymbols(t, "readme", programs(t, "README.md")["main0"])
+	all := linkedSymbols(t, "all", []string{usesAll})
+	for _, symbol := range []string{
+		"router.(*Router).handleResume", "internal/member.(*Node).Resume", "internal/member.(*Node).OpenSession", "internal/session.(*Claim).", // Options.Resume
+		"internal/access.(*Node).Follow",                                                                                        // Options.UserHistory
+		"internal/member.(*Node).SubscribeClient", "internal/topic.(*Topics).sendPresence", "router.(*Router).publishOnHistory", // router.Topic
+		"internal/topic.(*Topics).startSequencer", "internal/topic.(*Topics).followFromNow", // TopicOptions.History
+		"internal/member.(*Node).JoinHistory", "internal/topic.(*Joining).", "internal/topic.(*StateSender).", "internal/sequencer.(*Catchup).", // router.Since
+		"internal/memstore.(*Store).", "internal/memstore.(*Hub).", // any of these
+		"limit.takeJointly", "adapters/memory.(*Limiter).TakeBatch", // ratelimit.NewAll
+		"router.(*Conn).actForSession", "internal/member.(*Node).EndAccess",
+	} {
+		assert.False(t, strings.Contains(readme, module+"/"+symbol), "the program of README.md links %s", symbol)
+		assert.True(t, strings.Contains(all, module+"/"+symbol), "%s has another name now", symbol)
+	}
+}
+
 // TestOutbound_RedisIsLinkedByItsBudgetAlone keeps programs with budgets in memory small.
 func TestOutbound_RedisIsLinkedByItsBudgetAlone(t *testing.T) {
 	assert.Equal(t, []string{"github.com/dunglas/httpsfv", module, module + "/outbound"}, linkedModules(t, "outbound"))
@@ -132,7 +193,7 @@ func TestOutbound_RedisIsLinkedByItsBudgetAlone(t *testing.T) {
 func TestClient_LinksNeitherRouterNorBroker(t *testing.T) {
 	for _, path := range linkedPackages(t, "client", "client/runs", "client/fallback") {
 		if pkg, ok := strings.CutPrefix(path, module+"/"); ok {
-			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/closecodes", "internal/executor", "internal/jsonplan", "internal/jsontag", "internal/jsonv2", "internal/protocol", "internal/random", "internal/runmessages", "internal/sleep", "internal/wire", "internal/wsframe", "tracing"}, pkg)
+			assert.Contains(t, []string{"client", "client/fallback", "client/runs", "errors", "internal/executor", "internal/jsonplan", "internal/jsonv2", "internal/protocol", "internal/random", "internal/rules", "internal/runmessages", "internal/wire", "internal/wsframe", "tracing"}, pkg)
 		}
 	}
 }
@@ -169,7 +230,7 @@ func TestHTTPLimit_LinksNoOtherModule(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"clientip", "errors", "internal/enforce", "internal/httptoken", "internal/ipprefix", "internal/random", "internal/sleep", "limit", "limit/access", "limit/adapter", "limit/mode", "limit/observe", "middleware/httplimit",
+		"clientip", "errors", "internal/enforce", "internal/random", "internal/rules", "limit", "limit/access", "limit/adapter", "limit/mode", "limit/observe", "middleware/httplimit",
 	}, linked)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // ownRandomness are the folders of what is no part of a product: tests, test kits and commands.
-var ownRandomness = regexp.MustCompile(`^(broker/brokertest|cmd|limit/limittest|router/routertest|internal/(benchmarks|cluster/enginetest|freeport|interop|random|simnet|simtest|testscale))/`)
+var ownRandomness = regexp.MustCompile(`^(broker/brokertest|cmd|limit/limittest|router/routertest|internal/(batch/batchtest|benchmarks|cluster/enginetest|freeport|interop|random|simnet|simtest|testscale))/`)
 
 // TestRandomness_HasOneSource finds product code that a seed of internal/random would not reach, in all
 // modules.

@@ -151,7 +151,7 @@ const DefaultAge = 24 * time.Hour
 type Append struct {
 	Topic     string
 	Retention Retention
-	Packet    []byte // opaque to the broker, which takes ownership
+	Packet    []byte // opaque to the broker; neither it nor the caller changes it from then on
 
 	// IdempotencyKey makes a repeated Append harmless: if one with the same topic and key was
 	// stored at most [IdempotencyTime] ago, Append stores nothing, publishes nothing, and returns

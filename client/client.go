@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
@@ -36,6 +37,7 @@ type Client struct {
 	mu          sync.Mutex
 	state       State
 	changed     chan struct{} // closed and replaced when state changes
+	retryAt     time.Time     // of the next attempt, if state is Waiting
 	failure     error         // why the last connection was not opened, or why the client is closed
 	conn        *conn         // over which messages are sent; nil if there is none
 	topicConn   *conn         // that has the subscriptions: while a connection is replaced, the old one
@@ -48,7 +50,7 @@ type Client struct {
 	recent      recentEvents
 	handlers    handlers
 	topics      map[string]*feed
-	session     session
+	resumeToken string // of the session; "" if there is none
 	pacer       pacer
 	queuedBytes int64 // of messages that wait for handlers
 }
@@ -65,6 +67,7 @@ func New(url string, opts *Options) *Client {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.ids.init()
 	c.calls, c.topics = map[string]*call{}, map[string]*feed{}
+	c.handlers = handlers{on: map[string][]*Handler{}, served: map[string]server{}, serving: map[servedCall]context.CancelFunc{}}
 	c.queue.limits = c.opts.Queue
 	c.pacer = pacer{enabled: c.opts.Pacing, learned: map[string]*learnedLimit{}, sentMessages: map[string]*sentMessage{}}
 	return c

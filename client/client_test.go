@@ -5,9 +5,7 @@ package client_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,87 +14,6 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 )
-
-func TestCall_LostConnectionMakesOutcomeUnknown(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	began := make(chan struct{}, 10)
-	router.RPC(s.Router, func(ctx *router.Context, m add) (sum, error) {
-		if m.A == 1 {
-			return sum{m.B}, nil
-		}
-		began <- struct{}{}
-		<-ctx.Done()
-		return sum{}, ctx.Err()
-	})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	go func() { <-began; s.cut() }()
-	_, err := client.Call[sum](ctx, c, add{0, 0})
-	assert.ErrorIs(t, err, client.ErrOutcomeUnknown)
-	assert.Equal(t, errors.Aborted, errors.CodeOf(err))
-	reply, err := client.Call[sum](ctx, c, add{1, 5}) // on the next connection
-	require.NoError(t, err)
-	assert.Equal(t, 5, reply.Sum)
-}
-
-func TestStream_ReturnsItemsInOrderAndEnds(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, nil)
-	router.Stream(s.Router, func(_ *router.Context, m count) iter.Seq2[row, error] {
-		return func(yield func(row, error) bool) {
-			for n := range m.To {
-				if n == 777 {
-					yield(row{}, errors.Errorf(errors.NotFound, "no more"))
-					return
-				}
-				if !yield(row{n}, nil) {
-					return
-				}
-			}
-		}
-	})
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	n := 0
-	for item, err := range client.Stream[row](ctx, c, count{500}) {
-		require.NoError(t, err)
-		require.Equal(t, n, item.N)
-		n++
-	}
-	assert.Equal(t, 500, n)
-	n = 0
-	var last error
-	for item, err := range client.Stream[row](ctx, c, count{1000}) {
-		if last = err; err == nil {
-			require.Equal(t, n, item.N)
-			n++
-		}
-	}
-	assert.Equal(t, 777, n)
-	assert.Equal(t, errors.NotFound, errors.CodeOf(last))
-	for item, err := range client.Stream[row](ctx, c, count{1000}) {
-		if err != nil || item.N == 100 {
-			break
-		}
-	}
-}
-
-func TestClose_FailsEverythingThatWaits(t *testing.T) {
-	t.Parallel()
-	c := client.New("ws://127.0.0.1:1", nil)
-	ctx := testContext(t)
-	failed := make(chan error, 2)
-	go func() { _, err := client.Call[sum](ctx, c, add{}); failed <- err }()
-	go func() { failed <- client.Send(ctx, c, say{}) }()
-	require.Eventually(t, func() bool { return c.State() == client.Waiting }, time.Minute, time.Millisecond)
-	require.NoError(t, c.Close(ctx))
-	require.ErrorIs(t, <-failed, client.ErrClosed)
-	require.ErrorIs(t, <-failed, client.ErrClosed)
-	assert.ErrorIs(t, c.Err(), client.ErrClosed)
-	assert.ErrorIs(t, client.Send(ctx, c, say{}), client.ErrClosed)
-	<-c.Done()
-}
 
 func TestOn_SlowHandlersMissNoPublication(t *testing.T) {
 	t.Parallel()

@@ -310,9 +310,12 @@ func (cn *conn) writeLoop() {
 }
 
 // wakeWriter makes the writer look for messages.
-func (cn *conn) wakeWriter() {
+func (cn *conn) wakeWriter() { notify(cn.wake) }
+
+// notify sends a value to a channel with a buffer of one, unless it holds one that was not received.
+func notify(c chan<- struct{}) {
 	select {
-	case cn.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -380,10 +383,7 @@ func (cn *conn) settledLocked(id string) {
 // noteOutcome makes the writer look for messages, because one that was sent has its outcome.
 func (cn *conn) noteOutcome() {
 	cn.wakeWriter()
-	select {
-	case cn.client.outcome <- struct{}{}:
-	default:
-	}
+	notify(cn.client.outcome)
 }
 
 // crowdedWait is how long a call waits that the calls of other connections hold back.

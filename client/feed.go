@@ -21,6 +21,7 @@ type feed struct {
 	all       *Subscription   // what the functions registered with On have received
 	subs      []*Subscription // of the application; none if only the server has made the subscription
 	presented Position        // of the last request
+	hidden    bool            // likewise
 	asking    *call           // the request without an answer; publications are ignored meanwhile
 	joined    bool            // the server has confirmed it before
 	live      bool            // publications are received
@@ -50,7 +51,7 @@ func (c *Client) feedOfLocked(topic string) *feed {
 func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 	s := &Subscription{
 		feed: f, opts: *opts, received: opts.Since, handled: opts.Since, ready: make(chan struct{}),
-		needsState: opts.State && opts.Since == Position{}, asked: f.topic == userTopic,
+		needsLast: opts.Last > 0 && opts.Since.Epoch == "", needsState: opts.State && opts.Since.Epoch == "", asked: f.topic == userTopic,
 	}
 	s.opts.Handlers = slices.Clone(opts.Handlers)
 	if f.all.received == (Position{}) {
@@ -58,7 +59,7 @@ func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 	}
 	first := len(f.subs) == 0
 	f.subs = append(slices.Clone(f.subs), s)
-	asksNothing := !first && opts.Since == (Position{}) && !opts.State && opts.OnPresence == nil
+	asksNothing := !first && f.wantsHiddenLocked() == f.hidden && opts.Since.Epoch == "" && opts.Last == 0 && !opts.State && opts.OnPresence == nil
 	if f.live && (asksNothing || f.topic == userTopic) {
 		s.asked, s.received, s.handled = true, f.all.received, f.all.received
 		s.readyOnce.Do(func() { close(s.ready) })
@@ -71,21 +72,25 @@ func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 // readersLocked returns what receives publications.
 func (f *feed) readersLocked() []*Subscription { return append([]*Subscription{f.all}, f.subs...) }
 
+// wantsHiddenLocked reports whether there are subscriptions, and none makes the client present.
+func (f *feed) wantsHiddenLocked() bool {
+	return len(f.subs) > 0 && !slices.ContainsFunc(f.subs, func(s *Subscription) bool { return !s.opts.Hidden })
+}
+
 func (f *feed) requestLocked() protocol.Subscribe {
-	r := protocol.Subscribe{Topic: f.topic, Positions: true}
-	needsState := false
+	f.hidden = f.wantsHiddenLocked()
+	r := protocol.Subscribe{Topic: f.topic, Positions: true, Hidden: f.hidden}
+	first := false // with a position, the server would send what follows it instead
 	for _, s := range f.subs {
 		r.Presence = r.Presence || s.opts.OnPresence != nil
 		r.State = r.State || s.opts.State
-		needsState = needsState || s.needsState
+		r.Last = max(r.Last, int64(s.opts.Last))
+		first = first || s.needsState || s.needsLast
 		s.asked = true
 	}
 	f.presented = Position{}
-	if needsState { // with a position, the server would send what follows it instead
-		return r
-	}
 	for _, s := range f.readersLocked() {
-		if p := s.received; p.Epoch != "" && (r.Epoch == "" || p.Epoch == r.Epoch && p.Offset < r.Offset) {
+		if p := s.received; !first && p.Epoch != "" && (r.Epoch == "" || p.Epoch == r.Epoch && p.Offset < r.Offset) {
 			r.Epoch, r.Offset, f.presented = p.Epoch, p.Offset, p
 		}
 	}
@@ -110,14 +115,15 @@ func (f *feed) askLocked() {
 		return // it is requested when the connection is open, or when the answer has arrived
 	}
 	cl := newCall(protocol.TypeSubscribe, protocol.TypeSubscribed)
-	cl.onAnswer = func(a answer) { c.subscribedBy(cl, f, a) }
+	isSubscribed := f.live
+	cl.onAnswer = func(a answer) { c.subscribedBy(cl, f, a, isSubscribed) }
 	f.asking = cl
 	f.pauseLocked()
 	c.topicConn.startLocked(cl, encodeProtocol(f.requestLocked()))
 }
 
-// subscribedBy handles the answer to a request for a subscription.
-func (c *Client) subscribedBy(cl *call, f *feed, a answer) {
+// subscribedBy handles the answer to a request for a subscription, which the connection perhaps had before.
+func (c *Client) subscribedBy(cl *call, f *feed, a answer, isSubscribed bool) {
 	var m protocol.Subscribed
 	if a.err == nil {
 		a.err = a.decode(&m)
@@ -130,19 +136,25 @@ func (c *Client) subscribedBy(cl *call, f *feed, a answer) {
 	f.asking = nil
 	c.mu.Unlock()
 	if a.err != nil {
-		c.subscriptionFailed(f, a.err)
+		c.subscriptionFailed(f, a.err, isSubscribed)
 		return
 	}
 	c.join(f, &m)
 }
 
 // subscriptionFailed ends a subscription, or tries again later. If a further Subscription was the reason
-// for the request, only that ends.
-func (c *Client) subscriptionFailed(f *feed, err error) {
+// for the request, only that ends. isSubscribed is set if the server still has the subscription.
+func (c *Client) subscriptionFailed(f *feed, err error, isSubscribed bool) {
 	e, ok := errors.AsType[*errors.Error](err)
 	if !ok || !e.Retryable() {
-		if !f.endNew(err) {
-			f.end(err)
+		if f.endNew(err) {
+			return
+		}
+		f.end(err)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if isSubscribed {
+			c.leaveLocked(f.topic)
 		}
 		return
 	}
@@ -169,27 +181,18 @@ func (c *Client) subscriptionFailed(f *feed, err error) {
 func (f *feed) endNew(cause error) bool {
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(f.subs), func(s *Subscription) bool { return !s.isReady() })
+	kept := slices.DeleteFunc(slices.Clone(f.subs), func(s *Subscription) bool { return !isClosed(s.ready) })
 	if len(kept) == 0 || len(kept) == len(f.subs) {
 		return false
 	}
 	for _, s := range f.subs {
-		if !s.isReady() {
+		if !isClosed(s.ready) {
 			s.endLocked(cause)
 		}
 	}
 	f.subs = kept
 	f.askLocked()
 	return true
-}
-
-func (s *Subscription) isReady() bool {
-	select {
-	case <-s.ready:
-		return true
-	default:
-		return false
-	}
 }
 
 // end ends the subscription with an error of the server or of the client.

@@ -33,7 +33,6 @@ func TestGoAway_OpenStreamDelaysNothing(t *testing.T) {
 func TestGoAway_OnEveryConnectionIsFollowedWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Minute) // until what is on its way has arrived
 		connected := make(chan time.Time, 1000)
 		httpClient, closeAll := serveScript(func(p peer, m *received) {
 			connected <- time.Now()
@@ -51,13 +50,12 @@ func TestGoAway_OnEveryConnectionIsFollowedWithBackoff(t *testing.T) {
 }
 
 func moveWithOpenStream(t *testing.T, session bool) {
-	defer time.Sleep(time.Second) // until what is on its way has arrived
 	networks, received := [2]*delayedNetwork{}, make(chan string, 10)
 	var routers [2]*router.Router
 	for i := range routers {
 		opts := &router.Options{}
 		if session {
-			opts.Resume.Within = time.Minute
+			opts.Resume = router.ResumeOptions{Within: time.Minute}
 		}
 		r := quietRouter(opts)
 		router.Stream(r, func(ctx *router.Context, _ count) iter.Seq2[row, error] {
@@ -68,7 +66,7 @@ func moveWithOpenStream(t *testing.T, session bool) {
 		})
 		router.RPC(r, func(*router.Context, add) (sum, error) { return sum{i}, nil })
 		router.On(r, func(_ *router.Context, m say) error { received <- fmt.Sprint(i, m.Text); return nil })
-		routers[i], networks[i] = r, newDelayedNetwork(constant(time.Millisecond))
+		routers[i], networks[i] = r, newDelayedNetwork(time.Millisecond)
 		_, closeAll := networks[i].serve(r)
 		defer closeAll()
 	}

@@ -16,7 +16,7 @@ import (
 
 // handlers are the functions that the application has registered. The client's lock guards them.
 type handlers struct {
-	on     map[string][]*Handler // by type
+	on     map[string][]*Handler // by type; "" is any
 	served map[string]server     // by type
 	// serving holds the calls of the server whose handlers have not returned.
 	serving map[servedCall]context.CancelFunc
@@ -50,12 +50,12 @@ func HandlerFor[M Message](handle func(M, *Received)) Handler {
 
 // A Received says where a message comes from.
 type Received struct {
+	Type     string
 	Topic    string    // of a publication; "" if the message was sent to this client only
 	Position Position  // the zero Position if it has none; without Epoch if only a handler of the server has subscribed the client
 	At       time.Time // when the server has sent it, by the clock of the server
 	State    bool      // the message is the current state of its key, older than Position says
 
-	typ     string
 	payload payload
 }
 
@@ -67,16 +67,23 @@ func (r *Received) Decode(v any) error { return r.payload.decode(v) }
 // behind it. A handler may call Call, Send and Subscribe. The returned function ends it.
 func On[M Message](c *Client, handle func(M, *Received)) (stop func()) {
 	h := HandlerFor(handle)
+	return c.on(&h)
+}
+
+// OnAny calls handle with every message that a function registered with [On] could handle, whatever its
+// type, after those functions. It serves logs and tools. The returned function ends it.
+func (c *Client) OnAny(handle func(*Received)) (stop func()) {
+	return c.on(&Handler{handle: func(r *Received) error { handle(r); return nil }})
+}
+
+func (c *Client) on(h *Handler) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.handlers.on == nil {
-		c.handlers.on = map[string][]*Handler{}
-	}
-	c.handlers.on[h.typ] = append(c.handlers.on[h.typ], &h)
+	c.handlers.on[h.typ] = append(c.handlers.on[h.typ], h)
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.handlers.on[h.typ] = slices.DeleteFunc(slices.Clone(c.handlers.on[h.typ]), func(other *Handler) bool { return other == &h })
+		c.handlers.on[h.typ] = slices.DeleteFunc(slices.Clone(c.handlers.on[h.typ]), func(other *Handler) bool { return other == h })
 	}
 }
 
@@ -87,19 +94,21 @@ func (c *Client) handlersOf(typ string) []*Handler {
 	return c.handlers.on[typ]
 }
 
-// handle calls the functions that are registered with On for a message.
+// handle calls the functions that are registered with On and OnAny for a message.
 func (c *Client) handle(r *Received) {
-	for _, h := range c.handlersOf(r.typ) {
-		if slices.Contains(c.handlersOf(r.typ), h) { // the one before may have ended it
-			c.callHandler(h, r)
+	for _, typ := range [...]string{r.Type, ""} {
+		for _, h := range c.handlersOf(typ) {
+			if slices.Contains(c.handlersOf(typ), h) { // the one before may have ended it
+				c.callHandler(h, r)
+			}
 		}
 	}
 }
 
 func (c *Client) callHandler(h *Handler, r *Received) {
-	c.guard("handler of "+r.typ, func() {
+	c.guard("handler of "+r.Type, func() {
 		if err := h.handle(r); err != nil {
-			c.report(r.typ, &errors.Error{Code: errors.Internal, Message: "the message cannot be decoded", Err: err})
+			c.report(r.Type, &errors.Error{Code: errors.Internal, Message: "the message cannot be decoded", Err: err})
 		}
 	})
 }
@@ -118,9 +127,6 @@ func Handle[Req, Reply Message](c *Client, handle func(context.Context, Req) (Re
 	typ := reflect.New(reflect.TypeFor[Req]()).Elem().Interface().(Message).MessageType() //nolint:forcetypeassert // Req is a Message
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.handlers.served == nil {
-		c.handlers.served = map[string]server{}
-	}
 	c.handlers.served[typ] = func(ctx context.Context, p payload) (Message, error) {
 		var req Req
 		if err := p.decode(&req); err != nil {
@@ -155,9 +161,6 @@ func (c *Client) receiveServerCall(cn *conn, e *envelope) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
 	} else {
 		ctx, cancel = context.WithCancel(ctx)
-	}
-	if c.handlers.serving == nil {
-		c.handlers.serving = map[servedCall]context.CancelFunc{}
 	}
 	c.handlers.serving[servedCall{cn, id}] = cancel
 	go c.serveCall(ctx, cn, e, serve)

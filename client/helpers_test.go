@@ -169,7 +169,7 @@ func (p peer) send(typ string, m *received, payload object) {
 // serveScript passes every message of clients to a function, which answers it.
 func serveScript(handle func(peer, *received)) (httpClient *http.Client, closeAll func()) {
 	var connections atomic.Int64
-	n := newDelayedNetwork(constant(time.Millisecond))
+	n := newDelayedNetwork(time.Millisecond)
 	httpClient, closeServer := n.serveHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ws, err := websocket.Accept(w, req, nil)
 		if err != nil {

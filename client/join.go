@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/penstock-go/penstock/errors"
@@ -11,12 +12,8 @@ import (
 
 // join begins to receive publications after the position that the server has returned.
 func (c *Client) join(f *feed, m *protocol.Subscribed) {
-	if m.Position == nil { // of a topic without positions
-		m.Position = &protocol.Position{}
-	}
-	if m.Recovery == nil {
-		m.Recovery = &protocol.Recovery{}
-	}
+	m.Position = cmp.Or(m.Position, &protocol.Position{}) // for a topic without positions
+	m.Recovery = cmp.Or(m.Recovery, &protocol.Recovery{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.live, f.joined, f.stateLeft, f.stateAt = true, true, 0, m.Offset
@@ -26,7 +23,7 @@ func (c *Client) join(f *feed, m *protocol.Subscribed) {
 	case m.State != nil:
 		f.stateLeft = *m.State
 	}
-	f.again = false
+	f.again = f.wantsHiddenLocked() != f.hidden
 	for _, s := range f.readersLocked() {
 		if s != f.all && !s.asked {
 			f.again = true // it was added after the request
@@ -53,8 +50,11 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 		if s.hasMembers = m.Members != nil; s.hasMembers {
 			c.events.Add(func() { s.call("OnPresence", func() { onPresence(publicMembers(m.Members), nil, true) }) })
 		} else {
-			c.events.Add(func() { c.report(protocol.TypeSubscribe, errNoPresence(s.feed.topic)) })
+			s.reportMissing("presence; OnPresence is not called")
 		}
+	}
+	if s.needsLast && m.Epoch == "" {
+		s.reportMissing("history; Last has no effect")
 	}
 	missed := s.misses(m)
 	switch known := !missed && before.Epoch != "" && m.Epoch != ""; {
@@ -65,7 +65,7 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	}
 	s.received = position
 	s.takesState = s.feed.stateLeft > 0 && (s.needsState || missed || s == s.feed.all)
-	s.needsState = false
+	s.needsState, s.needsLast = false, false
 	switch {
 	case missed || m.Ended != nil:
 		s.loseLocked(Loss{Ended: (*Position)(m.Ended), Position: position})
@@ -80,9 +80,10 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 	return false
 }
 
-// errNoPresence says that OnPresence is never called. The subscription is good for everything else.
-func errNoPresence(topic string) error {
-	return errors.Errorf(errors.FailedPrecondition, "topic %q has no presence; OnPresence is not called", topic)
+// reportMissing reports what a topic does not have. The subscription is good for everything else.
+func (s *Subscription) reportMissing(what string) {
+	err := errors.Errorf(errors.FailedPrecondition, "topic %q has no %s", s.feed.topic, what)
+	s.feed.client.events.Add(func() { s.feed.client.report(protocol.TypeSubscribe, err) })
 }
 
 // misses reports whether an answer says that the subscription has missed publications. If what follows an earlier position

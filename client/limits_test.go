@@ -38,7 +38,7 @@ func simulate(t *testing.T, pacing bool, start func() *router.Router, test func(
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := start()
-		network := newDelayedNetwork(constant(10 * time.Millisecond))
+		network := newDelayedNetwork(10 * time.Millisecond)
 		httpClient, closeAll := network.serve(r)
 		defer closeAll()
 		s := &simulated{T: t, errors: make(chan string, 10_000), cut: network.cut}
@@ -144,6 +144,12 @@ func TestPacing_WaitEndsWithItsCall(t *testing.T) {
 		assert.Equal(s, 30*time.Second, time.Since(start))
 	})
 }
+
+type costly struct {
+	Text string `json:"text"`
+}
+
+func (costly) MessageType() string { return "COSTLY" }
 
 // Announced buckets: a message that waits for one delays those that take tokens from it, and no others.
 func TestPacing_OneBucketDelaysNoOther(t *testing.T) {

@@ -3,13 +3,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/closecodes"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/tracing"
 )
 
@@ -128,28 +129,17 @@ const (
 )
 
 func (o *Options) setDefaults() {
-	defaultTo(&o.HTTPClient, http.DefaultClient)
-	defaultTo(&o.ConnectTimeout, 10*time.Second)
-	defaultTo(&o.CallTimeout, 30*time.Second)
-	defaultTo(&o.PingInterval, 30*time.Second)
-	defaultTo(&o.Backoff.Min, closecodes.MinBackoff)
-	defaultTo(&o.Backoff.Max, closecodes.MaxBackoff)
-	defaultTo(&o.Queue.MaxMessages, 1000)
-	defaultTo(&o.Queue.MaxBytes, 4<<20)
-	defaultTo(&o.Queue.MaxWait, 30*time.Second)
-	defaultTo(&o.MaxReadBytes, 16<<20)
-	defaultTo(&o.MaxQueuedBytes, 64<<20)
-	defaultTo(&o.Logger, slog.Default())
-	mustBePositive("ConnectTimeout", o.ConnectTimeout)
-	mustBePositive("CallTimeout", o.CallTimeout)
-	mustBePositive("PingInterval", o.PingInterval)
-	mustBePositive("Backoff.Min", o.Backoff.Min)
-	mustBePositive("Backoff.Max", o.Backoff.Max)
-	mustBePositive("Queue.MaxMessages", o.Queue.MaxMessages)
-	mustBePositive("Queue.MaxBytes", o.Queue.MaxBytes)
-	mustBePositive("Queue.MaxWait", o.Queue.MaxWait)
-	mustBePositive("MaxReadBytes", o.MaxReadBytes)
-	mustBePositive("MaxQueuedBytes", o.MaxQueuedBytes)
+	o.HTTPClient, o.Logger = cmp.Or(o.HTTPClient, http.DefaultClient), cmp.Or(o.Logger, slog.Default())
+	setPositive("ConnectTimeout", &o.ConnectTimeout, 10*time.Second)
+	setPositive("CallTimeout", &o.CallTimeout, 30*time.Second)
+	setPositive("PingInterval", &o.PingInterval, 30*time.Second)
+	setPositive("Backoff.Min", &o.Backoff.Min, rules.MinBackoff)
+	setPositive("Backoff.Max", &o.Backoff.Max, rules.MaxBackoff)
+	setPositive("Queue.MaxMessages", &o.Queue.MaxMessages, 1000)
+	setPositive("Queue.MaxBytes", &o.Queue.MaxBytes, 4<<20)
+	setPositive("Queue.MaxWait", &o.Queue.MaxWait, 30*time.Second)
+	setPositive("MaxReadBytes", &o.MaxReadBytes, 16<<20)
+	setPositive("MaxQueuedBytes", &o.MaxQueuedBytes, 64<<20)
 	if o.Codec != nil && o.Codec.Subprotocol() == "" {
 		panic("client: the subprotocol of Options.Codec is empty; it must be an HTTP token")
 	}
@@ -158,15 +148,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-func defaultTo[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-func mustBePositive[T int | int64 | time.Duration](name string, value T) {
-	if value <= 0 {
-		panic(fmt.Sprintf("client: Options.%s is %v; it must be positive", name, value))
+func setPositive[T int | int64 | time.Duration](name string, field *T, value T) {
+	if *field = cmp.Or(*field, value); *field <= 0 {
+		panic(fmt.Sprintf("client: Options.%s is %v; it must be positive", name, *field))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,91 +18,33 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/internal/simnet"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
 
-// A delayedNetwork is a listener whose connections are in memory, and delay what is sent.
+// A delayedNetwork connects clients to a server in memory.
 type delayedNetwork struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-	delay    func() time.Duration // in each direction
-
-	mu   sync.Mutex
-	open []net.Conn
+	*simnet.Network
+	*simnet.Listener
 }
 
-func newDelayedNetwork(delay func() time.Duration) *delayedNetwork {
-	return &delayedNetwork{accepted: make(chan net.Conn), closed: make(chan struct{}), delay: delay}
+// newDelayedNetwork returns a network that delays what is sent by up to twice a time in each direction.
+func newDelayedNetwork(delay time.Duration) *delayedNetwork {
+	n := simnet.New(1, simnet.Links{MaxDelay: 2 * delay, Window: 64 << 10})
+	return &delayedNetwork{n, n.Listen("server")}
 }
 
-// Accept returns the server's end of a connection.
-func (n *delayedNetwork) Accept() (net.Conn, error) {
-	select {
-	case conn := <-n.accepted:
-		return conn, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept.
-func (n *delayedNetwork) Close() error { n.once.Do(func() { close(n.closed) }); return nil }
-
-// Addr returns an address that means nothing.
-func (n *delayedNetwork) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
-
-func (n *delayedNetwork) dial(context.Context, string, string) (net.Conn, error) {
-	outer, inner := net.Pipe()
-	remote, server := net.Pipe()
-	go n.copy(remote, inner)
-	go n.copy(inner, remote)
-	n.mu.Lock()
-	n.open = append(n.open, inner, remote)
-	n.mu.Unlock()
-	n.accepted <- server
-	return outer, nil
+func (n *delayedNetwork) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	return n.Dial(ctx, "client", "server")
 }
 
 // cut breaks all connections.
-func (n *delayedNetwork) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, conn := range n.open {
-		_ = conn.Close()
-	}
-	n.open = nil
-}
+func (n *delayedNetwork) cut() { n.Cut("server") }
 
-// copy passes bytes on, in order, each after a delay.
-func (n *delayedNetwork) copy(to, from net.Conn) {
-	type chunk struct {
-		bytes []byte
-		due   time.Time
-	}
-	chunks := make(chan chunk, 100_000)
-	go func() {
-		defer close(chunks)
-		for {
-			b := make([]byte, 64<<10)
-			k, err := from.Read(b)
-			if err != nil {
-				return
-			}
-			chunks <- chunk{b[:k], time.Now().Add(n.delay())}
-		}
-	}()
-	for c := range chunks {
-		time.Sleep(time.Until(c.due))
-		_, _ = to.Write(c.bytes)
-	}
-	_ = to.Close()
-}
-
-// serve starts a server on the network. The functions end when close is called.
+// serve starts a server on the network, until the function is called.
 func (n *delayedNetwork) serve(r *router.Router) (httpClient *http.Client, closeAll func()) {
 	httpClient, closeServer := n.serveHandler(r)
 	return httpClient, func() {
@@ -115,14 +56,12 @@ func (n *delayedNetwork) serve(r *router.Router) (httpClient *http.Client, close
 
 func (n *delayedNetwork) serveHandler(h http.Handler) (httpClient *http.Client, closeAll func()) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(n) }()
+	go func() { _ = server.Serve(n) }()
 	transport := &http.Transport{DialContext: n.dial}
 	return &http.Client{Transport: transport}, func() {
 		transport.CloseIdleConnections()
 		_ = server.Close()
-		_ = n.Close()
-		<-served
+		time.Sleep(time.Minute) // until what is on its way has arrived
 	}
 }
 
@@ -130,24 +69,22 @@ type pacingCase struct {
 	name               string
 	policy             limit.Policy
 	announce           bool
-	delay              func() time.Duration
+	delay              time.Duration // in each direction
 	messages           int
 	maxRejectedPerWait int64
 	minRate            float64 // of the allowed rate
 }
-
-func constant(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
 func TestPacing_MessagesAreAdmittedInOrder(t *testing.T) {
 	t.Parallel()
 	hundred := limit.PerSecond(100).Burst(20).Named("messages")
 	messages := testscale.Tiers(2000, 2000, 10_000)
 	for _, tt := range []pacingCase{
-		{"announced", hundred, true, constant(0), messages, 0, 0.99},
-		{"announced, slow network", hundred, true, constant(25 * time.Millisecond), messages, 0, 0.99},
-		{"unknown, fast network", hundred, false, constant(100 * time.Microsecond), messages, 1, 0.95},
-		{"unknown, 4 ms", hundred, false, constant(2 * time.Millisecond), messages, 1, 0.95},
-		{"unknown, slow network", limit.PerSecond(5).Burst(20).Named("messages"), false, constant(50 * time.Millisecond), 400, 1, 0.95},
+		{"announced", hundred, true, 0, messages, 0, 0.99},
+		{"announced, slow network", hundred, true, 25 * time.Millisecond, messages, 0, 0.99},
+		{"unknown, fast network", hundred, false, 100 * time.Microsecond, messages, 1, 0.95},
+		{"unknown, 4 ms", hundred, false, 2 * time.Millisecond, messages, 1, 0.95},
+		{"unknown, slow network", limit.PerSecond(5).Burst(20).Named("messages"), false, 50 * time.Millisecond, 400, 1, 0.95},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

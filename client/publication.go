@@ -12,7 +12,7 @@ import (
 
 // receiveMessage handles a message of the application: a publication, or another message.
 func (c *Client) receiveMessage(cn *conn, e *envelope, bytes int) {
-	r := &Received{Topic: e.Meta.Topic, At: time.UnixMilli(e.Meta.Timestamp), typ: e.Type, payload: e.content()}
+	r := &Received{Type: e.Type, Topic: e.Meta.Topic, At: time.UnixMilli(e.Meta.Timestamp), payload: e.content()}
 	c.mu.Lock()
 	readers, known := c.readersLocked(cn, r, e.Meta.Offset)
 	reached := Position{} // when the handlers have returned, of those that have the whole state
@@ -59,7 +59,8 @@ func (c *Client) readersLocked(cn *conn, r *Received, offset uint64) (readers []
 		cn.toUser.add(offset)
 		r.Position.Offset = offset
 		return nil, cn.other != nil && cn.other.toUser.contain(offset)
-	case f != nil && offset == 0 && cn == c.topicConn: // not in a history
+	case f != nil && offset == 0 && cn == c.topicConn && (c.subscribing || f.all.received.Epoch == ""):
+		// It is not in a history. Before the session has moved, it may be, if a handler has subscribed the connection already.
 		return f.readersLocked(), true
 	case f == nil, !f.joined:
 		r.Position.Offset = offset
@@ -126,34 +127,29 @@ func (c *Client) receiveTopicMessage(cn *conn, e *envelope) {
 	var err error
 	switch e.Type {
 	case protocol.TypePosition:
-		var m protocol.Moved
-		if err = e.decode(&m); err == nil {
-			c.receiveMoved(cn, &m)
-		}
+		err = decoded(e, func(m *protocol.Moved) { c.receiveMoved(cn, m) })
 	case protocol.TypeState:
-		var m protocol.StateComplete
-		if err = e.decode(&m); err == nil {
-			c.receiveStateEnd(cn, m.Topic)
-		}
+		err = decoded(e, func(m *protocol.StateComplete) { c.receiveStateEnd(cn, m.Topic) })
 	case protocol.TypePresence:
-		var m protocol.PresenceChanged
-		if err = e.decode(&m); err == nil {
-			c.receivePresence(cn, &m)
-		}
+		err = decoded(e, func(m *protocol.PresenceChanged) { c.receivePresence(cn, m) })
 	case protocol.TypeSubscribed:
-		var m protocol.Subscribed
-		if err = e.decode(&m); err == nil {
-			c.receiveSubscribed(&m)
-		}
+		err = decoded(e, c.receiveSubscribed)
 	case protocol.TypeUnsubscribed:
-		var m protocol.Unsubscribed
-		if err = e.decode(&m); err == nil {
-			c.receiveUnsubscribed(&m)
-		}
+		err = decoded(e, c.receiveUnsubscribed)
 	}
 	if err != nil {
 		c.log(slog.LevelWarn, "the server has sent a message that cannot be decoded", slog.String("type", e.Type), slog.Any("error", err))
 	}
+}
+
+// decoded calls handle with the payload.
+func decoded[M any](e *envelope, handle func(*M)) error {
+	var m M
+	if err := e.decode(&m); err != nil {
+		return err
+	}
+	handle(&m)
+	return nil
 }
 
 // receiveMoved handles a position that moves without a publication.
@@ -250,6 +246,6 @@ func (c *Client) receiveUnsubscribed(m *protocol.Unsubscribed) {
 	} else if err := errorOf(m.Error); byServer {
 		f.end(err)
 	} else {
-		c.subscriptionFailed(f, err)
+		c.subscriptionFailed(f, err, false)
 	}
 }

@@ -53,9 +53,7 @@ func (c *Client) confirmed(cn *conn, id string) {
 
 // receiveGoAway asks for another connection after the delay of the server.
 func (c *Client) receiveGoAway(cn *conn, e *envelope) {
-	var m struct {
-		ReconnectAfterMs int64 `json:"reconnectAfterMs"`
-	}
+	var m protocol.GoAway
 	if err := e.decode(&m); err != nil {
 		m.ReconnectAfterMs = 0
 	}
@@ -77,10 +75,7 @@ func (c *Client) dispatch(cn *conn, bytes int, f func()) {
 			c.mu.Lock()
 			c.queuedBytes -= int64(bytes)
 			c.mu.Unlock()
-			select {
-			case c.handled <- struct{}{}:
-			default:
-			}
+			notify(c.handled)
 		}()
 		f()
 	})

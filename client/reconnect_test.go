@@ -22,36 +22,6 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-func TestConnect_AsksForAnotherTokenOnce(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, &router.Options{Authenticate: func(req *http.Request) (router.Identity, error) {
-		if router.Token(req) != "good" {
-			return router.Identity{}, errors.Errorf(errors.Unauthenticated, "log in first")
-		}
-		return router.Identity{UserID: "ann"}, nil
-	}})
-	s.start()
-	for _, reject := range []bool{false, true} {
-		var asked []bool
-		c := s.connect(&client.Options{Token: func(_ context.Context, expired bool) (string, error) {
-			asked = append(asked, expired)
-			if expired && !reject {
-				return "good", nil
-			}
-			return "old", nil
-		}})
-		err := c.Connect(testContext(t))
-		assert.Equal(t, []bool{false, true}, asked)
-		if !reject {
-			require.NoError(t, err)
-			continue
-		}
-		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(err))
-		<-c.Done()
-		assert.Equal(t, errors.Unauthenticated, errors.CodeOf(c.Err()))
-	}
-}
-
 type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.
@@ -60,7 +30,6 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func TestClient_SlowHandshakeIsNoHealthyConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Second) // until what is on its way has arrived
 		attempts := 0
 		httpClient, closeAll := serveScript(func(p peer, m *received) {
 			p.send("$ws:welcome", m, object{"concurrency": 64})
@@ -108,54 +77,6 @@ func TestClient_DelayThatIsNoneKeepsBackoff(t *testing.T) {
 				require.NoError(t, c.Close(context.Background()))
 			})
 		})
-	}
-}
-
-func TestClient_RefreshesIdentityBeforeItExpires(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Second) // until what is on its way has arrived
-		var tokens atomic.Int64
-		r := quietRouter(&router.Options{Authenticate: func(*http.Request) (router.Identity, error) {
-			tokens.Add(1)
-			return router.Identity{UserID: "ann", ExpiresAt: time.Now().Add(3 * time.Second)}, nil
-		}})
-		httpClient, closeAll := newDelayedNetwork(constant(100 * time.Millisecond)).serve(r)
-		defer closeAll()
-		var states []client.State
-		c := client.New("ws://example.com/", &client.Options{
-			HTTPClient: httpClient,
-			Token:      func(context.Context, bool) (string, error) { return "token", nil },
-			OnState:    func(s client.State, _ error) { states = append(states, s) },
-		})
-		defer func() { require.NoError(t, c.Close(context.Background())) }()
-		require.NoError(t, c.Connect(t.Context()))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.GreaterOrEqual(t, tokens.Load(), int64(20))
-		assert.Equal(t, []client.State{client.Connecting, client.Open}, states, "the connection has stayed open")
-	})
-}
-
-func TestQueue_OverflowFailsOneMessage(t *testing.T) {
-	t.Parallel()
-	for _, overflow := range []client.Overflow{client.DropNewest, client.DropOldest} {
-		c := client.New("ws://127.0.0.1:1", &client.Options{Queue: client.Queue{MaxMessages: 2, Overflow: overflow}})
-		ctx := testContext(t)
-		failed := make(chan string, 3)
-		for i := range 3 {
-			go func() {
-				err := client.Send(ctx, c, say{fmt.Sprint(i)})
-				failed <- fmt.Sprint(i, " ", errors.CodeOf(err))
-			}()
-			time.Sleep(50 * time.Millisecond) // until it is queued
-		}
-		if overflow == client.DropNewest {
-			assert.Equal(t, "2 RESOURCE_EXHAUSTED", <-failed)
-		} else {
-			assert.Equal(t, "0 RESOURCE_EXHAUSTED", <-failed)
-		}
-		require.NoError(t, c.Close(ctx))
 	}
 }
 

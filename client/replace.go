@@ -141,9 +141,12 @@ func (c *Client) leave(conns []*conn) {
 	}
 }
 
-func (cn *conn) hasEnded() bool {
+func (cn *conn) hasEnded() bool { return isClosed(cn.ended) }
+
+// isClosed reports whether a channel that receives no values is closed.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-cn.ended:
+	case <-c:
 		return true
 	default:
 		return false

@@ -19,7 +19,6 @@ import (
 func TestResume_UnsubscribeMeanwhileReachesTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Second) // until what is on its way has arrived
 		session := object{"token": "secret", "resumeWithinMs": 60_000}
 		lobby := object{"topic": "lobby", "epoch": "K7", "offset": 1, "recovered": true}
 		cut, resuming, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})

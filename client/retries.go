@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/closecodes"
 	"github.com/penstock-go/penstock/internal/random"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // closeCode returns the code with which a connection has ended, or 1006 if there was none.
@@ -21,15 +21,15 @@ func closeCode(err error) int {
 // retries decides when the client connects again.
 type retries struct {
 	attempt  int
-	expired  bool                // the server has rejected the last token
-	reaction closecodes.Reaction // to the end of the last connection
+	expired  bool           // the server has rejected the last token
+	reaction rules.Reaction // to the end of the last connection
 }
 
 func (r *retries) opened() { r.expired = false }
 
 func (r *retries) closed(cn *conn) {
-	if time.Since(cn.usable) >= closecodes.HealthyAfter {
-		r.attempt, r.reaction = 0, closecodes.Reconnect
+	if time.Since(cn.usable) >= rules.HealthyAfter {
+		r.attempt, r.reaction = 0, rules.Reconnect
 	}
 }
 
@@ -38,7 +38,7 @@ func (r *retries) closed(cn *conn) {
 func (r *retries) move(cn *conn, opts *Options) (delay time.Duration) {
 	r.closed(cn)
 	if r.attempt > 0 {
-		delay = closecodes.Rule{}.Delay(0, r.attempt, opts.Backoff.Min, opts.Backoff.Max, random.Float64)
+		delay = rules.CloseRule{}.Delay(0, r.attempt, opts.Backoff.Min, opts.Backoff.Max, random.Float64)
 	}
 	r.attempt++
 	return delay
@@ -47,17 +47,17 @@ func (r *retries) move(cn *conn, opts *Options) (delay time.Duration) {
 // next returns the delay before the next attempt. again is false if connecting again does not help.
 func (r *retries) next(err error, opts *Options) (delay time.Duration, again bool) {
 	code := closeCode(err)
-	rule := closecodes.Of(code)
+	rule := rules.CloseRuleOf(code)
 	last := r.reaction
 	r.reaction = rule.Reaction
 	switch rule.Reaction {
-	case closecodes.Stop:
+	case rules.Stop:
 		return 0, false
-	case closecodes.CorrectOnce, closecodes.Authenticate:
+	case rules.CorrectOnce, rules.Authenticate:
 		if last == rule.Reaction {
 			return 0, false
 		}
-		r.expired = rule.Reaction == closecodes.Authenticate
+		r.expired = rule.Reaction == rules.Authenticate
 	}
 	if opts.StopOn != nil && opts.StopOn(code) {
 		return 0, false
@@ -67,7 +67,7 @@ func (r *retries) next(err error, opts *Options) (delay time.Duration, again boo
 		demanded = e.RetryAfter
 	}
 	if demanded == errors.Never {
-		if closecodes.IsRejection(code) {
+		if rules.IsRejectionCode(code) {
 			return 0, false
 		}
 		demanded = 0

@@ -10,7 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // run keeps a connection until the client is closed.
@@ -33,8 +33,11 @@ func (c *Client) run() {
 			err = context.Cause(c.ctx)
 		} else if delay, again := r.next(err, &c.opts); again {
 			c.log(slog.LevelWarn, "the client is not connected, and tries again", slog.String("url", c.server()), slog.Duration("delay", delay), slog.Any("error", err))
+			c.mu.Lock()
+			c.retryAt = time.Now().Add(delay)
+			c.mu.Unlock()
 			c.setState(Waiting, err)
-			_ = sleep.For(c.ctx, delay)
+			_ = rules.Sleep(c.ctx, delay)
 			c.awaitHandlers()
 			if c.ctx.Err() == nil {
 				c.setState(Connecting, nil)

@@ -29,7 +29,7 @@ type network struct {
 }
 
 func newNetwork() *network {
-	return &network{delayedNetwork: newDelayedNetwork(func() time.Duration { return 0 })}
+	return &network{delayedNetwork: newDelayedNetwork(0)}
 }
 
 func (n *network) dial(ctx context.Context, protocol, addr string) (net.Conn, error) {

@@ -12,17 +12,12 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
-// A session is what the client needs to resume its session. The client's lock guards it.
-type session struct {
-	token string
-}
-
 // greet sends the greeting, and returns what the server has announced, or nil if the server does not
 // know the greeting.
 func (cn *conn) greet(ctx context.Context) (*protocol.Welcome, error) {
 	c := cn.client
 	c.mu.Lock()
-	fresh := c.opts.Resume && c.session.token == ""
+	fresh := c.opts.Resume && c.resumeToken == ""
 	c.mu.Unlock()
 	var w protocol.Welcome
 	err := cn.request(ctx, protocol.Hello{Session: fresh, Trace: c.opts.ExtractTrace != nil}, &w)
@@ -39,7 +34,7 @@ func (cn *conn) greet(ctx context.Context) (*protocol.Welcome, error) {
 	cn.sizes = sizeLimits{w.MaxMessageBytes, w.MaxMessageBytesByType}
 	cn.info.ID, cn.info.MemberID, cn.info.ContractHash = w.ConnID, w.ConnID, w.ContractHash
 	if w.Session != nil {
-		c.session.token, cn.hasSession = w.Session.Token, true
+		c.resumeToken, cn.hasSession = w.Session.Token, true
 	}
 	return &w, nil
 }
@@ -55,7 +50,7 @@ func (c *Client) useForTopics(cn *conn) {
 // returns an error if the connection is of no use.
 func (c *Client) resubscribe(cn *conn) error {
 	c.mu.Lock()
-	token := c.session.token
+	token := c.resumeToken
 	c.mu.Unlock()
 	if c.opts.Resume && token != "" && !cn.hasSession {
 		ctx, cancel := context.WithTimeout(c.ctx, c.opts.ConnectTimeout)
@@ -123,7 +118,7 @@ func (c *Client) resume(ctx context.Context, cn *conn, token string) error {
 func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 	var gone []*feed
 	c.mu.Lock()
-	c.session.token = ""
+	c.resumeToken = ""
 	for _, f := range c.topics {
 		f.asking = nil
 		if len(f.subs) == 0 {
@@ -141,9 +136,9 @@ func (c *Client) beginAgain(ctx context.Context, cn *conn, cause error) error {
 // continueSession handles the answer to resume, with which the client has presented topics.
 func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed, presented []protocol.Subscribe) {
 	c.mu.Lock()
-	c.session.token = "" // unless the session goes on
+	c.resumeToken = "" // unless the session goes on
 	if m.Session != nil {
-		c.session.token = m.Session.Token
+		c.resumeToken = m.Session.Token
 	}
 	c.subscribing, cn.info.Resumed, cn.info.MemberID = true, true, m.MemberID
 	cn.sendControlLocked(protocol.TypeAck, id, -1, nil)
@@ -153,7 +148,7 @@ func (c *Client) continueSession(cn *conn, id string, m *protocol.Resumed, prese
 		wasPresented := slices.ContainsFunc(presented, func(s protocol.Subscribe) bool { return s.Topic == topic.Topic })
 		switch f := c.resumedFeed(cn, topic, wasPresented); {
 		case topic.Error != nil && f != nil:
-			c.subscriptionFailed(f, errorOf(topic.Error))
+			c.subscriptionFailed(f, errorOf(topic.Error), false)
 		case topic.Error != nil:
 		case f != nil:
 			c.join(f, &topic.Subscribed)
@@ -186,9 +181,7 @@ func (c *Client) resumedFeed(cn *conn, topic *protocol.ResumedTopic, wasPresente
 
 // refreshIdentity sends a new token before the identity expires.
 func (c *Client) refreshIdentity(cn *conn, e *envelope) {
-	var m struct {
-		ExpiresInMs int64 `json:"expiresInMs"`
-	}
+	var m protocol.IdentityExpiring
 	if err := e.decode(&m); err != nil || c.opts.Token == nil {
 		return
 	}

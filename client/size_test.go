@@ -54,11 +54,10 @@ func smallRouter(opts *router.Options) *router.Router {
 func TestSize_WhatIsAboveTheLimitFailsAtOnceAndAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Second) // until what is on its way has arrived
 		conns := make(chan *router.Conn, 10)
 		r := smallRouter(&router.Options{OnOpen: func(_ context.Context, conn *router.Conn) error { conns <- conn; return nil }})
 		router.RPC(r, func(_ *router.Context, m longNote) (length, error) { return length{len(m.Text)}, nil }).MaxMessageBytes(2 * smallLimit)
-		httpClient, closeAll := newDelayedNetwork(constant(time.Millisecond)).serve(r)
+		httpClient, closeAll := newDelayedNetwork(time.Millisecond).serve(r)
 		defer closeAll()
 		c := client.New("ws://example.com/", &client.Options{HTTPClient: httpClient})
 		defer func() { require.NoError(t, c.Close(context.Background())) }()
@@ -101,12 +100,11 @@ func TestSize_WhatIsAboveTheLimitFailsAtOnceAndAlone(t *testing.T) {
 func TestSize_SessionWithMoreTopicsThanFitIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Second) // until what is on its way has arrived
 		const topics = 60
 		opts := &router.Options{Resume: router.ResumeOptions{Within: time.Minute}}
 		r := smallRouter(opts)
 		router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }})
-		network := newDelayedNetwork(constant(time.Millisecond))
+		network := newDelayedNetwork(time.Millisecond)
 		httpClient, closeAll := network.serve(r)
 		defer closeAll()
 		c := client.New("ws://example.com/", &client.Options{HTTPClient: httpClient, Resume: true})
@@ -133,7 +131,6 @@ func TestSize_SessionWithMoreTopicsThanFitIsResumed(t *testing.T) {
 func TestRefresh_TokenRequestThatHangsIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(time.Minute) // until what is on its way has arrived
 		refreshed := make(chan time.Time, 1)
 		httpClient, closeAll := serveScript(func(p peer, m *received) {
 			switch m.Type {

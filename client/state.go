@@ -2,7 +2,13 @@
 
 package client
 
-import "log/slog"
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock-go/penstock/errors"
+)
 
 // A State says whether a client is connected.
 type State int
@@ -18,18 +24,7 @@ const (
 
 // String returns the name in lower case.
 func (s State) String() string {
-	switch s {
-	case Idle:
-		return "idle"
-	case Connecting:
-		return "connecting"
-	case Open:
-		return "open"
-	case Waiting:
-		return "waiting"
-	default:
-		return "closed"
-	}
+	return [...]string{"idle", "connecting", "open", "waiting", "closed"}[min(max(s, Idle), Closed)]
 }
 
 // State returns the current state.
@@ -37,6 +32,13 @@ func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
+}
+
+// RetryAt returns when the next attempt to connect begins. ok is false unless the state is Waiting.
+func (c *Client) RetryAt() (at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retryAt, c.state == Waiting
 }
 
 // A Connection is what the server has said about the connection of a client.
@@ -66,28 +68,34 @@ func (c *Client) Connection() (conn Connection, ok bool) {
 	return c.conn.info, true
 }
 
+// Ping measures the round trip to the server, with a ping of RFC 6455. It returns UNAVAILABLE if the client is
+// not connected, or loses the connection meanwhile.
+func (c *Client) Ping(ctx context.Context) (roundTrip time.Duration, err error) {
+	c.mu.Lock()
+	cn := c.conn
+	c.mu.Unlock()
+	if cn == nil {
+		return 0, errors.Errorf(errors.Unavailable, "the client is not connected")
+	}
+	began, answered := time.Now(), make(chan error, 1)
+	go func() { answered <- cn.ws.Ping(cn.ctx) }() // a frame that ctx interrupts would close the connection
+	select {
+	case err = <-answered:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if err != nil {
+		return 0, &errors.Error{Code: errors.Unavailable, Message: "the connection was lost", Err: err}
+	}
+	return time.Since(began), nil
+}
+
 // setState changes the state and reports it.
 func (c *Client) setState(s State, err error) {
-	if c.changeState(s, err) {
-		c.log(slog.LevelDebug, "state", slog.String("state", s.String()), slog.Any("error", err))
-	}
-}
-
-// reportMove calls Options.OnState, although the state is still Open: the client has another connection.
-func (c *Client) reportMove() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.opts.OnState != nil && c.state == Open {
-		c.events.Add(func() { c.guard("OnState", func() { c.opts.OnState(Open, nil) }) })
-	}
-}
-
-// changeState changes the state, and reports whether it was another one.
-func (c *Client) changeState(s State, err error) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.state == s || c.state == Closed {
-		return false
+		c.mu.Unlock()
+		return
 	}
 	c.state = s
 	if err != nil || s == Open {
@@ -98,5 +106,15 @@ func (c *Client) changeState(s State, err error) bool {
 	if c.opts.OnState != nil {
 		c.events.Add(func() { c.guard("OnState", func() { c.opts.OnState(s, err) }) })
 	}
-	return true
+	c.mu.Unlock()
+	c.log(slog.LevelDebug, "state", slog.String("state", s.String()), slog.Any("error", err))
+}
+
+// reportMove calls Options.OnState, although the state is still Open: the client has another connection.
+func (c *Client) reportMove() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opts.OnState != nil && c.state == Open {
+		c.events.Add(func() { c.guard("OnState", func() { c.opts.OnState(Open, nil) }) })
+	}
 }

@@ -66,12 +66,8 @@ func (s *stream[Item]) receive(item payload) {
 	}
 	select {
 	case s.items <- item:
-		return
 	default:
-	}
-	select {
-	case s.overflow <- struct{}{}:
-	default:
+		notify(s.overflow)
 	}
 }
 

@@ -3,16 +3,12 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,7 +16,6 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -121,126 +116,28 @@ func TestOn_ReceivesTopicsThatTheServerHasSubscribed(t *testing.T) {
 	expect(t, mine, "room/server 2 2")
 }
 
-// Subscriptions of one topic begin at random positions, also with the state, and end at random times, while connections are
-// cut: each receives every publication from its position on, once and in order.
-func TestSubscribe_SubscriptionsOfOneTopicMissNothing(t *testing.T) {
-	t.Parallel()
-	s := startTopics(t)
-	s.start()
-	c, ctx := s.connect(nil), testContext(t)
-	var readers, subscribed sync.WaitGroup
-	publications := testscale.Tiers(300, 600, 2000)
-	all := make(chan uint64, 2*publications)
-	publish := func(n int) {
-		err := s.Publish("room/a", moved{fmt.Sprint("p", n%5), n}, router.Stored(ctx, nil))
-		require.NoError(t, err)
-	}
-	client.On(c, func(_ moved, r *client.Received) {
-		if !r.State {
-			all <- r.Position.Offset
-		}
-	})
-	base, err := c.Subscribe(ctx, "room/a", nil)
-	require.NoError(t, err)
-	publish(0)
-	require.Eventually(t, func() bool { return base.Position().Offset == 1 }, time.Minute, time.Millisecond)
-	for n := 1; n < publications; n++ {
-		publish(n)
-		if n%50 == 25 {
-			s.cut()
-		}
-		if n%100 == 99 { // the server recovers a bounded number of publications
-			subscribed.Wait()
-			require.Eventually(t, func() bool { return base.Position().Offset > uint64(n) }, time.Minute, time.Millisecond)
-		}
-		if n%20 != 0 {
-			continue
-		}
-		since := client.Position{}
-		if n%40 == 0 {
-			since = client.Position{Epoch: base.Position().Epoch, Offset: uint64(n) - rand.Uint64N(uint64(min(n, 100)))}
-		}
-		subscribed.Add(1)
-		readers.Go(func() {
-			next, done, last := uint64(0), make(chan struct{}), uint64(publications+1)
-			sub, err := c.Subscribe(ctx, "room/a", &client.SubscribeOptions{
-				Since: since, State: since.Epoch == "" && n%60 == 0,
-				OnLoss: func(l client.Loss) { t.Errorf("lost %+v", l) },
-				Handlers: []client.Handler{client.HandlerFor(func(_ moved, r *client.Received) {
-					switch {
-					case r.State:
-						return
-					case next == 0 && since.Epoch != "":
-						assert.Equal(t, since.Offset+1, r.Position.Offset)
-					case next != 0:
-						assert.Equal(t, next, r.Position.Offset)
-					}
-					if next = r.Position.Offset + 1; r.Position.Offset == last {
-						close(done)
-					}
-				})},
-			})
-			subscribed.Done()
-			if !assert.NoError(t, err) {
-				return
-			}
-			if n%100 == 0 {
-				sub.Unsubscribe()
-				return
-			}
-			select {
-			case <-done:
-			case <-ctx.Done():
-				t.Errorf("subscription %d, since %d, has not received the last publication: its position is %d", n, since.Offset, sub.Position().Offset)
-			}
-		})
-	}
-	subscribed.Wait()
-	publish(publications)
-	for offset := range publications + 1 {
-		select {
-		case got := <-all:
-			require.EqualValues(t, offset+1, got)
-		case <-ctx.Done():
-			require.FailNow(t, "missing", offset+1)
-		}
-	}
-	readers.Wait()
-}
-
 // A server may mark publications of topics without a history.
 func TestSubscribe_MarkedPublicationsWithoutPosition(t *testing.T) {
 	t.Parallel()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ws, err := websocket.Accept(w, req, nil)
-		if err != nil {
-			return
-		}
-		defer ws.CloseNow()
-		for {
-			var m struct {
-				Type string
-				Meta struct{ CorrelationID string }
+	synctest.Test(t, func(t *testing.T) {
+		httpClient, closeAll := serveScript(func(p peer, m *received) {
+			switch m.Type {
+			case "$ws:hello":
+				p.send("$ws:welcome", m, object{"concurrency": 64})
+			case "$ws:subscribe":
+				p.send("$ws:subscribed", m, object{"topic": "lobby"})
+				meta := object{"timestamp": 1, "topic": "lobby"}
+				_ = wsjson.Write(context.Background(), p.Conn, object{"type": "SAID", "meta": meta, "payload": object{"text": "hi"}})
 			}
-			if wsjson.Read(req.Context(), ws, &m) != nil {
-				return
-			}
-			meta := object{"timestamp": 1, "correlationId": m.Meta.CorrelationID}
-			if m.Type == "$ws:hello" {
-				_ = wsjson.Write(req.Context(), ws, object{"type": "$ws:welcome", "meta": meta, "payload": object{"concurrency": 64}})
-				continue
-			}
-			_ = wsjson.Write(req.Context(), ws, object{"type": "$ws:subscribed", "meta": meta, "payload": object{"topic": "lobby"}})
-			_ = wsjson.Write(req.Context(), ws, object{"type": "SAID", "meta": object{"timestamp": 1, "topic": "lobby"}, "payload": object{"text": "hi"}})
-		}
-	}))
-	defer web.Close()
-	c, ctx := client.New(strings.Replace(web.URL, "http", "ws", 1), nil), testContext(t)
-	received, on := inbox()
-	_, err := c.Subscribe(ctx, "lobby", &client.SubscribeOptions{Handlers: []client.Handler{client.HandlerFor(on)}})
-	require.NoError(t, err)
-	expect(t, received, "lobby hi 0")
-	require.NoError(t, c.Close(ctx))
+		})
+		defer closeAll()
+		c := client.New("ws://example.com/", &client.Options{HTTPClient: httpClient})
+		received, on := inbox()
+		_, err := c.Subscribe(t.Context(), "lobby", &client.SubscribeOptions{Handlers: []client.Handler{client.HandlerFor(on)}})
+		require.NoError(t, err)
+		expect(t, received, "lobby hi 0")
+		require.NoError(t, c.Close(context.Background()))
+	})
 }
 
 // TestUnsubscribe_NoHandlerBeginsAfterwards although publications wait for a slow one.

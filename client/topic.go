@@ -12,7 +12,7 @@ import (
 )
 
 // A Position is a place in the publications of a topic with a history: right after the one with this
-// offset. The zero Position is none.
+// offset. A Position without an Epoch is none.
 type Position struct {
 	Epoch  string `json:"epoch"`
 	Offset uint64 `json:"offset"`
@@ -32,6 +32,11 @@ type SubscribeOptions struct {
 	// earlier run. The subscription then begins with what follows.
 	Since Position
 
+	// Last asks for that many of the latest publications of a topic with a history, if there is no Since, and after OnLoss:
+	// fewer if it has no more, or more if others ask for more or begin earlier. Without a loss, nothing is received twice. If
+	// the topic has no history, Options.OnError learns that.
+	Last int
+
 	// State asks for the current state of topics whose publications have keys: one message per key, with
 	// Received.State set. A large state follows in part between publications, which are newer: a message of the
 	// state never replaces one. Position is the zero Position until the handlers have the whole state.
@@ -47,12 +52,15 @@ type SubscribeOptions struct {
 	// can no longer send: the application should load its state again.
 	OnLoss func(Loss)
 
-	// OnPresence is called, in order with the handlers, with the members of the topic: first with all
-	// of them and reset true, also after every interruption and when another subscription asks for them, and
-	// then with changes. First the
-	// members in left go, then those in joined come. If nil, the client does not ask for them. If the
-	// topic has no presence, it is not called, and Options.OnError learns that.
+	// OnPresence is called, in order with the handlers, with the members of the topic: first with all of them and reset true,
+	// also after every interruption and when another subscription asks for them, and then with changes. First the members in
+	// left go, then those in joined come. If nil, the client does not ask for them. If the topic has no presence, it is not
+	// called, and Options.OnError learns that.
 	OnPresence func(joined, left []Member, reset bool)
+
+	// Hidden subscribes without being present, which the server must permit (TopicOptions.AuthorizeHidden). The client
+	// is present nevertheless while another Subscription of the topic is not Hidden.
+	Hidden bool
 
 	// OnEnd is called when the server has ended the subscription, or has rejected it after an
 	// interruption.
@@ -80,6 +88,7 @@ type Subscription struct {
 	// The client's lock guards the following.
 	received   Position      // of the last publication that was received, or the one to begin after
 	handled    Position      // of the last publication whose handlers have returned
+	needsLast  bool          // it has not received the latest publications that it asks for
 	needsState bool          // it has no state to which publications could be applied
 	takesState bool          // it receives the state that follows
 	asked      bool          // it is part of the last request, or needs none
@@ -155,6 +164,8 @@ func (s *Subscription) Unsubscribe() {
 	s.endLocked(ErrUnsubscribed)
 	f.subs = slices.DeleteFunc(slices.Clone(f.subs), func(other *Subscription) bool { return other == s })
 	if len(f.subs) > 0 || f.topic == userTopic {
+		f.again = f.live && (f.again || f.wantsHiddenLocked() != f.hidden)
+		f.askAgainLocked()
 		return
 	}
 	f.removeLocked()
@@ -182,7 +193,7 @@ func (s *Subscription) endLocked(cause error) {
 // handle calls the handlers of a publication.
 func (s *Subscription) handle(r *Received) {
 	for i := range s.opts.Handlers {
-		if h := &s.opts.Handlers[i]; h.typ == r.typ && !s.hasLeft() {
+		if h := &s.opts.Handlers[i]; h.typ == r.Type && !s.hasLeft() {
 			s.feed.client.callHandler(h, r)
 		}
 	}

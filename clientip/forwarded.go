@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-go/penstock/internal/httptoken"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A forwardedElement describes the request as one proxy received it.
@@ -87,7 +87,7 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 		return "", "", rest, more, true
 	}
 	name, s, ok = strings.Cut(s, "=")
-	if !ok || !httptoken.IsValid(name) {
+	if !ok || !rules.IsToken(name) {
 		return "", "", "", false, false
 	}
 	if strings.HasPrefix(s, `"`) {
@@ -98,7 +98,7 @@ func forwardedPair(s string) (name, value, rest string, more, ok bool) {
 			end = len(s)
 		}
 		value, s = s[:end], s[end:]
-		ok = httptoken.IsValid(value)
+		ok = rules.IsToken(value)
 	}
 	s = strings.TrimLeft(s, " \t")
 	rest, more = strings.CutPrefix(s, ";")

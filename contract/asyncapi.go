@@ -206,6 +206,9 @@ func (a *asyncAPI) addTopics() {
 			"x-penstock-subscribe": t.Subscribe,
 			"x-penstock-presence":  t.Presence,
 		}
+		if t.Hidden {
+			channel["x-penstock-hidden"] = true
+		}
 		if len(parameters) > 0 {
 			channel["parameters"] = parameters
 		}

@@ -159,6 +159,7 @@ func (d *comparison) topics() {
 			}{
 				{"subscription by clients", o.Subscribe, l.Subscribe},
 				{"presence", o.Presence, l.Presence},
+				{"hidden subscription", o.Hidden, l.Hidden},
 				{"history", o.HistoryMessages > 0, l.HistoryMessages > 0},
 			} {
 				if ability.before != ability.after {

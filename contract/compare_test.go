@@ -231,7 +231,6 @@ func payloadSchema(t *testing.T, c *contract.Contract) *jsonschema.Resolved {
 	return resolved
 }
 
-// versionRouter returns a version of a router, from 0.
 func versionRouter(version int) *router.Router {
 	r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: int64(1000 - version)}})
 	ask := router.RPC(r, func(*router.Context, Ask) (Answer, error) { return Answer{}, nil })
@@ -240,7 +239,7 @@ func versionRouter(version int) *router.Router {
 		router.On(r, func(*router.Context, Ping) error { return nil })
 		router.DeclareMessage[Pong](r)
 		router.Stream(r, func(*router.Context, Export) iter.Seq2[Row, error] { return nil }).Doc(router.RouteDoc{Reply: Exported{}})
-		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true})
+		router.Topic(r, "room/{id}", &router.TopicOptions{Presence: true, AuthorizeHidden: func(*router.Context, router.TopicMatch) error { return nil }})
 		router.Topic(r, "old/{id}", nil)
 		return r
 	}
@@ -270,6 +269,7 @@ func TestChanges_OfMessagesAndTopics(t *testing.T) {
 		"breaking: CONFIRM: the call of the server is new, and clients of the earlier version do not answer it",
 		"breaking: topic old/{id}: removed",
 		"breaking: topic room/{id}: no presence any more",
+		"breaking: topic room/{id}: no hidden subscription any more",
 		"breaking: ASK: may have at most 999 bytes, 1000 before",
 		"breaking: ASK: has no details of LESS any more",
 		"breaking: details of SAME of ASK[]: the server sends integer, and clients expect string",

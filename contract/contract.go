@@ -179,7 +179,7 @@ func (w *walker) failures(rt description.Route) (all []failure) {
 func (doc *document) addTopics(topics []description.Topic) {
 	for _, t := range topics {
 		doc.Topics = append(doc.Topics, topic{
-			Pattern: t.Pattern, Messages: t.Messages, Subscribe: t.Subscribe, Presence: t.Presence,
+			Pattern: t.Pattern, Messages: t.Messages, Subscribe: t.Subscribe, Presence: t.Presence, Hidden: t.Hidden,
 			HistoryMessages: t.History.Messages, HistoryMs: t.History.Age.Milliseconds(),
 		})
 	}

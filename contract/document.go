@@ -77,6 +77,7 @@ type topic struct {
 	Messages        []string `json:"messages,omitempty"` // of Received; empty if they are not declared
 	Subscribe       bool     `json:"subscribe,omitzero"`
 	Presence        bool     `json:"presence,omitzero"`
+	Hidden          bool     `json:"hidden,omitzero"`
 	HistoryMessages int      `json:"historyMessages,omitzero"`
 	HistoryMs       int64    `json:"historyMs,omitzero"`
 }
@@ -214,4 +215,17 @@ func children(s *jsonschema.Schema) func(yield func(*jsonschema.Schema) bool) {
 			}
 		}
 	}
+}
+
+// isStruct reports whether a schema is an object with named members and nothing else.
+func isStruct(s *jsonschema.Schema) bool {
+	return s.Type == "object" && len(s.Properties) > 0 && s.AllOf == nil && s.AnyOf == nil && s.OneOf == nil
+}
+
+// typesOf returns the JSON types that a schema names.
+func typesOf(s *jsonschema.Schema) []string {
+	if s.Type != "" {
+		return []string{s.Type}
+	}
+	return s.Types
 }

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/penstock-go/penstock/internal/jsontag"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
@@ -12,7 +12,7 @@ import (
 type field struct {
 	reflect.StructField
 
-	json     jsontag.Member
+	json     jsonplan.TaggedMember
 	optional bool // inside an embedded pointer, which may be nil
 }
 
@@ -35,7 +35,7 @@ func fieldsOf(root reflect.Type) (fields []field, rest reflect.Type, err error) 
 		at := queue[0]
 		for i := range at.typ.NumField() {
 			sf := at.typ.Field(i)
-			member, ok := jsontag.Parse(sf.Name, sf.IsExported(), sf.Anonymous, sf.Tag)
+			member, ok := jsonplan.ParseTag(sf.Name, sf.IsExported(), sf.Anonymous, sf.Tag)
 			if !ok {
 				continue
 			}
@@ -58,7 +58,7 @@ func fieldsOf(root reflect.Type) (fields []field, rest reflect.Type, err error) 
 	if n := len(rests); n == 1 || n > 1 && len(rests[0].json.Index) != len(rests[1].json.Index) {
 		rest = indirect(rests[0].Type)
 	}
-	return jsontag.Dominant(all, func(f field) jsontag.Member { return f.json }), rest, nil
+	return jsonplan.DominantMembers(all, func(f field) jsonplan.TaggedMember { return f.json }), rest, nil
 }
 
 // indirect returns what an unnamed pointer points to.

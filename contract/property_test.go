@@ -24,7 +24,6 @@ func kitchenContract(t *testing.T) *contract.Contract {
 	return c
 }
 
-// definition returns the schema of one definition.
 func definition(t *testing.T, c *contract.Contract, name string) (*jsonschema.Resolved, *jsonschema.Schema) {
 	t.Helper()
 	root := new(jsonschema.Schema)

@@ -112,7 +112,6 @@ func (g generator) fillElements(v reflect.Value, safe bool, depth int) {
 	}
 }
 
-// value returns any JSON value.
 func (g generator) value() any {
 	return []any{nil, true, 1.5, "text", []any{1.0, "a"}, map[string]any{"a": nil}}[g.IntN(6)]
 }

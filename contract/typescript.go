@@ -156,7 +156,7 @@ func (t *typeScript) failures(failures []failure) string {
 func (t *typeScript) definition(name string, def *jsonschema.Schema) {
 	t.line("")
 	t.comment("", def.Description)
-	if def.Type == "object" && len(def.Properties) > 0 && def.AllOf == nil && def.AnyOf == nil && def.OneOf == nil {
+	if isStruct(def) {
 		t.line("export interface " + name + " " + t.properties(def, ""))
 		return
 	}
@@ -206,10 +206,7 @@ func (t *typeScript) typeAt(s *jsonschema.Schema, indent string) string {
 	case isFalse(s):
 		return "never"
 	}
-	types := s.Types
-	if s.Type != "" {
-		types = []string{s.Type}
-	}
+	types := typesOf(s)
 	var all []string
 	for _, typ := range types {
 		all = append(all, t.basicType(s, typ, indent))

@@ -121,7 +121,6 @@ func thousand(s source) source {
 	return func(t *testing.T, results string) float64 { return 1000 * s(t, results) }
 }
 
-// suiteOf returns the section of a suite.
 func suiteOf(t *testing.T, results, suite string) string {
 	_, section, ok := strings.Cut(results, "\n## "+suite+"\n")
 	require.True(t, ok, "the benchmarks have no results of the suite %s", suite)

@@ -75,7 +75,6 @@ const (
 // liveMemory are the rows of what the garbage collector manages.
 var liveMemory = []string{"memory: connections", "memory: subscriptions to rooms", "memory: sessions", "memory: own members", "memory: members of other nodes"}
 
-// nodeRows returns the rows of a node.
 func nodeRows() []modelRow { return slices.Concat(nodeMemory(), nodeCPU(), nodeNetwork()) }
 
 func nodeMemory() []modelRow {

@@ -103,7 +103,6 @@ func (m *model) number(name string) float64 {
 	return value
 }
 
-// cutTable returns a table and what is before and after it.
 func cutTable(t *testing.T, document, name string) (before, table, after string) {
 	begin, end := "<!-- capacity, "+name+": begin -->\n", "<!-- capacity, "+name+": end -->\n"
 	before, rest, ok := strings.Cut(document, begin)

@@ -100,7 +100,6 @@ func (p prometheus) get(t require.TestingT, path string, params url.Values, data
 	require.Empty(t, response.Error, "%v", params)
 }
 
-// values returns the values of all series that a query returns.
 func (p prometheus) values(t require.TestingT, query string) (values []float64) {
 	var data struct {
 		Result []struct{ Value [2]json.RawMessage } // time and value

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/closecodes"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // TestTroubleshooting_HasEveryCode looks for a row of a table that begins with each close code of
@@ -21,7 +21,7 @@ func TestTroubleshooting_HasEveryCode(t *testing.T) {
 	row := func(code string) {
 		assert.Regexp(t, `(?m)^\| `+regexp.QuoteMeta(code)+` \| [^|]`, string(text), "no row of a table begins with %s", code)
 	}
-	for _, rule := range closecodes.Rules {
+	for _, rule := range rules.CloseRules {
 		for _, code := range rule.Codes {
 			row(fmt.Sprint(code))
 		}

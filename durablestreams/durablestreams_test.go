@@ -96,7 +96,8 @@ type answer struct {
 	body string
 }
 
-func (s *server) do(method, path string, header ...string) answer {
+// send sends a request with headers, names and values in turn.
+func (s *server) send(method, path string, header []string) *http.Response {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
 	require.NoError(s.t, err)
 	for i := 0; i < len(header); i += 2 {
@@ -104,6 +105,11 @@ func (s *server) do(method, path string, header ...string) answer {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(s.t, err)
+	return resp
+}
+
+func (s *server) do(method, path string, header ...string) answer {
+	resp := s.send(method, path, header)
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(s.t, err)
@@ -330,13 +336,7 @@ type events struct {
 }
 
 func (s *server) events(path string, header ...string) *events {
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
-	require.NoError(s.t, err)
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(s.t, err)
+	resp := s.send(http.MethodGet, path, header)
 	s.t.Cleanup(func() { _ = resp.Body.Close() })
 	require.Equal(s.t, http.StatusOK, resp.StatusCode)
 	return &events{s.t, bufio.NewScanner(resp.Body), resp}

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/host"
-	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -94,7 +94,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		h.unavailable(w)
 		return
 	}
-	address := ipprefix.Of(h.proxies.ClientIP(req))
+	address := rules.PrefixOf(h.proxies.ClientIP(req))
 	if !h.readers.enter(address) {
 		header.Set("Retry-After", "1")
 		http.Error(w, "too many readers", http.StatusTooManyRequests)

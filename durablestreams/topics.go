@@ -57,15 +57,14 @@ type topicReader struct {
 	encode func(router.StoredMessage) ([]byte, error)
 	after  offset // the beginning if it is the zero offset
 
-	changed chan struct{}      // has a value when something is published; nil before wait is called
-	ended   chan error         // why nothing is received any more
-	cancel  context.CancelFunc // nil before wait is called
+	// Of host.Host.Tail; nil before wait is called.
+	next func(context.Context) ([]broker.Publication, error)
+	stop func()
 }
 
 func (s *topicReader) close() {
-	if s.cancel != nil {
-		s.cancel()
-		<-s.ended //nolint:errcheck // the goroutine of follow has ended
+	if s.stop != nil {
+		s.stop()
 	}
 }
 
@@ -107,35 +106,9 @@ func (s *topicReader) read(ctx context.Context, maxBytes int) (page, error) {
 }
 
 func (s *topicReader) wait(ctx context.Context) error {
-	if s.cancel == nil {
-		s.follow()
+	if s.next == nil {
+		s.next, s.stop = s.router.Host().Tail(s.topic, broker.Position{Epoch: s.after.id, Offset: s.after.number})
 	}
-	select {
-	case <-s.changed:
-		return nil
-	case err := <-s.ended:
-		s.ended <- err
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// follow receives publications on a goroutine of its own, which close ends. read reads them.
-func (s *topicReader) follow() {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.changed, s.ended = cancel, make(chan struct{}, 1), make(chan error, 1)
-	after := broker.Position{Epoch: s.after.id, Offset: s.after.number}
-	go func() {
-		for _, err := range s.router.Follow(ctx, s.topic, after) {
-			if err != nil {
-				s.ended <- err
-				return
-			}
-			select {
-			case s.changed <- struct{}{}:
-			default:
-			}
-		}
-	}()
+	_, err := s.next(ctx) // read returns them, decoded
+	return err
 }

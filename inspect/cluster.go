@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/host"
 )
 
 // This file asks all nodes, and answers what other nodes ask.
@@ -78,7 +79,7 @@ func gather[R any](ctx context.Context, i *Inspector, name string, argument any)
 		states.Answered = append(states.Answered, node)
 	}
 	add(i.router.NodeID(), own)
-	slices.SortFunc(others, func(a, b nodeReply) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(others, func(a, b host.NodeAnswer) int { return cmp.Compare(a.Node, b.Node) })
 	for _, other := range others {
 		result, err := parseAnswer(other)
 		if err != nil {
@@ -91,7 +92,7 @@ func gather[R any](ctx context.Context, i *Inspector, name string, argument any)
 }
 
 // parseAnswer returns the result of another node, or its error.
-func parseAnswer(r nodeReply) (json.RawMessage, error) {
+func parseAnswer(r host.NodeAnswer) (json.RawMessage, error) {
 	if r.Err != nil {
 		return nil, r.Err
 	}

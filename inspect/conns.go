@@ -39,6 +39,7 @@ type connRow struct {
 	OldestMs     int64     `json:"oldestMs"`    // age of the oldest of them
 	Backpressure bool      `json:"backpressure"`
 	Session      bool      `json:"session"` // the client can resume it
+	RTTMs        float64   `json:"rttMs"`   // round trip of the latest heartbeat; 0 if none has measured it
 }
 
 type connPage struct {
@@ -190,6 +191,7 @@ func (i *Inspector) rowOf(c *router.Conn) connRow {
 		ID: c.ID(), Node: i.router.NodeID(), Tenant: id.TenantID, User: id.UserID, Transport: string(c.Transport()), Subprotocol: c.Subprotocol(), OpenedAt: c.OpenedAt(),
 		QueuedBytes: queue.Bytes + queue.WritingBytes, Queued: queue.Messages + queue.WritingMessages,
 		OldestMs: queue.OldestAge.Milliseconds(), Backpressure: queue.Backpressure, Session: c.Resumable(),
+		RTTMs: float64(c.RTT().Microseconds()) / 1000,
 	}
 	if c.IP().IsValid() {
 		row.IP = c.IP().String()

@@ -4,18 +4,21 @@
 //	inspector := inspect.New(r, &inspect.Options{Authorize: authorize})
 //	internal.Handle("/inspect/", http.StripPrefix("/inspect", inspector))
 //
-// It finds the connections of a user, an address or an ID on all nodes; says why a client was
-// refused, and whether its next message would be admitted; lists topics; shows and changes limits;
-// traces the messages of a user or a type; and disconnects clients. Serve it on a private listener,
-// and not on that of clients.
+// It shows what all nodes have done in the last 15 minutes; finds the connections of a user, an
+// address or an ID; says why a client was refused, and whether its next message would be admitted;
+// lists topics; shows and changes limits; traces the messages of a user or a type; and disconnects
+// clients. Serve it on a private listener, and not on that of clients.
 //
 // # Cost
 //
 // A router without an inspector does nothing for it. With one, every message costs two atomic loads
-// more, and every reported refusal an entry in a ring. Everything else is done when an operator
-// asks: from an index, or by a scan of this node's connections, which locks each of them briefly
-// and makes pauses: `go test -bench BenchmarkCalls ./inspect` measures what calls notice. An answer
-// has at most 100 entries per list.
+// more and the events of [router.Router.Observe], which are counted; every reported refusal is an
+// entry in a ring. A timer samples the counters every 5 seconds, for 15 minutes and at most 64
+// types of messages: some 200 KiB. Everything else is done when an operator asks: from an index, or
+// by a scan of this node's connections, which locks each of them briefly and makes pauses:
+// `go test -bench BenchmarkCalls ./inspect` measures what calls notice. An answer has at most 100
+// entries per list, apart from samples. The publications of topics are counted while an operator
+// looks at them.
 //
 // # Nodes
 //

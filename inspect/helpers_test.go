@@ -176,7 +176,6 @@ func (n *testNode) fail(t *testing.T, status int, action inspect.Action, arg any
 	return result.Error
 }
 
-// rows returns the rows of an answer.
 func rows(t testing.TB, result object) (all []object) {
 	t.Helper()
 	list, ok := result["rows"].([]any)

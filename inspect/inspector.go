@@ -22,9 +22,10 @@ type Inspector struct {
 	hosts   []string // Options.Hosts in lower case
 	started time.Time
 
-	recorders atomic.Pointer[recorders] // nil while there is no trace and no preview
+	recorders atomic.Pointer[recorders] // nil while nothing is recorded
 	traces    traces
 	refusals  refusalRing
+	series    series
 	audit     auditLog
 }
 
@@ -54,9 +55,12 @@ func New(r *router.Router, opts *Options) *Inspector {
 		i.opts.Audit = logAudit
 	}
 	i.limits = newLimits(i.opts.Limits)
+	r.Host().OnShutdown(host.Shutdown{Begin: func() {}, End: i.series.end})
+	r.Observe(i.series.observe)
 	r.ObserveRefusals(i.recordRefusal)
 	r.UseIngress(i.ingress)
 	r.Use(i.middleware)
+	i.series.start()
 	i.access.Answer(i.answer)
 	return i
 }

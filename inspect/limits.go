@@ -172,6 +172,7 @@ func (c *client) message() (in router.IngressContext, err error) {
 type bucketRow struct {
 	Name         string   `json:"name"`
 	Node         string   `json:"node"`
+	Conn         string   `json:"conn,omitempty"` // of the user, whose message it would be
 	Key          []string `json:"key"`
 	Cost         int64    `json:"cost"`
 	Allowed      bool     `json:"allowed"`
@@ -179,8 +180,8 @@ type bucketRow struct {
 	Limit        int64    `json:"limit"`
 	Remaining    int64    `json:"remaining"`    // before the message
 	RetryAfterMs int64    `json:"retryAfterMs"` // -1 if waiting cannot help
-	ResetAfterMs int64    `json:"resetAfterMs"`
-	Error        string   `json:"error"` // the limiter could not decide
+	ResetAfterMs int64    `json:"resetAfterMs"` // until it is full, after the message if that is allowed
+	Error        string   `json:"error"`        // the limiter could not decide
 }
 
 func (i *Inspector) bucketOf(ctx context.Context, l *inspectedLimit, key limit.Key, cost int64) bucketRow {
@@ -198,28 +199,6 @@ func (i *Inspector) bucketOf(ctx context.Context, l *inspectedLimit, key limit.K
 		row.Reason = cmp.Or(d.Reason.String(), "no_tokens")
 	}
 	return row
-}
-
-// localAdmission decides about a message by every limit that applies to it, and takes nothing.
-func (i *Inspector) localAdmission(ctx context.Context, c client) (rows []bucketRow, err error) {
-	in, err := c.message()
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range i.limits {
-		if l.Key == nil {
-			continue
-		}
-		if cost := l.cost(in); cost > 0 {
-			rows = append(rows, i.bucketOf(ctx, l, l.Key(in), cost))
-		}
-	}
-	return rows, nil
-}
-
-// showAdmission returns what all nodes would decide about the next message of a client.
-func (i *Inspector) showAdmission(ctx context.Context, c client) (any, error) {
-	return gatherRows[bucketRow](ctx, i, askAdmission, c)
 }
 
 // gatherRows returns the rows of all nodes.

@@ -172,7 +172,14 @@ func TestPreview_CountsWhatASimulationDenies(t *testing.T) {
 		row := rows(t, n.post(t, inspect.ViewLimits, nil))[0]["preview"].(object)
 		assert.Equal(t, object{
 			"policy": "say: 1/m", "until": row["until"], "messages": 10.0, "deniedNow": deniedNow, "deniedProposed": deniedProposed,
+			"stepMs": 5000.0, "series": row["series"],
 		}, row)
+		series := row["series"].([]any)
+		require.Len(t, series, 9*4+1, "until the last message")
+		for step, counts := range series {
+			assert.EqualValues(t, map[bool]float64{true: 1}[step%4 == 0], counts.(object)["messages"], step)
+		}
+		assert.Equal(t, object{"messages": 1.0, "deniedNow": 0.0, "deniedProposed": 0.0}, series[0])
 		assert.Positive(t, deniedNow)
 		assert.NotEqual(t, deniedNow, deniedProposed)
 		time.Sleep(5 * time.Minute)

@@ -21,6 +21,14 @@ type node struct {
 	Goroutines     int       `json:"goroutines"`
 	Refusals       int64     `json:"refusals"` // that were reported or sampled away since StartedAt
 	Asker          bool      `json:"asker"`    // the node that has received the request
+
+	Series *seriesPart `json:"series,omitempty"` // if it was asked for
+}
+
+// A nodesQuery asks for nodes.
+type nodesQuery struct {
+	Series bool             `json:"series,omitempty"` // what they have done in the last 15 minutes
+	After  map[string]int64 `json:"after,omitempty"`  // numbers of the samples that were read last, by node
 }
 
 // version returns the version of the program.
@@ -31,18 +39,22 @@ var version = sync.OnceValue(func() string {
 	return ""
 })
 
-func (i *Inspector) localNode(context.Context, struct{}) (node, error) {
+func (i *Inspector) localNode(_ context.Context, q nodesQuery) (node, error) {
 	stats := i.router.Stats()
-	return node{
+	n := node{
 		Node: i.router.NodeID(), Version: version(), Go: runtime.Version(), StartedAt: i.started, Healthy: i.router.Healthy(),
 		Conns: stats.Conns, QueuedMessages: stats.QueuedMessages, QueuedBytes: stats.QueuedBytes,
 		Goroutines: runtime.NumGoroutine(), Refusals: i.refusals.count(),
-	}, nil
+	}
+	if q.Series {
+		n.Series = i.series.after(q.After[n.Node])
+	}
+	return n, nil
 }
 
 // listNodes returns all nodes.
-func (i *Inspector) listNodes(ctx context.Context, _ struct{}) (any, error) {
-	answers, states, err := gather[node](ctx, i, askNodes, struct{}{})
+func (i *Inspector) listNodes(ctx context.Context, q nodesQuery) (any, error) {
+	answers, states, err := gather[node](ctx, i, askNodes, q)
 	if err != nil {
 		return nil, err
 	}

@@ -3,15 +3,10 @@ package inspect
 import (
 	"context"
 	"encoding/json"
-
-	"github.com/penstock-go/penstock/internal/ask"
 )
 
-// nodeReply is what package ask returns.
-type nodeReply = ask.NodeAnswer
-
 // The names of questions between nodes. A node answers those it knows, so a change of an argument
-// or of a result needs a new name.
+// or of a result needs a new name, unless it only adds members that may be absent.
 const (
 	askNodes      = "nodes"
 	askConns      = "conns"
@@ -20,9 +15,11 @@ const (
 	askRefusals   = "refusals"
 	askTopics     = "topics"
 	askTopic      = "topic"
+	askHot        = "hot"
+	askDenied     = "denied"
 	askLimits     = "limits"
 	askBucket     = "bucket"
-	askAdmission  = "admission"
+	askAdmission  = "decisions"
 	askReset      = "reset"
 	askBlock      = "block"
 	askPolicy     = "policy"
@@ -49,6 +46,10 @@ func (i *Inspector) local(name string) func(context.Context, json.RawMessage) (a
 		return localFunc(i.localTopics)
 	case askTopic:
 		return localFunc(i.localTopic)
+	case askHot:
+		return localFunc(i.localHot)
+	case askDenied:
+		return localFunc(i.localDenied)
 	case askLimits:
 		return localFunc(i.localLimits)
 	case askBucket:

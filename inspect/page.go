@@ -1,30 +1,32 @@
 package inspect
 
 import (
+	"cmp"
 	"embed"
 	"net/http"
+	"path"
+	"strings"
 )
 
 //go:embed page
 var page embed.FS
 
-// files are those of the page by path, with their types.
+// contentTypes are those of the page's files, by the end of their names.
 //
 //nolint:gochecknoglobals // never changed
-var files = map[string][2]string{
-	"/":          {"page/index.html", "text/html; charset=utf-8"},
-	"/app.js":    {"page/app.js", "text/javascript; charset=utf-8"},
-	"/views.js":  {"page/views.js", "text/javascript; charset=utf-8"},
-	"/dom.js":    {"page/dom.js", "text/javascript; charset=utf-8"},
-	"/icon.svg":  {"page/icon.svg", "image/svg+xml"},
-	"/style.css": {"page/style.css", "text/css; charset=utf-8"},
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".svg":  "image/svg+xml",
 }
 
 // servePage serves the page and its files, which contain no data.
 func (i *Inspector) servePage(w http.ResponseWriter, req *http.Request) {
-	file, ok := files[req.URL.Path]
+	name := cmp.Or(strings.TrimPrefix(req.URL.Path, "/"), "index.html")
+	text, err := page.ReadFile("page/" + name)
 	switch {
-	case !ok:
+	case err != nil:
 		writeError(w, http.StatusNotFound, "there is no such page")
 		return
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
@@ -35,11 +37,6 @@ func (i *Inspector) servePage(w http.ResponseWriter, req *http.Request) {
 	if _, ok := i.authorize(w, req, ViewPage); !ok {
 		return
 	}
-	text, err := page.ReadFile(file[0])
-	if err != nil {
-		writeError(w, http.StatusInternalServerError, "the page is missing")
-		return
-	}
-	w.Header().Set("Content-Type", file[1])
+	w.Header().Set("Content-Type", contentTypes[path.Ext(name)])
 	_, _ = w.Write(text) // fails only if the client has gone
 }

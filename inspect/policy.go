@@ -88,18 +88,43 @@ type preview struct {
 	limit         *inspectedLimit
 	policy        limit.Policy
 	now, proposed *memory.Limiter
-	until         time.Time
+	began, until  time.Time
 	timer         *time.Timer
+	counts        *previewCounts
+}
 
-	messages, deniedNow, deniedProposed atomic.Int64
+// previewCounts are what a preview has counted in each step since it began.
+type previewCounts [maxPreviewMinutes * time.Minute / sampleStep]struct{ messages, deniedNow, deniedProposed atomic.Int64 }
+
+// A previewCount is what both policies deny of some messages.
+type previewCount struct {
+	Messages       int64 `json:"messages"`
+	DeniedNow      int64 `json:"deniedNow"`      // by the policy in effect
+	DeniedProposed int64 `json:"deniedProposed"` // by the policy of the preview
 }
 
 type previewState struct {
-	Policy         string    `json:"policy"`
-	Until          time.Time `json:"until"`
-	Messages       int64     `json:"messages"`
-	DeniedNow      int64     `json:"deniedNow"`      // by the policy in effect
-	DeniedProposed int64     `json:"deniedProposed"` // by the policy of the preview
+	Policy string    `json:"policy"`
+	Until  time.Time `json:"until"`
+	previewCount
+
+	StepMs int64          `json:"stepMs"`
+	Series []previewCount `json:"series"` // per step, until the last one with messages
+}
+
+// state returns what the page shows of a preview.
+func (p *preview) state() *previewState {
+	s := &previewState{Policy: p.policy.String(), Until: p.until, StepMs: sampleStep.Milliseconds(), Series: []previewCount{}}
+	for n := range p.counts {
+		c := previewCount{p.counts[n].messages.Load(), p.counts[n].deniedNow.Load(), p.counts[n].deniedProposed.Load()}
+		if c.Messages == 0 {
+			continue
+		}
+		s.Series = append(s.Series, make([]previewCount, n-len(s.Series))...)
+		s.Series = append(s.Series, c)
+		s.Messages, s.DeniedNow, s.DeniedProposed = s.Messages+c.Messages, s.DeniedNow+c.DeniedNow, s.DeniedProposed+c.DeniedProposed
+	}
+	return s
 }
 
 // count decides about a message by both policies. A panic of Limit.Key or Limit.Cost does not end the
@@ -111,12 +136,13 @@ func (p *preview) count(ctx context.Context, in router.IngressContext) {
 		return
 	}
 	key := p.limit.Key(in)
-	p.messages.Add(1)
+	counts := &p.counts[min(max(in.ReceivedAt.Sub(p.began)/sampleStep, 0), time.Duration(len(p.counts)-1))]
+	counts.messages.Add(1)
 	if d, err := limit.Consume(ctx, p.now, key, cost); err == nil && !d.Allowed {
-		p.deniedNow.Add(1)
+		counts.deniedNow.Add(1)
 	}
 	if d, err := limit.Consume(ctx, p.proposed, key, cost); err == nil && !d.Allowed {
-		p.deniedProposed.Add(1)
+		counts.deniedProposed.Add(1)
 	}
 }
 
@@ -128,10 +154,7 @@ func (l *inspectedLimit) states() (a *appliedState, p *previewState) {
 		a = &appliedState{l.applied.id, l.applied.policy.String(), l.applied.before.String(), l.applied.until}
 	}
 	if l.preview != nil {
-		p = &previewState{
-			l.preview.policy.String(), l.preview.until,
-			l.preview.messages.Load(), l.preview.deniedNow.Load(), l.preview.deniedProposed.Load(),
-		}
+		p = l.preview.state()
 	}
 	return a, p
 }
@@ -246,7 +269,11 @@ func (i *Inspector) startPreview(l *inspectedLimit, c policyChange) error {
 		return err
 	}
 	d := time.Duration(c.Minutes) * time.Minute
-	p := &preview{limit: l, policy: policy, now: memory.NewLimiterMaxKeys(before, maxPreviewKeys), proposed: memory.NewLimiterMaxKeys(policy, maxPreviewKeys), until: time.Now().Add(d)}
+	now := time.Now()
+	p := &preview{
+		limit: l, policy: policy, now: memory.NewLimiterMaxKeys(before, maxPreviewKeys), proposed: memory.NewLimiterMaxKeys(policy, maxPreviewKeys),
+		began: now, until: now.Add(d), counts: &previewCounts{},
+	}
 	l.mu.Lock()
 	last := l.preview
 	l.preview = p
@@ -270,11 +297,7 @@ func (i *Inspector) endPreview(p *preview) {
 	p.limit.mu.Lock()
 	defer p.limit.mu.Unlock()
 	if p.limit.preview == p {
-		ended := &preview{limit: p.limit, policy: p.policy, until: p.until, timer: p.timer} // without the buckets
-		ended.messages.Store(p.messages.Load())
-		ended.deniedNow.Store(p.deniedNow.Load())
-		ended.deniedProposed.Store(p.deniedProposed.Load())
-		p.limit.preview = ended
+		p.limit.preview = &preview{limit: p.limit, policy: p.policy, until: p.until, timer: p.timer, counts: p.counts} // without the buckets
 	}
 }
 

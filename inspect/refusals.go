@@ -20,7 +20,9 @@ type refusal struct {
 	Type         string    `json:"type"`
 	Stage        string    `json:"stage"` // as router.Refusal.Reason
 	Code         string    `json:"code"`
-	Kind         string    `json:"kind"` // of the exceeded limit, or ""
+	Exceeded     string    `json:"exceeded"` // the text of the exceeded limit, or "", as that of what follows
+	Kind         string    `json:"kind"`
+	Option       string    `json:"option"`
 	Policy       string    `json:"policy"`
 	Observed     int64     `json:"observed"`
 	Limit        int64     `json:"limit"`
@@ -86,7 +88,7 @@ func (i *Inspector) recordRefusal(r router.Refusal) {
 		row.IP = r.IP.String()
 	}
 	if l, ok := errors.AsType[*router.LimitExceeded](r.Err); ok {
-		row.Kind, row.Policy, row.Observed, row.Limit = string(l.Kind), l.Policy, l.Observed, l.Limit
+		row.Exceeded, row.Kind, row.Option, row.Policy, row.Observed, row.Limit = l.Error(), string(l.Kind), l.Option, l.Policy, l.Observed, l.Limit
 		row.RetryAfterMs = retryMs(l.RetryAfter)
 	}
 	if i.opts.RefusalText != nil {
@@ -112,6 +114,7 @@ type refusalQuery struct {
 	Conn   string `json:"conn,omitempty"`
 	Code   string `json:"code,omitempty"`
 	Stage  string `json:"stage,omitempty"`
+	Keys   bool   `json:"keys,omitempty"` // the keys that limits deny most often; the other fields mean nothing
 }
 
 func (q *refusalQuery) matches(r *refusal) bool {
@@ -125,6 +128,9 @@ func (i *Inspector) localRefusals(_ context.Context, q refusalQuery) ([]refusal,
 
 // listRefusals returns the latest refusals of all nodes.
 func (i *Inspector) listRefusals(ctx context.Context, q refusalQuery) (any, error) {
+	if q.Keys {
+		return i.listDenied(ctx)
+	}
 	answers, states, err := gather[[]refusal](ctx, i, askRefusals, q)
 	if err != nil {
 		return nil, err

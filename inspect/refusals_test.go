@@ -34,6 +34,7 @@ func TestRefusals_SayWhyOnAnotherNode(t *testing.T) {
 	assert.Equal(t, "ingress", found[0]["stage"])
 	assert.Equal(t, "RESOURCE_EXHAUSTED", found[0]["code"])
 	assert.Equal(t, "rate", found[0]["kind"])
+	assert.Equal(t, `rate limit exceeded: cost 1, capacity 3, policy "say"`, found[0]["exceeded"])
 	assert.Equal(t, "say", found[0]["policy"])
 	assert.EqualValues(t, 3, found[0]["limit"])
 	assert.Greater(t, found[0]["retryAfterMs"], 1000.0)

@@ -14,6 +14,7 @@ type topicQuery struct {
 	Prefix string `json:"prefix,omitempty"`
 	After  string `json:"after,omitempty"` // the Next of the page before
 	Name   string `json:"name,omitempty"`  // of one topic
+	Hot    bool   `json:"hot,omitempty"`   // those with the most deliveries now; the other fields mean nothing
 }
 
 type topicPage struct {
@@ -33,6 +34,9 @@ func (i *Inspector) localTopics(_ context.Context, q topicQuery) (page topicPage
 
 // listTopics returns topics with their subscribers on all nodes.
 func (i *Inspector) listTopics(ctx context.Context, q topicQuery) (any, error) {
+	if q.Hot {
+		return i.listHot(ctx)
+	}
 	answers, states, err := gather[topicPage](ctx, i, askTopics, q)
 	if err != nil {
 		return nil, err

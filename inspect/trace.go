@@ -125,6 +125,7 @@ func (t *trace) after(number uint64) (entries []traceEntry, skipped int64) {
 type recorders struct {
 	traces   []*trace
 	previews []*preview
+	hot      *hotTopics // nil while no operator looks at the topics with the most publications
 }
 
 // traces guards the changes of Inspector.recorders.
@@ -138,12 +139,12 @@ func (i *Inspector) changeRecorders(change func(recorders) (recorders, error)) e
 	if r := i.recorders.Load(); r != nil {
 		before = *r
 	}
-	after, err := change(recorders{slices.Clone(before.traces), slices.Clone(before.previews)})
+	after, err := change(recorders{slices.Clone(before.traces), slices.Clone(before.previews), before.hot})
 	if err != nil {
 		return err
 	}
-	i.observeDeliveries(after.traces)
-	if len(after.traces)+len(after.previews) == 0 {
+	i.observeDeliveries(after)
+	if len(after.traces)+len(after.previews) == 0 && after.hot == nil {
 		i.recorders.Store(nil)
 		return nil
 	}
@@ -151,20 +152,23 @@ func (i *Inspector) changeRecorders(change func(recorders) (recorders, error)) e
 	return nil
 }
 
-// observeDeliveries observes publications while there is a trace of a topic.
-func (i *Inspector) observeDeliveries(all []*trace) {
-	if !slices.ContainsFunc(all, func(t *trace) bool { return t.spec.Topic != "" }) {
+// observeDeliveries observes publications while there is a trace of a topic, or topics are counted.
+func (i *Inspector) observeDeliveries(r recorders) {
+	if r.hot == nil && !slices.ContainsFunc(r.traces, func(t *trace) bool { return t.spec.Topic != "" }) {
 		i.access.ObserveDeliveries(nil)
 		return
 	}
-	i.access.ObserveDeliveries(i.traceDelivery)
+	i.access.ObserveDeliveries(i.recordDelivery)
 }
 
-// traceDelivery records a publication on this node, which has subscribers of the topic.
-func (i *Inspector) traceDelivery(d host.Delivery) {
+// recordDelivery records a publication on this node, which has subscribers of the topic.
+func (i *Inspector) recordDelivery(d host.Delivery) {
 	r := i.recorders.Load()
 	if r == nil {
 		return
+	}
+	if r.hot != nil {
+		r.hot.count(&d)
 	}
 	for _, t := range r.traces {
 		if t.spec.Topic != d.Topic {

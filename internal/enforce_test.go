@@ -12,33 +12,13 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/enforce"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/observe"
 )
 
 var errStore = errors.New("the store is unavailable")
-
-// A remote limiter fails or hangs as the test wants.
-type remote struct {
-	err   error
-	hangs bool
-	d     limit.Decision
-	calls int
-}
-
-func (r *remote) Take(ctx context.Context, _ limit.Key, _ limit.Take) (limit.Decision, error) {
-	r.calls++
-	if r.hangs {
-		<-ctx.Done()
-		return limit.Decision{}, ctx.Err()
-	}
-	return r.d, r.err
-}
-
-func (*remote) Check(limit.Take) error { return nil }
-
-var _ limit.Limiter = (*remote)(nil)
 
 func decide(t *testing.T, l *enforce.Limit) (limit.Decision, error) {
 	return l.Decide(t.Context(), &enforce.Request{Key: limit.Key{"ann"}, Take: limit.Take{Cost: 1}})
@@ -55,13 +35,13 @@ func TestLimit_FailurePolicies(t *testing.T) {
 		"fail open":           {enforce.Options{FailOpen: true}, true, "", observe.FailedOpen},
 		"dry run":             {enforce.Options{DryRun: true}, false, "", observe.Failed},
 		"fallback":            {enforce.Options{Fallback: memory.NewLimiter(limit.PerSecond(1))}, true, "", observe.Admitted},
-		"fallback that fails": {enforce.Options{Fallback: &remote{err: errStore}}, false, errors.Unavailable, observe.Failed},
+		"fallback that fails": {enforce.Options{Fallback: &fakelimiter.Limiter{Err: errStore}}, false, errors.Unavailable, observe.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen []observe.Observation
 			tt.opts.Observe = func(o observe.Observation) { seen = append(seen, o) }
 			q := &enforce.Request{Key: limit.Key{"ann"}, Take: limit.Take{Cost: 1}}
-			d, err := enforce.New(&remote{err: errStore}, tt.opts).Decide(t.Context(), q)
+			d, err := enforce.New(&fakelimiter.Limiter{Err: errStore}, tt.opts).Decide(t.Context(), q)
 			assert.Equal(t, tt.allowed, d.Allowed)
 			if tt.code == "" {
 				assert.NoError(t, err)
@@ -77,17 +57,17 @@ func TestLimit_FailurePolicies(t *testing.T) {
 }
 
 func TestLimit_FallbackNeverOverridesADenial(t *testing.T) {
-	denies := &remote{d: limit.Decision{Limit: 1, RetryAfter: time.Second}}
-	fallback := &remote{d: limit.Decision{Allowed: true}}
+	denies := &fakelimiter.Limiter{Decision: limit.Decision{Limit: 1, RetryAfter: time.Second}}
+	fallback := &fakelimiter.Limiter{Decision: limit.Decision{Allowed: true}}
 	d, err := decide(t, enforce.New(denies, enforce.Options{Fallback: fallback}))
 	assert.NoError(t, err)
 	assert.False(t, d.Allowed)
-	assert.Zero(t, fallback.calls)
+	assert.Empty(t, fallback.Calls)
 }
 
 // TestLimit_ChargesWithoutALimiter admits what was served already.
 func TestLimit_ChargesWithoutALimiter(t *testing.T) {
-	l := enforce.New(&remote{err: errStore}, enforce.Options{})
+	l := enforce.New(&fakelimiter.Limiter{Err: errStore}, enforce.Options{})
 	d, err := l.Decide(t.Context(), &enforce.Request{Take: limit.Take{Cost: 1}, ChargeOnly: true})
 	assert.NoError(t, err)
 	assert.True(t, d.Allowed)
@@ -95,7 +75,7 @@ func TestLimit_ChargesWithoutALimiter(t *testing.T) {
 
 func TestLimit_JitterIsAboveTheWait(t *testing.T) {
 	for _, wait := range []time.Duration{time.Second, limit.Never - 1} {
-		l := enforce.New(&remote{d: limit.Decision{RetryAfter: wait}}, enforce.Options{Jitter: time.Minute})
+		l := enforce.New(&fakelimiter.Limiter{Decision: limit.Decision{RetryAfter: wait}}, enforce.Options{Jitter: time.Minute})
 		for range 100 {
 			d, err := decide(t, l)
 			require.NoError(t, err)
@@ -105,7 +85,7 @@ func TestLimit_JitterIsAboveTheWait(t *testing.T) {
 		}
 	}
 	for _, wait := range []time.Duration{0, limit.Never} {
-		d, err := decide(t, enforce.New(&remote{d: limit.Decision{RetryAfter: wait}}, enforce.Options{Jitter: time.Minute}))
+		d, err := decide(t, enforce.New(&fakelimiter.Limiter{Decision: limit.Decision{RetryAfter: wait}}, enforce.Options{Jitter: time.Minute}))
 		require.NoError(t, err)
 		assert.Equal(t, wait, d.RetryAfter)
 	}
@@ -114,7 +94,7 @@ func TestLimit_JitterIsAboveTheWait(t *testing.T) {
 func TestBreaker_OpensAndProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []observe.Outcome
-		store := &remote{hangs: true}
+		store := &fakelimiter.Limiter{Hangs: true}
 		l := enforce.New(store, enforce.Options{Timeout: time.Second, Observe: func(o observe.Observation) {
 			if o.Outcome == observe.BreakerOpened || o.Outcome == observe.BreakerClosed {
 				changes = append(changes, o.Outcome)
@@ -135,17 +115,17 @@ func TestBreaker_OpensAndProbes(t *testing.T) {
 			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 		}
 		assert.Zero(t, time.Since(begin))
-		assert.Equal(t, 5, store.calls)
+		assert.Len(t, store.Calls, 5)
 
 		time.Sleep(400 * time.Millisecond)
-		store.hangs, store.err = false, errStore
+		store.Hangs, store.Err = false, errStore
 		_, err := decide(t, l)
 		assert.ErrorIs(t, err, errStore, "the probe")
 		_, err = decide(t, l)
 		assert.NotErrorIs(t, err, errStore, "the next probe is later")
 
 		time.Sleep(400 * time.Millisecond)
-		store.err, store.d = nil, limit.Decision{Allowed: true}
+		store.Err, store.Decision = nil, limit.Decision{Allowed: true}
 		for range 3 {
 			d, err := decide(t, l)
 			assert.NoError(t, err)
@@ -158,7 +138,7 @@ func TestBreaker_OpensAndProbes(t *testing.T) {
 // TestBreaker_ClientsThatLeaveAreNoFailures cancels calls of a slow store.
 func TestBreaker_ClientsThatLeaveAreNoFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &remote{hangs: true}
+		store := &fakelimiter.Limiter{Hangs: true}
 		l := enforce.New(store, enforce.Options{Timeout: time.Second})
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -168,7 +148,7 @@ func TestBreaker_ClientsThatLeaveAreNoFailures(t *testing.T) {
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			cancel()
 		}
-		assert.Equal(t, 20, store.calls)
+		assert.Len(t, store.Calls, 20)
 	})
 }
 

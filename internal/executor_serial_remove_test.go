@@ -45,7 +45,6 @@ func TestSerialQueue_RemoveTakesWaitingJobs(t *testing.T) {
 	})
 }
 
-// TestSerialQueue_RemoveFreesMemory fills the memory of a queue and of all queues.
 func TestSerialQueue_RemoveFreesMemory(t *testing.T) {
 	for name, limits := range map[string][2]int64{"of the queue": {10, 1000}, "of all queues": {1000, 10}} {
 		t.Run(name, func(t *testing.T) {

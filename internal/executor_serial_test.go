@@ -14,7 +14,6 @@ import (
 	"github.com/penstock-go/penstock/internal/executor"
 )
 
-// newQueue returns a queue of functions.
 func newQueue(maxWaiting int) *executor.SerialQueue[func()] {
 	return &executor.SerialQueue[func()]{
 		Owner:  &owner[func()]{run: func(job func()) { job() }},
@@ -46,7 +45,6 @@ func (o *owner[T]) JobBytes(job T) int64 { return o.size(job) }
 // Ended implements executor.Owner.
 func (o *owner[T]) Ended() <-chan struct{} { return o.ended }
 
-// ownerOf returns the owner of a queue of newQueue.
 func ownerOf[T any](q *executor.SerialQueue[T]) *owner[T] { return q.Owner.(*owner[T]) }
 
 // A journal is a list of what has happened, in order.

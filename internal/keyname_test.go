@@ -53,7 +53,6 @@ func TestOfPolicy_NumbersReplaceMissingName(t *testing.T) {
 	assert.Equal(t, "3-per-1m0s-burst-3", keyname.OfPolicy(limit.PerMinute(3)))
 }
 
-// FuzzJoin_KeysShareNoName looks for keys that share a name.
 func FuzzJoin_KeysShareNoName(f *testing.F) {
 	f.Add("a", "b", "a:b", "")
 	f.Add("a%3Ab", "", "a:b", "")

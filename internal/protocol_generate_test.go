@@ -3,6 +3,7 @@ package internal_test
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"go/format"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
+var update = flag.Bool("update", false, "writes what is generated from docs/protocol.json")
+
 // A specification is the protocol as data: docs/protocol.json.
 type specification struct {
 	Version  int           `json:"version"`
@@ -24,7 +27,7 @@ type specification struct {
 	Messages []messageType `json:"messages"`
 	Types    []structType  `json:"types"`
 
-	CloseCodes json.RawMessage `json:"closeCodes"` // see internal/closecodes
+	CloseCodes json.RawMessage `json:"closeCodes"` // see internal/rules
 }
 
 type messageType struct {
@@ -133,7 +136,6 @@ func rows(fields []field, row func(field) string) string {
 	return b.String()
 }
 
-// messageTable returns one list of all messages.
 func (s *specification) messageTable() string {
 	var b strings.Builder
 	b.WriteString("| type | from | kind | members of the payload | section | meaning |\n| --- | --- | --- | --- | --- | --- |\n")

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -55,30 +54,6 @@ func (p *pair) dial(t *testing.T) (client, server *simnet.Conn) {
 	return c.(*simnet.Conn), (<-accepted).(*simnet.Conn)
 }
 
-func TestConn_BytesArriveInOrderAfterADelay(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		began := time.Now()
-		text := strings.Repeat("0123456789", 50) // more than the window
-		go func() {
-			for _, c := range []byte(text) {
-				_, err := p.client.Write([]byte{c})
-				assert.NoError(t, err)
-			}
-			assert.NoError(t, p.client.CloseWrite())
-		}()
-		got, err := io.ReadAll(p.server)
-		require.NoError(t, err)
-		assert.Equal(t, text, string(got))
-		assert.NotEqual(t, began, time.Now())
-		_, err = p.server.Write([]byte("answer"))
-		require.NoError(t, err, "the other direction is open")
-		got = make([]byte, 6)
-		_, err = io.ReadFull(p.client, got)
-		require.NoError(t, err)
-		assert.Equal(t, "answer", string(got))
-	})
-}
-
 func TestConn_WriteWaitsForRoomInTheWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *pair) {
 		n, err := p.client.TryWrite(make([]byte, 2*window))
@@ -103,84 +78,12 @@ func TestConn_WriteWaitsForRoomInTheWindow(t *testing.T) {
 	})
 }
 
-func TestConn_PartOfAWriteBeforeTheDeadlineIsCounted(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		require.NoError(t, p.client.SetWriteDeadline(time.Now().Add(time.Second)))
-		n, err := p.client.Write(make([]byte, window+1))
-		assert.Equal(t, window, n)
-		assertTimeout(t, err)
-	})
-}
-
 func assertTimeout(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
-}
-
-func TestConn_ReadDeadlinePresentPastAndRemoved(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		began := time.Now()
-		require.NoError(t, p.server.SetReadDeadline(began.Add(3*time.Second)))
-		_, err := p.server.Read(make([]byte, 1))
-		assertTimeout(t, err)
-		assert.Equal(t, 3*time.Second, time.Since(began))
-		_, err = p.server.Read(make([]byte, 1))
-		assertTimeout(t, err)
-
-		require.NoError(t, p.server.SetDeadline(time.Time{}))
-		go func() {
-			time.Sleep(time.Hour)
-			_, _ = p.client.Write([]byte("x"))
-		}()
-		n, err := p.server.Read(make([]byte, 1))
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
-
-		_, err = p.client.Write([]byte("y"))
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		require.NoError(t, p.server.SetReadDeadline(time.Now().Add(-time.Second)))
-		_, err = p.server.Read(make([]byte, 1))
-		assertTimeout(t, err)
-	})
-}
-
-func TestConn_DeadlineInThePastEndsARead(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		ended := make(chan error, 1)
-		go func() {
-			_, err := p.server.Read(make([]byte, 1))
-			ended <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, p.server.SetReadDeadline(time.Now().Add(-1)))
-		assertTimeout(t, <-ended)
-	})
-}
-
-func TestConn_CloseEndsCallsOfBothEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		own, other := make(chan error, 1), make(chan error, 1)
-		read := func(c *simnet.Conn, ended chan<- error) {
-			_, err := c.Read(make([]byte, 1))
-			ended <- err
-		}
-		go read(p.client, own)
-		go read(p.server, other)
-		synctest.Wait()
-		require.NoError(t, p.client.Close())
-		require.ErrorIs(t, <-own, net.ErrClosed)
-		require.ErrorIs(t, <-other, io.EOF)
-		require.ErrorIs(t, p.client.Close(), net.ErrClosed)
-		require.ErrorIs(t, p.client.SetDeadline(time.Now()), net.ErrClosed)
-		_, err := p.client.Write([]byte("x"))
-		require.ErrorIs(t, err, net.ErrClosed)
-		_, err = p.client.TryRead(nil)
-		require.ErrorIs(t, err, net.ErrClosed)
-	})
 }
 
 func TestConn_DataForAClosedEndResetsTheConnection(t *testing.T) {
@@ -210,41 +113,6 @@ func TestConn_WriteToAClosedEndFails(t *testing.T) {
 		_, err = p.client.Write(make([]byte, 20*window))
 		require.Error(t, err)
 		assert.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-	})
-}
-
-func TestConn_CloseWriteTwiceEndsOnlyOneDirection(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		require.NoError(t, p.client.CloseWrite())
-		require.NoError(t, p.client.CloseWrite())
-		_, err := p.client.Write([]byte("x"))
-		require.ErrorIs(t, err, net.ErrClosed)
-		_, err = p.server.Read(make([]byte, 1))
-		require.ErrorIs(t, err, io.EOF)
-		readable, _, hangup := p.server.Readiness()
-		assert.True(t, readable && hangup)
-		readable, _, hangup = p.client.Readiness()
-		assert.False(t, readable || hangup)
-	})
-}
-
-func TestConn_TryReadDoesNotWait(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		n, err := p.server.TryRead(make([]byte, 1))
-		require.NoError(t, err)
-		assert.Zero(t, n)
-		_, err = p.client.Write([]byte("ab"))
-		require.NoError(t, err)
-		require.NoError(t, p.client.CloseWrite())
-		time.Sleep(time.Second)
-		b := make([]byte, 1)
-		for _, want := range []string{"a", "b"} {
-			n, err = p.server.TryRead(b)
-			require.NoError(t, err)
-			assert.Equal(t, want, string(b[:n]))
-		}
-		_, err = p.server.TryRead(b)
-		require.ErrorIs(t, err, io.EOF)
 	})
 }
 
@@ -279,20 +147,5 @@ func TestConn_NotifiesOfEachChange(t *testing.T) {
 		}
 		assert.Equal(t, 5*window, total)
 		p.server.SetNotify(nil)
-	})
-}
-
-func TestConn_ConcurrentUse(t *testing.T) {
-	inBubble(t, func(t *testing.T, p *pair) {
-		for _, c := range []*simnet.Conn{p.client, p.server} {
-			go func() { _, _ = io.Copy(c, c) }()
-			go func() {
-				for range 20 {
-					_, _ = c.Write(make([]byte, 30))
-					_ = c.SetReadDeadline(time.Now().Add(time.Hour))
-				}
-			}()
-		}
-		time.Sleep(time.Minute)
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
-// binaryEnvelope returns a binary envelope.
 func binaryEnvelope(head, payload string) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(head))), head+payload...)
 }

@@ -2,6 +2,8 @@ package internal_test
 
 import (
 	"encoding/binary"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,110 +44,54 @@ func (s *scene) play(messages ...string) *scene {
 	return s
 }
 
+// TestConn_Reports plays testdata/wirecheck.txt.
+func TestConn_Reports(t *testing.T) {
+	file, err := os.ReadFile("testdata/wirecheck.txt")
+	require.NoError(t, err)
+	name, s, messages := "", newScene(), namedMessages(string(file))
+	for line := range strings.Lines(string(file)) {
+		line = strings.TrimSuffix(line, "\n")
+		step, isStep := strings.CutPrefix(line, "\t")
+		word, rest, _ := strings.Cut(step, " ")
+		switch {
+		case !isStep:
+			name, s = line, newScene()
+		case word == "publication":
+			s.play(`<{"type":"SAID","meta":{"topic":"a","offset":` + rest + `}}`)
+		case word == "position":
+			s.play(`<{"type":"$ws:position","meta":{},"payload":{"topic":"a","epoch":"E","offset":` + rest + `}}`)
+		case word == "=>":
+			kind, want, _ := strings.Cut(rest, " ")
+			found := map[string][]string{"violation": s.violations, "loss": s.losses}[kind]
+			if kind == "" {
+				assert.Empty(t, append(s.violations, s.losses...), name)
+			} else if assert.Len(t, found, 1, name) {
+				assert.Contains(t, found[0], want, name)
+			}
+			assert.True(t, kind == "violation" || len(s.violations) == 0, name)
+		case messages[step] != "":
+			s.play(messages[step])
+		default:
+			s.play(step)
+		}
+	}
+}
+
+// namedMessages returns the messages that have names.
+func namedMessages(file string) map[string]string {
+	named := map[string]string{}
+	for line := range strings.Lines(file) {
+		if name, message, ok := strings.Cut(strings.TrimSpace(line), " = "); ok && !strings.Contains(name, " ") {
+			named[name] = message
+		}
+	}
+	return named
+}
+
 const (
-	call1    = `>{"type":"ADD","meta":{"correlationId":"1","timeoutMs":1000}}`
-	sum1     = `<{"type":"SUM","meta":{"correlationId":"1"}}`
-	error1   = `<{"type":"RPC_ERROR","meta":{"correlationId":"1"},"payload":{"code":"INTERNAL"}}`
-	ack1     = `<{"type":"$ws:ack","meta":{"correlationId":"1"}}`
-	progress = `<{"type":"$ws:rpc-progress","meta":{"correlationId":"1"},"payload":1}`
-
-	subscribe  = `>{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"a","positions":true}}`
-	present    = `>{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":5}}`
-	askState   = `>{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"a","state":true}}`
-	subscribed = `<{"type":"$ws:subscribed","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":5,"recovered":true}}`
-	welcome    = `<{"type":"$ws:welcome","meta":{"correlationId":"h"},"payload":{"connId":"c","session":{"token":"t","resumeWithinMs":1}}}`
-	hello      = `>{"type":"$ws:hello","meta":{"correlationId":"h"}}`
-	resume     = `>{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":"t","topics":[{"topic":"a","epoch":"E","offset":5}]}}`
+	call1 = `>{"type":"ADD","meta":{"correlationId":"1","timeoutMs":1000}}`
+	sum1  = `<{"type":"SUM","meta":{"correlationId":"1"}}`
 )
-
-func publication(offset string) string {
-	return `<{"type":"SAID","meta":{"topic":"a","offset":` + offset + `}}`
-}
-
-func position(rest string) string {
-	return `<{"type":"$ws:position","meta":{},"payload":{"topic":"a","epoch":"E","offset":` + rest + `}}`
-}
-
-func TestConn_Violations(t *testing.T) {
-	for name, tt := range map[string]struct {
-		messages []string
-		want     string // a part of the only violation; "" is none
-	}{
-		"one answer":                       {[]string{call1, sum1}, ""},
-		"error":                            {[]string{call1, error1}, ""},
-		"ID is used again":                 {[]string{call1, sum1, call1, sum1}, ""},
-		"two answers":                      {[]string{call1, sum1, error1}, "call ADD (1) was answered with RPC_ERROR after SUM"},
-		"unknown ID":                       {[]string{sum1}, `SUM arrived with the correlation ID "1"`},
-		"progress":                         {[]string{call1, progress, progress, sum1}, ""},
-		"progress after the answer":        {[]string{call1, sum1, progress}, "call ADD (1) has an item or progress"},
-		"acknowledged":                     {[]string{call1, ack1, sum1}, ""},
-		"acknowledged twice":               {[]string{call1, ack1, ack1}, "call ADD (1) was acknowledged twice"},
-		"acknowledged after the answer":    {[]string{call1, sum1, ack1}, "call ADD (1) was acknowledged after its answer"},
-		"call of the server":               {[]string{`<{"type":"ASK","meta":{"correlationId":"$ws:1"}}`, `>{"type":"X","meta":{"correlationId":"$ws:1"}}`}, ""},
-		"in order":                         {[]string{subscribe, subscribed, publication("6"), publication("7")}, ""},
-		"gap":                              {[]string{hello, welcome, subscribe, subscribed, publication("6"), publication("8")}, `SAID of topic "a" has the offset 8 after 6`},
-		"repeated":                         {[]string{hello, welcome, subscribe, subscribed, publication("6"), publication("6")}, "has the offset 6 after 6"},
-		"gap without a session":            {[]string{subscribe, subscribed, publication("7")}, "has the offset 7 after 5"},
-		"handler may have subscribed":      {[]string{subscribe, subscribed, publication("6"), call1, publication("9"), publication("10")}, ""},
-		"gap of a handler's subscription":  {[]string{publication("3"), publication("5")}, "has the offset 5 after 3"},
-		"explained gap":                    {[]string{subscribe, subscribed, position(`8,"lost":{"from":6,"to":8}`), publication("9")}, ""},
-		"half an explanation":              {[]string{subscribe, subscribed, position(`8,"lost":{"from":7,"to":8}`)}, "must explain the whole gap"},
-		"own publication":                  {[]string{subscribe, subscribed, position(`6`), publication("7")}, ""},
-		"two own publications":             {[]string{subscribe, subscribed, position(`7`)}, "moves from 5 to 7 without a loss"},
-		"end of an epoch":                  {[]string{subscribe, subscribed, position(`5,"ended":{"epoch":"D","offset":5}`), publication("6")}, ""},
-		"end of an epoch moves":            {[]string{subscribe, subscribed, position(`6,"ended":{"epoch":"D","offset":5}`)}, "at the end of an epoch without a loss"},
-		"another epoch without an end":     {[]string{subscribe, subscribed, `<{"type":"$ws:position","payload":{"topic":"a","epoch":"F","offset":6}}`}, "has the epoch F after E"},
-		"recovered":                        {[]string{present, subscribed, publication("6")}, ""},
-		"recovered from elsewhere":         {[]string{`>{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":3}}`, subscribed}, `topic "a" is recovered from offset 5, but the client has everything up to 3`},
-		"state":                            {[]string{askState, `<{"type":"$ws:subscribed","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":5,"recovered":true,"state":2}}`, publication("1"), publication("4"), publication("6")}, ""},
-		"state in parts":                   {[]string{askState, `<{"type":"$ws:subscribed","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":5,"recovered":true,"state":1,"more":true}}`, publication("1"), publication("6"), publication("4"), `<{"type":"$ws:state","payload":{"topic":"a"}}`, publication("7")}, ""},
-		"repeated after the state":         {[]string{askState, `<{"type":"$ws:subscribed","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":5,"recovered":true,"state":1}}`, publication("1"), publication("1")}, "has the offset 1 after 5"},
-		"subscribed again after the end":   {[]string{hello, welcome, subscribe, subscribed, `<{"type":"$ws:unsubscribed","payload":{"topic":"a"}}`, `<{"type":"$ws:subscribed","payload":{"topic":"a","epoch":"E","offset":9}}`, publication("10")}, ""},
-		"resumed":                          {[]string{resume, publication("9"), `<{"type":"$ws:resumed","meta":{"correlationId":"r"},"payload":{"session":{"token":"u","resumeWithinMs":1},"memberId":"c","topics":[{"topic":"a","epoch":"E","offset":5,"recovered":true}]}}`, publication("6")}, ""},
-		"gap after a resumed session":      {[]string{resume, `<{"type":"$ws:resumed","meta":{"correlationId":"r"},"payload":{"session":{"token":"u","resumeWithinMs":1},"memberId":"c","topics":[{"topic":"a","epoch":"E","offset":5,"recovered":true}]}}`, call1, publication("7")}, "has the offset 7 after 5"},
-		"publications without an offset":   {[]string{publication("0"), publication("0")}, ""},
-		"messages that are none":           {[]string{">x", "<x", `<{"type":"$ws:position","payload":3}`}, ""},
-		"call with the ID of an open call": {[]string{call1, call1, sum1}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene().play(tt.messages...)
-			if tt.want == "" {
-				assert.Empty(t, s.violations)
-				return
-			}
-			require.Len(t, s.violations, 1)
-			assert.Contains(t, s.violations[0], tt.want)
-		})
-	}
-}
-
-func TestConn_Losses(t *testing.T) {
-	lost := `<{"type":"$ws:subscribed","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"E","offset":9,"recovered":false}}`
-	ended := `<{"type":"$ws:subscribed","meta":{"correlationId":"s"},"payload":{"topic":"a","epoch":"F","offset":3,"recovered":true,"ended":{"epoch":"E","offset":3}}}`
-	for name, tt := range map[string]struct {
-		messages []string
-		want     string
-	}{
-		"lost":                         {[]string{subscribe, subscribed, position(`8,"lost":{"from":6,"to":8}`)}, "the offsets 6 to 8"},
-		"reset":                        {[]string{subscribe, subscribed, position(`8,"reset":true`)}, "a reset after offset 5"},
-		"epoch ended before":           {[]string{subscribe, subscribed, position(`3,"ended":{"epoch":"D","offset":3}`)}, "the publications up to 5 are lost"},
-		"not recovered":                {[]string{present, lost}, "does not reach back to offset 5"},
-		"epoch ended while away":       {[]string{present, ended}, "the publications up to 5 are lost"},
-		"first subscription":           {[]string{subscribe, lost}, ""},
-		"epoch ended where client was": {[]string{subscribe, subscribed, position(`5,"ended":{"epoch":"D","offset":5}`)}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene().play(tt.messages...)
-			assert.Empty(t, s.violations)
-			if tt.want == "" {
-				assert.Empty(t, s.losses)
-				return
-			}
-			require.Len(t, s.losses, 1)
-			assert.Contains(t, s.losses[0], tt.want)
-		})
-	}
-}
 
 func TestConn_OverdueCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

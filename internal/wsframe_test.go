@@ -99,7 +99,6 @@ func TestAppendFrame_LongControlFramePanics(t *testing.T) {
 	assert.Panics(t, func() { wsframe.AppendFrame(nil, wsframe.Client, wsframe.Ping, make([]byte, 126)) })
 }
 
-// read returns a Reader of bytes.
 func read(stream []byte) *wsframe.Reader {
 	return wsframe.NewReader(iotest.OneByteReader(bytes.NewReader(stream)), 1000, func([]byte) error { return nil })
 }

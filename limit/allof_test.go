@@ -10,21 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 )
-
-// A hanging limiter returns when the context of its caller is done.
-type hanging struct{ limit.Limiter }
-
-func (hanging) Take(ctx context.Context, _ limit.Key, _ limit.Take) (limit.Decision, error) {
-	<-ctx.Done()
-	return limit.Decision{}, ctx.Err()
-}
 
 func TestAllOf_HonorsContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := memory.NewLimiter(limit.PerHour(5))
-		both := limit.AllOf(first, hanging{memory.NewLimiter(limit.PerHour(5))})
+		both := limit.AllOf(first, &fakelimiter.Limiter{Hangs: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {

@@ -1,7 +1,6 @@
 package limit_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
@@ -33,19 +33,12 @@ func TestConsumeAll_RejectsInvalidRequests(t *testing.T) {
 	assert.EqualValues(t, 5, d.Remaining)
 }
 
-// A failing limiter cannot decide.
-type failing struct{ limit.Limiter }
-
 var errDown = errors.New("the store is down")
-
-func (failing) Take(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
-	return limit.Decision{}, errDown
-}
 
 func TestConsumeAll_UndoesIfLaterRequestFailsOrDenies(t *testing.T) {
 	l := memory.NewLimiter(limit.PerHour(5))
 	empty := struct{ limit.Limiter }{memory.NewLimiter(limit.PerHour(5))} // cannot decide in one step with l
-	_, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: failing{l}, Key: ann, Cost: 1})
+	_, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: &fakelimiter.Limiter{Err: errDown}, Key: ann, Cost: 1})
 	require.ErrorIs(t, err, errDown)
 	d, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 2}, limit.Request{Limiter: empty, Key: ann, Cost: 6})
 	require.NoError(t, err)
@@ -103,7 +96,7 @@ func TestAllOf_DescribesReservesAndBlocks(t *testing.T) {
 	cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
 	assert.Error(t, adapter.Check(limit.AllOf(quota, cooldown), limit.Take{MaxWait: 1}), "a cooldown cannot reserve")
 	assert.NoError(t, adapter.Check(limit.AllOf(memory.NewLimiter(limit.PerHour(1)), quota), limit.Take{MaxWait: 1}))
-	assert.Panics(t, func() { limit.AllOf(plain{quota}) }, "it cannot undo")
+	assert.Panics(t, func() { limit.AllOf(&fakelimiter.Limiter{Plain: true}) }, "it cannot undo")
 }
 
 func TestTake_AllRejectsWhatNeedsOneLimiter(t *testing.T) {

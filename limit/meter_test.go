@@ -2,7 +2,6 @@ package limit_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/mode"
 )
@@ -116,37 +115,21 @@ func TestMeter_EstimateOfNothing(t *testing.T) {
 	assert.EqualValues(t, 7, holds(t, bucket, ann))
 }
 
-// A flaky limiter fails as many settlements as it says.
-type flaky struct {
-	*memory.Limiter
-
-	failures atomic.Int64
-}
-
-func (f *flaky) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if take.Mode == mode.Settling && f.failures.Add(-1) >= 0 {
-		return limit.Decision{}, errors.New("the store is unavailable")
-	}
-	if err := ctx.Err(); err != nil {
-		return limit.Decision{}, err
-	}
-	return f.Limiter.Take(ctx, key, take)
-}
-
-func (f *flaky) BatchesWith(limit.Limiter) bool { return false }
-
 // TestMeter_SettlementCanBeRepeated settles after a canceled request, on two stores of which one fails.
 func TestMeter_SettlementCanBeRepeated(t *testing.T) {
-	first, second := &flaky{Limiter: memory.NewLimiter(limit.PerHour(10))}, &flaky{Limiter: memory.NewLimiter(limit.PerHour(10))}
+	settling := func(take limit.Take) bool { return take.Mode == mode.Settling }
+	first := &fakelimiter.Limiter{Do: memory.NewLimiter(limit.PerHour(10)).Take, Fails: settling}
+	second := &fakelimiter.Limiter{Do: memory.NewLimiter(limit.PerHour(10)).Take}
 	m := limit.NewMeter(time.Minute, first, second)
 	d := reserve(t, m, 4, ann)
 	require.True(t, d.Allowed)
-	first.failures.Store(1)
+	first.Err = errDown
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, m.Settle(ctx, d.Receipt, 9, ann))
 	assert.EqualValues(t, 6, holds(t, first, ann))
 	assert.EqualValues(t, 1, holds(t, second, ann), "it is settled although the first is not")
+	first.Err = nil
 	for range 2 {
 		require.NoError(t, m.Settle(ctx, d.Receipt, 9, ann))
 		assert.EqualValues(t, 1, holds(t, first, ann))

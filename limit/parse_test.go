@@ -1,8 +1,6 @@
 package limit_test
 
 import (
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,27 +78,6 @@ func TestParsePolicy_ErrorsSuggestCorrection(t *testing.T) {
 		assert.EqualError(t, err, want)
 		assert.Zero(t, p, text)
 	}
-}
-
-func TestPolicy_StringParsesBack(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	valid := 0
-	for range 20_000 {
-		p := limit.Policy{
-			Name:     strings.Repeat(string([]byte{byte(rng.IntN(256)), byte(rng.IntN(256))}), rng.IntN(3)),
-			Capacity: 1 + rng.Int64N(1<<rng.IntN(30)),
-			Refill:   1 + rng.Int64N(1<<rng.IntN(20)),
-			Per:      time.Duration(1+rng.Int64N(1<<rng.IntN(40))) * time.Microsecond,
-		}
-		if p.Validate() != nil {
-			continue
-		}
-		valid++
-		back, err := limit.ParsePolicy(p.String())
-		require.NoError(t, err)
-		require.Equal(t, p, back)
-	}
-	assert.Greater(t, valid, 5_000)
 }
 
 func TestPolicy_StringWritesZeroPerAsSecond(t *testing.T) {

@@ -2,7 +2,6 @@ package limit_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,27 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 )
 
-// A slow limiter decides some time after it is asked, as one on a distant store, and returns some time
-// after that. It cannot decide together with others.
-type slow struct {
-	limit.Limiter
-
-	pause time.Duration
-}
-
-func (s slow) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	time.Sleep(s.pause)
-	d, err := s.Limiter.Take(ctx, key, take)
-	time.Sleep(s.pause)
-	return d, err
+// slow returns l as one on a distant store: it decides some time after it is asked, returns some time
+// after that, and cannot decide together with others.
+func slow(l limit.Limiter, pause time.Duration) limit.Limiter {
+	return &fakelimiter.Limiter{Do: l.Take, Delay: pause}
 }
 
 // denying denies every cost, some time after it is asked.
 func denying(pause time.Duration) limit.Limiter {
-	return slow{memory.NewLimiter(limit.PerHour(1)), pause}
+	return slow(memory.NewLimiter(limit.PerHour(1)), pause)
 }
 
 // jointly takes one token of l, and 2 of a limiter that has only one.
@@ -40,77 +31,6 @@ func jointly(t *testing.T, l, denying limit.Limiter) {
 	d, err := limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: ann, Cost: 1}, limit.Request{Limiter: denying, Key: ann, Cost: 2})
 	assert.NoError(t, err)
 	assert.False(t, d.Allowed)
-}
-
-// TestConsumeAll_DeniedCallsReturnNoTokensOfTheNextDay has joint calls that are denied after midnight.
-func TestConsumeAll_DeniedCallsReturnNoTokensOfTheNextDay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		quota, never := memory.NewQuota(limit.QuotaPolicy{Max: 3, Period: limit.Day}), denying(time.Second)
-		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - time.Second)))
-		for range 3 {
-			go jointly(t, quota, never)
-		}
-		time.Sleep(1500 * time.Millisecond) // after midnight
-		granted := 0
-		for range 10 {
-			d, err := limit.Consume(t.Context(), quota, ann, 1)
-			require.NoError(t, err)
-			if d.Allowed {
-				granted++
-			}
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, 3, granted)
-	})
-}
-
-// TestConsumeAll_DeniedCallsReturnTheirOwnTokensOfALog has a call that is served while a joint call waits
-// for its denial.
-func TestConsumeAll_DeniedCallsReturnTheirOwnTokensOfALog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, never := memory.NewSlidingLog(limit.WindowPolicy{Max: 2, Window: time.Second}), denying(400*time.Millisecond)
-		go jointly(t, log, never)
-		time.Sleep(100 * time.Millisecond)
-		d, err := limit.Consume(t.Context(), log, ann, 1)
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		time.Sleep(950 * time.Millisecond) // the call of the log that was served still counts
-		d, err = limit.Consume(t.Context(), log, ann, 2)
-		require.NoError(t, err)
-		assert.False(t, d.Allowed, "3 tokens within a second")
-	})
-}
-
-// TestConsumeAll_DeniedCallsGrantNoMoreThanTheBucketAllows has many joint calls that are denied while
-// others spend what the bucket holds, and compares what is granted with the bound of the policy.
-func TestConsumeAll_DeniedCallsGrantNoMoreThanTheBucketAllows(t *testing.T) {
-	for seed := range uint64(200) {
-		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 7))
-			policy := limit.Per(1+rng.Int64N(20), 10*time.Millisecond).Burst(10)
-			bucket := memory.NewLimiter(policy)
-			rate := float64(policy.Refill) / float64(policy.Per)
-			level, last := 0.0, time.Now() // of the interval with the most grants above the refill
-			for range 300 {
-				switch rng.IntN(3) {
-				case 0:
-					go jointly(t, bucket, denying(time.Duration(rng.Int64N(int64(5*time.Millisecond)))))
-				default:
-					cost := 1 + rng.Int64N(10)
-					d, err := limit.Consume(t.Context(), bucket, ann, cost)
-					require.NoError(t, err)
-					level = max(0, level-rate*float64(time.Since(last)))
-					last = time.Now()
-					if d.Allowed {
-						level += float64(cost)
-					}
-					require.LessOrEqual(t, level, 10+1e-6, "seed %d: tokens granted in an interval, above its refill", seed)
-				}
-				time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Millisecond))))
-			}
-			time.Sleep(time.Second)
-		})
-	}
 }
 
 // TestConsumeAll_DeniedFloodLeavesTokensForOthers has floods of joint calls that a slow limiter denies,
@@ -132,7 +52,7 @@ func TestConsumeAll_DeniedFloodLeavesTokensForOthers(t *testing.T) {
 
 func floodJointly(t *testing.T, room limit.Limiter, flooders int) {
 	ctx, stop := context.WithCancel(t.Context())
-	never, users := denying(50*time.Millisecond), slow{memory.NewLimiter(limit.PerSecond(1000)), time.Millisecond}
+	never, users := denying(50*time.Millisecond), slow(memory.NewLimiter(limit.PerSecond(1000)), time.Millisecond)
 	key := limit.Key{"room"}
 	for n := range flooders {
 		for range 60 / flooders {
@@ -226,7 +146,7 @@ func TestAllOf_CooldownInMemoryStartsItsPenalty(t *testing.T) {
 		penalties := 0
 		cooldown := memory.NewCooldown(limit.CooldownPolicy{Max: 2, Window: time.Minute, Penalty: time.Hour}, func(limit.Penalty) { penalties++ })
 		bucket := memory.NewLimiter(limit.PerHour(100))
-		both := limit.AllOf(cooldown, slow{bucket, time.Millisecond})
+		both := limit.AllOf(cooldown, slow(bucket, time.Millisecond))
 		for n := range 20 {
 			start := time.Now()
 			d, err := limit.Consume(t.Context(), both, ann, 1)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/limit/mode"
 )
 
@@ -40,7 +40,7 @@ func Wait(ctx context.Context, l Limiter, key Key, cost int64) error {
 				return err
 			}
 		}
-		if err = sleep.For(ctx, d.RetryAfter); err != nil {
+		if err = rules.Sleep(ctx, d.RetryAfter); err != nil {
 			undoEach(ctx, []Request{{Limiter: l, Key: key}}, []Decision{d})
 		}
 		if err != nil || d.Allowed {

@@ -11,28 +11,17 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 )
 
 var ann = limit.Key{"user", "ann"}
 
-// A plain limiter can only consume.
-type plain struct{ limit.Limiter }
-
-func (plain) Check(take limit.Take) error { return take.ValidatePlain() }
-
-func (p plain) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if err := p.Check(take); err != nil {
-		return limit.Decision{}, err
-	}
-	return p.Limiter.Take(ctx, key, take)
-}
-
 // bothKinds runs a test with a limiter that can reserve and one that cannot.
 func bothKinds(t *testing.T, p limit.Policy, test func(t *testing.T, l limit.Limiter)) {
 	for name, l := range map[string]func() limit.Limiter{
 		"reserver": func() limit.Limiter { return memory.NewLimiter(p) },
-		"plain":    func() limit.Limiter { return plain{memory.NewLimiter(p)} },
+		"plain":    func() limit.Limiter { return &fakelimiter.Limiter{Do: memory.NewLimiter(p).Take, Plain: true} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, l()) })

@@ -1,13 +1,17 @@
 package outbound_test
 
 import (
+	"fmt"
 	"math/big"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/outbound"
 )
@@ -24,106 +28,47 @@ func headers(lines ...string) http.Header {
 
 const date = "Date: Tue, 02 Aug 2016 21:23:42 GMT" // 1470173022
 
-func TestParseHeaders(t *testing.T) {
-	const unlimited = outbound.Unlimited
-	for _, c := range []struct {
-		name  string
-		code  int
-		lines []string
-		want  outbound.Status
-	}{
-		{"no headers", 200, nil, outbound.Status{Limit: unlimited}},
-		{"redirect without headers", 304, nil, outbound.Status{Limit: unlimited}},
-		{"client error without headers", 401, nil, outbound.Status{}},
-		{"bad gateway without headers", 502, nil, outbound.Status{}},
-		{
-			"Discord's example", 200,
-			[]string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1470173023", "X-RateLimit-Reset-After: 1", "X-RateLimit-Bucket: abcd1234"},
-			outbound.Status{Limit: 5, ResetAfter: time.Second},
-		},
-		{"seconds with decimals", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset-After: 1.25"}, outbound.Status{Limit: 5, Remaining: 4, ResetAfter: 1250 * time.Millisecond}},
-		{"decimals are rounded up", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Reset-After: 0.0000000001"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 1}},
-		{"reset after 0", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 0.000"}, outbound.Status{Limit: 5, ResetAfter: 1}},
-		{"reset after 0, without decimals", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 0"}, outbound.Status{Limit: 5, ResetAfter: time.Second}},
-		{"negative reset", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: -1"}, outbound.Status{Limit: 5}},
-		{"reset without decimals may be at the end of its second", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 2 * time.Second}},
-		{"reset with decimals", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023.123"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 1123 * time.Millisecond}},
-		{"reset in the current second", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173022"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: time.Second}},
-		{"reset in years", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 2000000000"}, outbound.Status{Limit: 5, Remaining: 5}},
-		{"reset in the past", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173021"}, outbound.Status{Limit: 5, Remaining: 5}},
-		{"reset without a date", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023"}, outbound.Status{Limit: 5, Remaining: 5}},
-		{"reset in milliseconds", 200, []string{date, "X-RateLimit-Limit: 5", "X-RateLimit-Reset: 1470173023000"}, outbound.Status{Limit: 5, Remaining: 5, ResetAfter: 1001 * time.Millisecond}},
-		{"limit of 0", 200, []string{"X-RateLimit-Limit: 0"}, outbound.Status{Limit: 1}},
-		{"remaining above limit", 200, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 9"}, outbound.Status{Limit: 5, Remaining: 5}},
-		{"remaining without limit", 200, []string{"X-RateLimit-Remaining: 4"}, outbound.Status{Limit: 5, Remaining: 4}},
-		{"malformed limit is ignored", 200, []string{"X-RateLimit-Limit: many", "X-RateLimit-Remaining: -1"}, outbound.Status{}},
-		{
-			"rejection", 429,
-			[]string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 0.5", "X-RateLimit-Scope: user", "Retry-After: 64.57"},
-			outbound.Status{Limit: 5, ResetAfter: 500 * time.Millisecond, RetryAfter: 64570 * time.Millisecond},
-		},
-		{"rejection with Reset-After", 429, []string{"X-RateLimit-Reset-After: 0.5"}, outbound.Status{ResetAfter: 500 * time.Millisecond, RetryAfter: 500 * time.Millisecond}},
-		{"rejection without headers", 429, nil, outbound.Status{RetryAfter: time.Second}},
-		{"rejection until a date", 429, []string{date, "Retry-After: Tue, 02 Aug 2016 21:23:43 GMT"}, outbound.Status{RetryAfter: 2 * time.Second}},
-		{"rejection until a past date", 429, []string{date, "Retry-After: Tue, 02 Aug 2016 21:23:00 GMT"}, outbound.Status{RetryAfter: time.Second}},
-		{"rejection with a huge Retry-After", 429, []string{"Retry-After: 99999999999999999999"}, outbound.Status{RetryAfter: time.Second}},
-		{"rejection with an infinite Retry-After", 429, []string{"Retry-After: Inf"}, outbound.Status{RetryAfter: time.Second}},
-		{
-			"headers of a global rejection do not describe the route", 429,
-			[]string{"X-RateLimit-Global: true", "X-RateLimit-Limit: 50", "X-RateLimit-Remaining: 0", "Retry-After: 1"},
-			outbound.Status{RetryAfter: time.Second, Global: true},
-		},
-		{"global rejection by its scope", 429, []string{"X-RateLimit-Scope: global", "Retry-After: 1"}, outbound.Status{RetryAfter: time.Second, Global: true}},
-		{"shared scope belongs to the route", 429, []string{"X-RateLimit-Scope: shared", "Retry-After: 600"}, outbound.Status{RetryAfter: 10 * time.Minute}},
-		{"only a 429 can be global", 200, []string{"X-RateLimit-Global: true"}, outbound.Status{Limit: unlimited}},
-		{"unavailable with Retry-After", 503, []string{"Retry-After: 120"}, outbound.Status{RetryAfter: 2 * time.Minute}},
-		{"unavailable without headers", 503, nil, outbound.Status{}},
-		{"accepted with Retry-After", 202, []string{"Retry-After: 120"}, outbound.Status{}},
-
-		{"policy", 200, []string{`RateLimit-Policy: "burst";q=100;w=60`, `RateLimit: "burst";r=50;t=30`}, outbound.Status{Limit: 100, Remaining: 50, ResetAfter: 30 * time.Second}},
-		{"policy replaces X-RateLimit", 200, []string{`RateLimit: "burst";r=50;t=30`, "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "X-RateLimit-Reset-After: 1"}, outbound.Status{Limit: 51, Remaining: 50, ResetAfter: 30 * time.Second}},
-		{
-			"the policy of which least remains", 200,
-			[]string{`RateLimit-Policy: "burst";q=100;w=60,"daily";q=1000;w=86400;pk=:cHJpdmF0ZQ==:;unknown=?1`, `RateLimit: "burst";r=50;t=30,"daily";r=40;t=3600`},
-			outbound.Status{Limit: 1000, Remaining: 40, ResetAfter: time.Hour},
-		},
-		{
-			"the policy that is exhausted for longest", 200,
-			[]string{`RateLimit: "burst";r=0;t=30`, `RateLimit: "daily";r=0;t=3600, "monthly";r=9;t=360000`},
-			outbound.Status{Limit: 1, ResetAfter: time.Hour},
-		},
-		{"exhausted policy without t", 200, []string{`RateLimit-Policy: "a";q=9;w=60`, `RateLimit: "a";r=0`}, outbound.Status{Limit: 9, ResetAfter: time.Minute}},
-		{"policy without t", 200, []string{`RateLimit-Policy: "a";q=9;w=60`, `RateLimit: "a";r=1`}, outbound.Status{Limit: 9, Remaining: 1}},
-		{"t of 0", 200, []string{`RateLimit: "a";r=0;t=0`}, outbound.Status{Limit: 1, ResetAfter: time.Second}},
-		{"t of a year is limited to 31 days", 200, []string{`RateLimit: "a";r=0;t=31536000`}, outbound.Status{Limit: 1, ResetAfter: 31 * 24 * time.Hour}},
-		{"r above q", 200, []string{`RateLimit-Policy: "a";q=9`, `RateLimit: "a";r=12;t=1`}, outbound.Status{Limit: 9, Remaining: 9, ResetAfter: time.Second}},
-		{"only RateLimit-Policy", 200, []string{`RateLimit-Policy: "a";q=9;w=60`}, outbound.Status{Limit: 9, Remaining: 9}},
-		{"other units", 200, []string{`RateLimit-Policy: "a";q=9;qu="content-bytes"`, `RateLimit: "a";r=5;t=3`}, outbound.Status{Limit: unlimited}},
-		{"exhausted other units", 200, []string{`RateLimit-Policy: "a";q=9;qu="content-bytes"`, `RateLimit: "a";r=0;t=3`}, outbound.Status{Limit: 1, ResetAfter: 3 * time.Second}},
-		{"largest integer", 200, []string{`RateLimit: "a";r=999999999999999;t=1`}, outbound.Status{Limit: 1_000_000_001, Remaining: 1_000_000_000, ResetAfter: time.Second}},
-		{"integer above 15 digits", 200, []string{`RateLimit: "b";r=0;t=60, "a";r=1000000000000000;t=1`}, outbound.Status{}},
-		{"negative r", 200, []string{`RateLimit: "a";r=-1;t=1`}, outbound.Status{}},
-		{"decimal r", 200, []string{`RateLimit: "a";r=1.5;t=1`}, outbound.Status{}},
-		{"missing r", 200, []string{`RateLimit: "b";r=0;t=60, "a";t=1`}, outbound.Status{}},
-		{"missing q", 200, []string{`RateLimit-Policy: "a";w=1`}, outbound.Status{}},
-		{"q is a string", 200, []string{`RateLimit-Policy: "a";q="1"`}, outbound.Status{}},
-		{"qu is a token", 200, []string{`RateLimit-Policy: "a";q=1;qu=requests`}, outbound.Status{}},
-		{"partition key is a string", 200, []string{`RateLimit: "a";r=0;t=60;pk="x"`}, outbound.Status{}},
-		{"name is a token", 200, []string{`RateLimit: a;r=0;t=60`}, outbound.Status{}},
-		{"inner list", 200, []string{`RateLimit: ("a");r=0;t=60`}, outbound.Status{}},
-		{"trailing comma", 200, []string{`RateLimit: "a";r=0;t=60,`}, outbound.Status{}},
-		{"malformed RateLimit leaves the policy", 200, []string{`RateLimit-Policy: "a";q=9;w=60`, `RateLimit: "a;r=0`}, outbound.Status{Limit: 9, Remaining: 9}},
-		{"rejection by a policy", 429, []string{`RateLimit: "a";r=0;t=60`}, outbound.Status{Limit: 1, ResetAfter: time.Minute, RetryAfter: time.Minute}},
-		{"Retry-After ends before t", 429, []string{`RateLimit: "a";r=0;t=60`, "Retry-After: 3"}, outbound.Status{Limit: 1, ResetAfter: time.Minute, RetryAfter: time.Minute}},
-		{"Retry-After of another limit", 429, []string{`RateLimit: "a";r=5;t=60`, "Retry-After: 3"}, outbound.Status{Limit: 6, Remaining: 5, ResetAfter: time.Minute, RetryAfter: 3 * time.Second}},
-		{"Retry-After of 0", 429, []string{"Retry-After: 0"}, outbound.Status{RetryAfter: time.Second}},
-		{"Retry-After of 0, while the window lasts", 429, []string{"X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset-After: 7.5", "Retry-After: 0"}, outbound.Status{Limit: 5, ResetAfter: 7500 * time.Millisecond, RetryAfter: 7500 * time.Millisecond}},
-		{"Retry-After with decimals", 429, []string{"Retry-After: 0.25"}, outbound.Status{RetryAfter: 250 * time.Millisecond}},
-		{"Retry-After as a duration", 503, []string{"Retry-After: 1m30s"}, outbound.Status{RetryAfter: 90 * time.Second}},
-		{"negative Retry-After", 429, []string{"Retry-After: -1"}, outbound.Status{RetryAfter: time.Second}},
-	} {
-		assert.Equal(t, c.want, outbound.ParseHeaders(c.code, headers(c.lines...)), c.name)
+// TestParseHeaders_Files parses the responses of two files. Each has a name, a status code, headers, and
+// the result.
+func TestParseHeaders_Files(t *testing.T) {
+	for file, responses := range map[string]int{"headers": 68, "gateways": 45} {
+		text, err := os.ReadFile("testdata/" + file + ".txt")
+		require.NoError(t, err)
+		blocks := strings.Split(strings.TrimSpace(string(text)), "\n\n")[1:]
+		assert.Equal(t, responses, len(blocks), file)
+		for _, block := range blocks {
+			head, want, _ := strings.Cut(strings.ReplaceAll(block, "Date: now", date), "\n-> ")
+			lines := strings.Split(head, "\n")
+			code, err := strconv.Atoi(lines[1])
+			require.NoError(t, err, block)
+			assert.Equal(t, want, describe(outbound.ParseHeaders(code, headers(lines[2:]...))), block)
+		}
 	}
+}
+
+// describe returns a status as the files write it.
+func describe(s outbound.Status) string {
+	var words []string
+	switch s.Limit {
+	case outbound.Unlimited:
+		words = append(words, "unlimited")
+	case 0:
+	default:
+		words = append(words, fmt.Sprintf("%d of %d", s.Remaining, s.Limit))
+	}
+	if s.ResetAfter != 0 {
+		words = append(words, "reset "+s.ResetAfter.String())
+	}
+	if s.RetryAfter != 0 {
+		words = append(words, "retry "+s.RetryAfter.String())
+	}
+	if s.Global {
+		words = append(words, "global")
+	}
+	if len(words) == 0 {
+		return "unknown"
+	}
+	return strings.Join(words, ", ")
 }
 
 func FuzzParseHeaders_Policies(f *testing.F) {
@@ -195,4 +140,34 @@ func checkSeconds(t *testing.T, text string, s outbound.Status) {
 	if excess.Sign() < 0 || excess.Cmp(big.NewRat(1, 1)) > 0 {
 		t.Errorf("%q was parsed as %v", text, s.ResetAfter)
 	}
+}
+
+func FuzzParseHeaders_Families(f *testing.F) {
+	f.Add(200, uint8(0), "10, 10;w=60", "4", "47", "100;w=60")
+	f.Add(429, uint8(1), "5", "0", "1470173032500", "")
+	f.Add(200, uint8(2), "1m", "9.5", "2016-08-02T21:24:42.1234567Z", "10;w=1, 1000;w=3600")
+	f.Add(503, uint8(3), "4", "0", "Tue Aug 02 2016 21:23:52 GMT+0000 (Coordinated Universal Time)", `"a";q=9`)
+	f.Add(200, uint8(4), "60", "0", "6m0s", "")
+	f.Add(200, uint8(5), "limit=10, remaining=4", "reset=3", "", "10;w=60")
+	names := [][3]string{
+		{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"},
+		{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
+		{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset"},
+		{"X-RateLimit-Limit-Minute", "X-RateLimit-Remaining-Minute", "X-RateLimit-Reset-Minute"},
+		{"X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Tokens", "X-RateLimit-Reset-Requests"},
+		{"RateLimit", "RateLimit", "Retry-After"},
+	}
+	f.Fuzz(func(t *testing.T, code int, family uint8, limit, remaining, reset, policy string) {
+		h := headers(date, "RateLimit-Policy: "+policy)
+		for i, value := range []string{limit, remaining, reset} {
+			h.Add(names[int(family)%len(names)][i], value)
+		}
+		s := outbound.ParseHeaders(code, h)
+		if s.Remaining < 0 || s.Remaining > max(s.Limit, 0) || s.Limit == outbound.Unlimited && int(family)%len(names) != 5 {
+			t.Errorf("%d remain of %d", s.Remaining, s.Limit)
+		}
+		if min(s.ResetAfter, s.RetryAfter) < 0 || max(s.ResetAfter, s.RetryAfter) > 31*24*time.Hour {
+			t.Errorf("invalid durations: %+v", s)
+		}
+	})
 }

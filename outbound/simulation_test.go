@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,4 +136,33 @@ func request(ctx context.Context, transport http.RoundTripper) int {
 	}
 	_ = resp.Body.Close()
 	return resp.StatusCode
+}
+
+// A countingBudget counts the calls of TryAcquire.
+type countingBudget struct {
+	outbound.Budget
+
+	attempts atomic.Int64
+}
+
+func (b *countingBudget) TryAcquire(ctx context.Context, route string) (outbound.Grant, error) {
+	b.attempts.Add(1)
+	return b.Budget.TryAcquire(ctx, route)
+}
+
+// TestTransport_WaitersDoNotStampede counts how often callers ask a budget, which may be a round trip: each request
+// needs one attempt, and the first waiter asks while a response may arrive, and once per window.
+func TestTransport_WaitersDoNotStampede(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const requests = 60
+		budget := &countingBudget{Budget: outbound.NewMemoryBudget(nil)}
+		api := &fakeAPI{limit: 5, per: 200 * time.Millisecond, latency: func() time.Duration { return time.Millisecond }}
+		transport := outbound.NewTransport(budget, &outbound.Options{Base: api, MaxRetries: -1})
+		var wg sync.WaitGroup
+		for range requests {
+			wg.Go(func() { assert.Equal(t, http.StatusOK, request(t.Context(), transport)) })
+		}
+		wg.Wait()
+		assert.Less(t, budget.attempts.Load(), int64(3*requests))
+	})
 }

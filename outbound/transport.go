@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // Options configure a [Transport]. The zero value is a working configuration.
@@ -187,7 +187,7 @@ func (t *Transport) acquire(ctx context.Context, route string, number uint64) ([
 	for {
 		acquired, wait, err := t.tryAcquire(ctx, route)
 		if err == nil && wait > 0 {
-			if sleep.For(ctx, wait) != nil {
+			if rules.Sleep(ctx, wait) != nil {
 				err = context.Cause(ctx)
 			}
 		}

@@ -55,28 +55,6 @@ func TestWaiters_OneTurnPerRouteAndNoQueueLeft(t *testing.T) {
 	})
 }
 
-func TestWaiters_RetriedCallerComesFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := waiters{routes: map[string]*waitQueue{}}
-		first, second := w.join("a"), w.join("a")
-		assert.NoError(t, w.await(t.Context(), "a", second))
-		var order []uint64
-		for _, number := range []uint64{w.join("a"), first, w.join("a")} {
-			go func() {
-				if w.await(t.Context(), "a", number) == nil {
-					order = append(order, number)
-					w.pass("a")
-				}
-			}()
-			synctest.Wait()
-		}
-		assert.True(t, w.mustYield("a", second))
-		w.pass("a")
-		synctest.Wait()
-		assert.Equal(t, []uint64{first, 3, 4}, order)
-	})
-}
-
 // TestWaiters_CanceledCallerPassesTheTurn gives a caller the turn at the moment its context ends.
 func TestWaiters_CanceledCallerPassesTheTurn(t *testing.T) {
 	for range 100 {

@@ -2,11 +2,13 @@ package router
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
+	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -37,7 +39,7 @@ func (r *Router) serve(w http.ResponseWriter, req *http.Request, c *Conn) {
 		return
 	}
 	defer func() { // even if the ResponseWriter panics
-		if c.sub.WS == nil {
+		if c.member.WS == nil {
 			r.conns.Release(c.address)
 		}
 		if refusal != nil {
@@ -50,7 +52,7 @@ func (r *Router) serve(w http.ResponseWriter, req *http.Request, c *Conn) {
 			check = reasonConnContext
 			refusal = r.setContext(req, c)
 		}
-	}, func() { refusal = &handshakeRefusal{check, exitedAt(string(check))} })
+	}, func() { refusal = &handshakeRefusal{check, failure.Exited(string(check))} })
 	if refusal == nil {
 		refusal = r.accept(w, req, c)
 	}
@@ -69,7 +71,7 @@ func (r *Router) checkRequest(w http.ResponseWriter, req *http.Request) *handsha
 
 // authenticate sets c.identity, or returns a refusal.
 func (r *Router) authenticate(req *http.Request, c *Conn) *handshakeRefusal {
-	since := r.awaitAuthentication(req.Context())
+	since := r.access.AwaitNow(req.Context())
 	if r.opts.Authenticate == nil {
 		return nil
 	}
@@ -81,10 +83,14 @@ func (r *Router) authenticate(req *http.Request, c *Conn) *handshakeRefusal {
 		c.identity.Store(newConnIdentity(identity, since))
 		return err
 	})
-	if refused == nil {
+	switch {
+	case refused == nil:
 		return nil
+	case refused.Limit != nil:
+		return &handshakeRefusal{reasonLimit, refused}
+	default:
+		return &handshakeRefusal{reasonAuthentication, refused}
 	}
-	return refusedByAuthenticate(refused)
 }
 
 // setContext sets the context from which that of the connection is derived, or returns a refusal.
@@ -110,7 +116,7 @@ func (r *Router) setContext(req *http.Request, c *Conn) *handshakeRefusal {
 // errNoConnContext reports a mistake of the application.
 var errNoConnContext = errors.New("router: Options.ConnContext returned nil; return req.Context() or context.Background() if there are no values")
 
-// accept upgrades the request and starts the connection. If it does not set c.sub.WS, it has
+// accept upgrades the request and starts the connection. If it does not set c.member.WS, it has
 // released all that it acquired; it returns the refusal that the caller must answer with,
 // or nil if the request has been answered.
 func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *handshakeRefusal {
@@ -121,13 +127,13 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	c.calls.Deadlines = &shard.deadlines
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
-		if c.sub.WS == nil { // even if the ResponseWriter has panicked
+		if c.member.WS == nil { // even if the ResponseWriter has panicked
 			c.cancel(nil)
 			r.conns.ReleaseUser(c.Identity().user())
 		}
 	}()
 	var subprotocol string
-	c.sub.Format, subprotocol = r.selectFormat(req, c.Transport())
+	c.member.Format, subprotocol = r.selectFormat(req, c.Transport())
 	ws, err := wsconn.Accept(w, req, subprotocol, &r.transport, (*transportHandler)(c))
 	switch {
 	case err == nil:
@@ -140,23 +146,29 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	default:
 		return refusedBy(reasonHandshake, err)
 	}
-	c.sub.WS, c.id = ws, r.newConnID()
+	c.member.WS, c.member.ID = ws, rand.Text()
+	if r.opts.Broker != nil {
+		c.member.ID = r.asks.NewConnID()
+	}
 	c.messages.Owner, c.messages.Config = (*messageQueue)(c), &shard.messages
 	shard.pool.Retain()
 	c.active.Store(1)
 	defer c.start() // even if the Logger panics, which net/http recovers
-	r.observe(observe.Event{Kind: observe.Opened, Transport: string(c.Transport())})
-	r.log.Opened(c.ctx, c.id, c.ip, string(c.Transport()))
+	r.hooks.Observe(observe.Event{Kind: observe.Opened, Transport: string(c.Transport())})
+	r.log.Opened(c.ctx, c.member.ID, c.ip, string(c.Transport()))
+	if c.address != nil {
+		r.proxyWarning.Opened(req, c.ip, &c.address.Forwarded)
+	}
 	return nil
 }
 
 // start registers the connection and starts the goroutine that opens it.
 func (c *Conn) start() {
-	c.sub.Number = c.router.conns.NextNumber(c.router.sinceStart(time.Now()))
-	if c.router.conns.Add(c.id, c) {
+	c.member.Number = c.router.conns.NextNumber(c.router.sinceStart(time.Now()))
+	if c.router.conns.Add(c.member.ID, c) {
 		c.drain()
 	}
-	c.joinUserLog()
+	c.router.members.JoinUserLog((*memberConn)(c))
 	c.checkAccess()
 	c.startExpiry()
 	go c.open()

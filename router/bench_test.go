@@ -1,72 +1,23 @@
 package router_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"runtime"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
-	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// benchmark sends messages over a socket one at a time and waits for each
-// answer. The results include the client.
-func benchmark(b *testing.B, policy limit.Policy, text string) {
-	r := router.New(&router.Options{Limits: rarelyReached()})
-	r.UseIngress(ratelimit.New(memory.NewLimiter(policy), nil))
-	router.RPC(r, echo)
-	server := httptest.NewServer(r)
-	defer server.Close()
-	ws, _, err := websocket.Dial(b.Context(), server.URL, nil)
-	require.NoError(b, err)
-	defer ws.CloseNow()
-	message := []byte(text)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := ws.Write(context.Background(), websocket.MessageText, message); err != nil {
-			b.Fatal(err)
-		}
-		_, r, err := ws.Reader(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := discard(r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkMessage measures a call that passes all seven stages.
-func BenchmarkMessage(b *testing.B) {
-	benchmark(b, limit.PerSecond(1_000_000), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7}}`)
-}
-
-// BenchmarkRejected measures small and large messages that a rate limit rejects
-// before their payload is read.
-func BenchmarkRejected(b *testing.B) {
-	for name, pad := range map[string]int{"200B": 100, "16kB": 16_000} {
-		b.Run(name, func(b *testing.B) {
-			benchmark(b, limit.PerHour(1), `{"type":"ECHO","meta":{"timestamp":1730000000000,"correlationId":"b7c1"},"payload":{"n":7,"pad":"`+strings.Repeat("x", pad)+`"}}`)
-		})
-	}
-}
 
 // An Update is an item of a stream, or an event.
 type Update struct {
@@ -121,9 +72,6 @@ func sendUpdates(r *router.Router) {
 // BenchmarkStream measures the items of a stream.
 func BenchmarkStream(b *testing.B) { benchmarkItems(b, streamUpdates) }
 
-// BenchmarkSendWait measures events, for comparison.
-func BenchmarkSendWait(b *testing.B) { benchmarkItems(b, sendUpdates) }
-
 // BenchmarkPublish_Subscribers measures a publication to many connections without sockets: "queue" is
 // the time of Publish on one processor, before anything is written, and "all" includes the writers.
 func BenchmarkPublish_Subscribers(b *testing.B) {
@@ -145,7 +93,7 @@ func broadcast(b *testing.B, subscribers int, queued func()) {
 		return c.Subscribe("all")
 	}})
 	for range subscribers {
-		serveDiscarding(b, r, &written)
+		dialNowhere(b, r, &written)
 	}
 	for range subscribers {
 		<-opened
@@ -164,61 +112,6 @@ func broadcast(b *testing.B, subscribers int, queued func()) {
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*subscribers), "ns/delivery")
-}
-
-// serveDiscarding opens a connection that receives nothing and counts its writes in written.
-func serveDiscarding(b *testing.B, r *router.Router, written *atomic.Int64) {
-	req := httptest.NewRequest(http.MethodGet, "/", nil)
-	for key, value := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-	} {
-		req.Header.Set(key, value)
-	}
-	conn := &discardingConn{written: written, closed: make(chan struct{})}
-	b.Cleanup(func() { _ = conn.Close() })
-	w := discardingWriter{httptest.NewRecorder(), conn}
-	r.ServeHTTP(w, req)
-	require.True(b, conn.upgraded)
-}
-
-// A discardingConn is a peer that sends nothing and takes everything at once.
-type discardingConn struct {
-	net.Conn
-	written  *atomic.Int64
-	upgraded bool
-	closed   chan struct{}
-	close    sync.Once
-}
-
-func (c *discardingConn) Read([]byte) (int, error) {
-	<-c.closed
-	return 0, io.EOF
-}
-
-func (c *discardingConn) Write(p []byte) (int, error) {
-	c.written.Add(1)
-	return len(p), nil
-}
-
-func (c *discardingConn) Close() error {
-	c.close.Do(func() { close(c.closed) })
-	return nil
-}
-
-func (*discardingConn) SetDeadline(time.Time) error      { return nil }
-func (*discardingConn) SetReadDeadline(time.Time) error  { return nil }
-func (*discardingConn) SetWriteDeadline(time.Time) error { return nil }
-
-func (*discardingConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
-
-type discardingWriter struct {
-	*httptest.ResponseRecorder
-	conn *discardingConn
-}
-
-func (w discardingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	w.conn.upgraded = true
-	return w.conn, bufio.NewReadWriter(bufio.NewReaderSize(w.conn, 16), bufio.NewWriterSize(w.conn, 16)), nil
 }
 
 // A Post is a message of about 200 bytes with its envelope.
@@ -282,9 +175,7 @@ func connectNowhere(b testing.TB, r *router.Router) *router.Conn {
 		cancel() // the client does not answer the close frame
 		_ = r.Shutdown(ctx)
 	})
-	socket := nowhere{closed: make(chan struct{}), reads: make(chan struct{}, 1)}
-	r.ServeHTTP(&hijackable{httptest.NewRecorder(), socket}, handshakeRequest())
-	<-socket.reads
+	<-dialNowhere(b, r, new(atomic.Int64)).reads
 	for conn := range r.Conns() {
 		return conn
 	}
@@ -296,8 +187,18 @@ func connectNowhere(b testing.TB, r *router.Router) *router.Conn {
 type nowhere struct {
 	net.Conn
 
-	closed chan struct{}
-	reads  chan struct{} // receives before the first Read blocks
+	closed  context.Context //nolint:containedctx // ends with the socket
+	close   context.CancelFunc
+	reads   chan struct{} // receives before the first Read blocks
+	written *atomic.Int64 // calls of Write
+}
+
+func dialNowhere(b testing.TB, r *router.Router, written *atomic.Int64) nowhere {
+	socket := nowhere{reads: make(chan struct{}, 1), written: written}
+	socket.closed, socket.close = context.WithCancel(context.Background())
+	b.Cleanup(socket.close)
+	r.ServeHTTP(&hijackable{httptest.NewRecorder(), socket}, handshakeRequest())
+	return socket
 }
 
 func (n nowhere) Read([]byte) (int, error) {
@@ -305,52 +206,13 @@ func (n nowhere) Read([]byte) (int, error) {
 	case n.reads <- struct{}{}:
 	default:
 	}
-	<-n.closed
+	<-n.closed.Done()
 	return 0, net.ErrClosed
 }
 
-func (n nowhere) Write(p []byte) (int, error)      { return len(p), nil }
+func (n nowhere) Write(p []byte) (int, error)      { n.written.Add(1); return len(p), nil }
+func (n nowhere) Close() error                     { n.close(); return nil }
+func (n nowhere) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 func (n nowhere) SetDeadline(time.Time) error      { return nil }
 func (n nowhere) SetReadDeadline(time.Time) error  { return nil }
 func (n nowhere) SetWriteDeadline(time.Time) error { return nil }
-
-func (n nowhere) Close() error {
-	select {
-	case <-n.closed:
-	default:
-		close(n.closed)
-	}
-	return nil
-}
-
-// BenchmarkTopic_Declared publishes without subscribers on this node, and subscribes and
-// unsubscribes, with and without 100 declared patterns.
-func BenchmarkTopic_Declared(b *testing.B) {
-	for _, patterns := range []int{0, 100} {
-		r := router.New(&router.Options{Limits: rarelyReached()})
-		for i := range patterns {
-			router.Topic(r, fmt.Sprintf("kind%d/{id}", i), nil)
-		}
-		b.Run(fmt.Sprintf("patterns=%d/subscribers=0", patterns), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := r.Publish("kind7/4711", Nothing{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		client := routertest.Dial(b, r)
-		client.Freeze()
-		for c := range r.Conns() {
-			b.Run(fmt.Sprintf("patterns=%d/subscribe", patterns), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if err := c.Subscribe("kind7/4711"); err != nil {
-						b.Fatal(err)
-					}
-					c.Unsubscribe("kind7/4711")
-				}
-			})
-		}
-	}
-}

@@ -10,15 +10,14 @@ import (
 // connectBroker makes this router a node. The broker may call the handlers before it is one, so the
 // topics must have been initialized.
 func (r *Router) connectBroker() {
-	node, histories := r.join(broker.Callbacks{
+	r.node, r.histories = r.join(broker.Callbacks{
 		Receive:         r.receivePacket,
 		Subscribed:      func(string) {},
 		MessagesLost:    r.messagesLost,
 		PresenceChanged: r.topics.PresenceChanged,
 		NodeLeft:        r.nodeLeft,
-	}, broker.HistoryCallbacks{Published: r.topics.Published, Following: r.topics.Following})
-	r.node, r.histories = node, histories
-	r.topics.Connect(node, histories)
+	})
+	r.topics.Connect(r.node, r.histories)
 	r.initAsks()
 }
 
@@ -29,13 +28,13 @@ func (r *Router) receiveFromNodes() {
 }
 
 // join returns the node of this router, and its histories: those of the broker, or nil if that
-// keeps none. Without a broker, they are in the memory of this process.
-func (r *Router) join(handler broker.Callbacks, histories broker.HistoryCallbacks) (broker.Node, broker.Histories) {
+// keeps none, or if there is no broker.
+func (r *Router) join(handler broker.Callbacks) (broker.Node, broker.Histories) {
 	switch b := r.opts.Broker.(type) {
 	case nil:
-		return memstore.LoneNode{}, new(memstore.Hub).Connect(histories)
+		return memstore.LoneNode{}, nil
 	case broker.HistoryBroker:
-		node := b.ConnectHistory(handler, histories)
+		node := b.ConnectHistory(handler, r.topics.Callbacks())
 		mustBeNode("ConnectHistory", "HistoryNode", node == nil)
 		return node, node
 	default:
@@ -51,10 +50,20 @@ func mustBeNode(method, want string, isNil bool) {
 	}
 }
 
+// useHistories returns the histories of this router, or nil if the broker keeps none. Without a broker, the first call
+// makes some in the memory of this process, so that only what needs them links them. The router must not serve yet.
+func (r *Router) useHistories() broker.Histories {
+	if r.histories == nil && r.opts.Broker == nil {
+		r.histories = new(memstore.Hub).Connect(r.topics.Callbacks())
+		r.topics.Connect(r.node, r.histories)
+	}
+	return r.histories
+}
+
 // mustHaveHistories panics if there are none, but an option needs them. lacks says what the broker
 // does not do.
 func (r *Router) mustHaveHistories(option, lacks string) {
-	if r.histories == nil {
+	if r.useHistories() == nil {
 		panic(fmt.Sprintf("router: %s: Options.Broker, a %T, %s; it must be a broker.HistoryBroker", option, r.opts.Broker, lacks))
 	}
 }
@@ -62,6 +71,6 @@ func (r *Router) mustHaveHistories(option, lacks string) {
 // nodeLeft is called when another node has left or failed.
 func (r *Router) nodeLeft(node string) {
 	r.asks.NodeLeft(node)
-	r.topics.NodeLeft(node)
-	r.events.Add(func() { r.log.NodeLeft(node) })
+	r.away.NodeLeft(node)
+	r.hooks.Later.Add(func() { r.log.NodeLeft(node) })
 }

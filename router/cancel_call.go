@@ -42,7 +42,7 @@ func (c *Conn) cancelCall(ctx *Context, failure *failure.Failure, why *calls.End
 		return
 	}
 	ctx.call.End(why)
-	defer c.sub.WS.Wake()
+	defer c.member.WS.Wake()
 	c.refuse(ctx.base(), ctx.route.name, ctx.route.action, ctx.call.ID, failure)
 }
 

@@ -2,23 +2,19 @@ package router
 
 import (
 	"context"
+	"iter"
+	"math"
+	"net/netip"
 	"reflect"
 	"time"
 
-	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/calls"
-	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/sampledlog"
-	"github.com/penstock-go/penstock/internal/wire"
+	"github.com/penstock-go/penstock/internal/registry"
 	"github.com/penstock-go/penstock/internal/wsconn"
-	"github.com/penstock-go/penstock/router/observe"
-	"github.com/penstock-go/penstock/tracing"
 )
 
-// This file makes calls to clients. A caller waits on its own goroutine, which also decodes the
-// answer: the reading goroutine only hands the message over. The answers are in client_answer.go.
+// This file makes calls to clients that are connected to any node, by internal/ask.
 
 // Call sends a message to a client as a call, and waits for its answer, which must be a Reply or
 // an error. The client must support such calls; see the protocol, section 9. Reply is a message
@@ -49,172 +45,193 @@ import (
 // Call to its connection, which is not read before OnOpen has returned; a goroutine that OnOpen
 // starts may. During Shutdown, answers are received until the connection is closed.
 func Call[Reply Message](ctx context.Context, c *Conn, m Message) (reply Reply, err error) {
-	if c.router.hints != nil {
-		c.router.hints.Call(m, reflect.TypeFor[Reply]())
-	}
-	call := c.router.startClientCall(ctx, m)
-	defer func() { call.end(err) }() // even if decoding panics
-	decoded, err := c.callAndDecode(&call, receivedTypeOf[Reply]())
-	call.report(err)
+	decoded, err := c.router.asks.Call(ctx, (*askedConn)(c), m, c.router.expect(m, receivedTypeOf[Reply]()))
 	if err != nil {
-		return reply, err
+		return reply, publicLimit(err)
 	}
 	return *decoded.(*Reply), nil
 }
 
-// callAndDecode calls the client. It returns a pointer to the reply.
-func (c *Conn) callAndDecode(call *clientCall, typ receivedType) (reply any, err error) {
-	rt, err := replyRoute(c.router, typ)
-	if err != nil {
-		return nil, err
+// CallConn is [Call] for the client of the open connection with an ID, which may be connected to
+// any node. It returns the errors of Call, and:
+//
+//   - NOT_FOUND if no node has the connection. A client that has resumed its session has another
+//     one.
+//   - UNAVAILABLE if the node of the connection leaves, fails, or does not take the call within 5
+//     seconds, or if this node does not know all others at the moment, as within two seconds after
+//     it has started. The private part of the error names the node.
+//   - a [*LimitExceeded] if 64 times Limits.Concurrency calls are in progress on this node or on the other
+//     one.
+//
+// An answer that is lost between nodes ends the call with its timeout, like a client that does not
+// answer. Options.Codecs of the nodes must be the same.
+func CallConn[Reply Message](ctx context.Context, r *Router, connID string, m Message) (Reply, error) {
+	if c := r.Conn(connID); c != nil {
+		return Call[Reply](ctx, c, m)
 	}
-	in, err := c.call(call.ctx, call.m, call.start)
+	reply, err := r.asks.CallConn(ctx, connID, m, r.expect(m, receivedTypeOf[Reply]()))
 	if err != nil {
-		return nil, err
+		var none Reply
+		return none, publicLimit(err)
 	}
-	return c.router.decodeAnswer(rt, in, c.id)
+	return *reply.(*Reply), nil
 }
 
-// errNoAnswer ends a call to a client after Timeouts.Call.
-var errNoAnswer = &errors.Error{Code: errors.DeadlineExceeded, Message: "the client has not answered in time"}
+// A ClientReply is what a call to one of a user's connections has returned, or the error of a node;
+// see [CallUser].
+type ClientReply[Reply Message] struct {
+	ConnID string // "" if Err is the error of a node: its connections are not known
+	NodeID string // as Router.NodeID of the node; "" if it is not known
+	Reply  Reply  // if Err is nil
+	Err    error  // as CallConn returns it
+}
 
-// call sends a call to the client and waits for the answer.
-func (c *Conn) call(ctx context.Context, m Message, start time.Time) (*incoming, error) {
-	if err := c.endOfWait(ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.router.opts.Timeouts.Call, errNoAnswer)
-	defer cancel()
-	waiting := c.callsToClient()
-	call, open := waiting.Begin(c.router.opts.Limits.Concurrency)
-	if call == nil {
-		return nil, &LimitExceeded{Kind: LimitConcurrency, Observed: int64(open), Limit: int64(c.router.opts.Limits.Concurrency)}
-	}
-	greeted := c.sub.HasGreeted()
-	if err := c.sendCall(ctx, call.ID, m, start, greeted); err != nil {
-		if in, ok := waiting.End(call); ok {
-			in.release() // the client has guessed the ID
+// CallUser calls the clients of all connections of a user, on all nodes, at the same time. It
+// iterates over their answers in the order in which these arrive, so that
+//
+//   - a loop over all of them ends when the last client has answered, at most after Timeouts.Call;
+//   - a loop that ends with the first good answer lets the others know ($ws:abort) that theirs is
+//     not needed.
+//
+// The clients are called when the iteration begins, and again by another one. There is one
+// ClientReply for each connection, and one for each node that does not say which connections it
+// has; there is none if the user has no connections, or is the empty one of anonymous connections.
+// If a user has more than 256 connections on a node, none of them is called, and the node's error
+// is a [*LimitExceeded]. A connection that moves from one node to another meanwhile may be called
+// by both or by none.
+func CallUser[Reply Message](ctx context.Context, r *Router, tenantID, userID string, m Message) iter.Seq[ClientReply[Reply]] {
+	return func(yield func(ClientReply[Reply]) bool) {
+		if userID == "" {
+			return
 		}
-		return nil, err
-	}
-	if in, ok := waiting.Await(call, ctx.Done(), c.ctx.Done()); ok {
-		return in, nil
-	}
-	if greeted {
-		c.abortClientCall(call.ID)
-	}
-	return nil, c.endOfWait(ctx)
-}
-
-// endOfWait returns why a caller must stop waiting, or nil. A message's context ends with
-// its connection, so the connection comes first.
-func (c *Conn) endOfWait(ctx context.Context) error {
-	switch {
-	case c.ctx.Err() != nil:
-		return errClosed
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	default:
-		return nil
+		for d := range r.asks.CallUser(ctx, tenantID, userID, m, r.expect(m, receivedTypeOf[Reply]())) {
+			reply := ClientReply[Reply]{ConnID: d.ConnID, NodeID: d.Node, Err: publicLimit(d.Err)}
+			if d.Err == nil {
+				reply.Reply = *d.Reply.(*Reply)
+			}
+			if !yield(reply) {
+				return
+			}
+		}
 	}
 }
 
-// callsToClient returns the calls to the client.
-func (c *Conn) callsToClient() *calls.Outgoing[*incoming] {
-	extra := c.ownExtra()
-	if extra.clientCalls.Load() == nil {
-		extra.clientCalls.CompareAndSwap(nil, new(calls.Outgoing[*incoming]))
-	}
-	return extra.clientCalls.Load()
+// NodeID returns the name of this node, as other nodes know it and as Options.Logger receives it
+// when the node leaves. It is different after each start, and "" without a broker.
+func (r *Router) NodeID() string { return r.asks.Name() }
+
+// UserConns are the connections of a user on all nodes; see [Router.UserConns].
+type UserConns struct {
+	Conns []UserConn // at most 1,000, the oldest first
+	Total int        // connections on the nodes that have answered: more than len(Conns) if that is not all
+
+	// Silent are the nodes that have not answered within 5 seconds, and those that have left or
+	// failed before they answered. How many connections they have is not known.
+	Silent []string
 }
 
-// sendCall queues a call. While the send queue is full, it waits until ctx is done.
-func (c *Conn) sendCall(ctx context.Context, id string, m Message, start time.Time, greeted bool) error {
-	var timeoutMs int64
-	if deadline, ok := ctx.Deadline(); ok && greeted {
-		timeoutMs = max(1, failure.Ceil(deadline.Sub(start), time.Millisecond))
+// A UserConn is an open connection of a user.
+type UserConn struct {
+	ConnID      string     // as Conn.ID; for CallConn
+	NodeID      string     // as Router.NodeID of its node; "" without a broker
+	IP          netip.Addr // as Conn.IP
+	Subprotocol string     // as Conn.Subprotocol
+	OpenedAt    time.Time  // when its node accepted it, according to that node's clock
+}
+
+// UserConns returns the open connections of a user on all nodes. Clients that have lost their
+// connection, and may resume their session, have none. UserConns returns nothing for the empty
+// userID, which anonymous connections have.
+//
+// If it returns an error, what it returns besides may be incomplete: the code is UNAVAILABLE if
+// there are Silent nodes, or if this node does not know all others at the moment, as within two
+// seconds after it has started; a [*LimitExceeded] if 64 times Limits.Concurrency are in progress; or the
+// error is [context.Cause] of ctx. A connection that moves from one node to another meanwhile may
+// be missing, or be listed with its old one.
+func (r *Router) UserConns(ctx context.Context, tenantID, userID string) (found UserConns, err error) {
+	if userID == "" {
+		return found, nil
 	}
-	head := wire.OutgoingHead{CorrelationID: id, TimeoutMs: timeoutMs, At: start}
-	if c.extra().traced.Load() {
-		head.Trace = c.traceOf(ctx, m)
+	if ctx.Err() != nil {
+		return found, context.Cause(ctx)
 	}
-	err := c.queueTurn(ctx, func() (*wsconn.Frame, error) { return c.encodeCall(m, head) }, nil)
-	if errors.Is(err, wsconn.ErrCanceled) {
-		return context.Cause(ctx)
+	listing, err := r.asks.ListUser(ctx, tenantID, userID)
+	found.Total, found.Silent = listing.Total, listing.Silent
+	for _, c := range listing.Conns {
+		found.Conns = append(found.Conns, UserConn(c))
+	}
+	return found, publicLimit(err)
+}
+
+// expect returns what package ask needs of the type of the replies to m.
+func (r *Router) expect(m Message, typ receivedType) ask.ReplyType {
+	if r.hints != nil {
+		r.hints.Call(m, typ.Type)
+	}
+	return ask.ReplyType{Type: typ.Type, Validate: func(reply any) error {
+		return validate(reply, typ.value, typ.Kind() == reflect.Pointer, r.opts.Validate)
+	}}
+}
+
+// publicLimit returns the LimitExceeded for a limit of package ask, and any other error as it is.
+func publicLimit(err error) error {
+	if l, ok := err.(*ask.Limit); ok { //nolint:errorlint // never wrapped
+		return &LimitExceeded{Kind: LimitKind(l.Kind), Option: l.Option(), Observed: l.Observed, Limit: l.Limit, RetryAfter: l.RetryAfter}
 	}
 	return err
 }
 
-// encodeCall encodes a call, which another node may have encoded except for the head.
-func (c *Conn) encodeCall(m Message, head wire.OutgoingHead) (*wsconn.Frame, error) {
-	if encoded, ok := m.(encodedMessage); ok {
-		return encoded.frame(c, head)
+// initAsks must be called when the session is known, and before it subscribes to topics.
+func (r *Router) initAsks() {
+	limits := &r.opts.Limits
+	r.asks.Init(ask.Config{
+		Node: r.node, UsersTopic: usersTopic, MaxOpen: 64 * min(limits.Concurrency, math.MaxInt/64),
+		Timeout: r.opts.Timeouts.Call, Concurrency: limits.Concurrency, QueueBytes: limits.QueueBytes,
+		Formats: &r.formats, Elements: limits.Elements, RejectUnknown: r.opts.RejectUnknownFields,
+		Spans: &r.spans, Observe: r.hooks.Observe,
+		ByID: func(connID string) ask.Clients {
+			if c := r.conns.ByID(connID); c != nil {
+				return askedClients([]*Conn{c})
+			}
+			return ask.Clients{}
+		},
+		ByUser: func(tenantID, userID string) ask.Clients {
+			return askedClients(r.conns.OfUser(registry.User{TenantID: tenantID, UserID: userID}))
+		},
+	})
+	r.nodeTopic = r.asks.Topic()
+}
+
+// An askedConn is a connection whose client is called, or listed.
+type askedConn Conn
+
+func askedClients(conns []*Conn) ask.Clients {
+	clients := make([]ask.Client, min(len(conns), ask.MaxListed))
+	for i := range clients {
+		clients[i] = (*askedConn)(conns[i])
 	}
-	return envelope.Encode(c.codec(), m, head)
+	return ask.Clients{First: clients, Total: len(conns)}
 }
 
-// abortClientCall notifies the client that its answer is not needed. It does not wait: without room
-// in the send queue, the client is not notified.
-func (c *Conn) abortClientCall(id string) {
-	frame := envelope.EncodeControl(c.binary(), protocol.TypeAbort, id)
-	frame.Droppable("")
-	frame.SetPolicy(wsconn.DropNewest)
-	_ = c.send(frame)
+// Describe returns what UserConns returns.
+func (c *askedConn) Describe() ask.Conn {
+	conn := (*Conn)(c)
+	return ask.Conn{ConnID: c.member.ID, NodeID: c.router.NodeID(), IP: c.ip, Subprotocol: conn.Subprotocol(), OpenedAt: conn.OpenedAt()}
 }
 
-// A clientCall is a call to one client, or to those of a user, for observers and the Tracer.
-type clientCall struct {
-	router *Router
-	m      Message
-	typ    string // "" if nothing needs it, or the message has none
-	start  time.Time
-	ctx    context.Context //nolint:containedctx // of one call
-	traced bool
-}
-
-// startClientCall starts the span of a call. The caller must end it.
-func (r *Router) startClientCall(ctx context.Context, m Message) clientCall {
-	call := clientCall{router: r, m: m, start: time.Now(), ctx: ctx}
-	if r.observer != nil || r.spans.IsOn() {
-		call.typ, _ = envelope.MessageType(m) // with an error, it is not sent
+// Called returns what a call needs.
+func (c *askedConn) Called() ask.Called {
+	extra := (*Conn)(c).ownExtra()
+	if extra.clientCalls.Load() == nil {
+		extra.clientCalls.CompareAndSwap(nil, new(calls.Outgoing[wsconn.Message]))
 	}
-	if r.spans.IsOn() {
-		call.ctx, call.traced = r.spans.Start(ctx, tracing.Operation{Kind: tracing.ClientCall, Type: call.typ, At: call.start})
-	}
-	return call
-}
-
-// report reports the outcome of the call to observers.
-func (call *clientCall) report(err error) {
-	call.router.observe(observe.Event{Kind: observe.ClientCall, Type: call.typ, Code: clientCallCode(err), Duration: time.Since(call.start)})
-}
-
-// end ends the span of the call.
-func (call *clientCall) end(err error) {
-	if call.traced {
-		call.router.spans.End(call.ctx, tracing.Result{Code: clientCallCode(err)})
+	return ask.Called{
+		ConnID: c.member.ID, WS: c.member.WS, Format: c.member.Format, Calls: extra.clientCalls.Load(), Closed: c.ctx.Done(),
+		Greeted: c.member.HasGreeted(), Traced: extra.traced.Load(),
 	}
 }
 
-// clientCallCode returns the code of the error that ends a call to a client. Codes that clients
-// may have invented are otherCode.
-func clientCallCode(err error) errors.Code {
-	switch e := err.(type) { //nolint:errorlint // the tree of a context's cause may be anything
-	case nil:
-		return ""
-	case *LimitExceeded:
-		return errors.ResourceExhausted
-	case *errors.Error:
-		if e == nil || !e.Code.IsStandard() {
-			return otherCode
-		}
-		return e.Code
-	}
-	if err == context.DeadlineExceeded { //nolint:errorlint // as above
-		return errors.DeadlineExceeded
-	}
-	return errors.Canceled
+// OpenedAt returns when the router accepted the connection.
+func (c *Conn) OpenedAt() time.Time {
+	return c.router.created.Add(time.Duration(c.member.Number)).Round(0)
 }
-
-// otherCode is the Code of an observe.ClientCall for codes that package errors does not define.
-const otherCode = sampledlog.OtherCode

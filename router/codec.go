@@ -9,7 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/handshake"
-	"github.com/penstock-go/penstock/internal/httptoken"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A Codec is a payload format other than JSON, for the connections that negotiate its subprotocol:
@@ -53,7 +53,7 @@ func newFormats(codecs []Codec, subprotocols []string) (fs envelope.Formats) {
 		}
 		name := codec.Subprotocol()
 		switch {
-		case !httptoken.IsValid(name) || strings.HasPrefix(name, handshake.BearerPrefix):
+		case !rules.IsToken(name) || strings.HasPrefix(name, handshake.BearerPrefix):
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q; it must be an HTTP token that does not begin with %q", i, name, handshake.BearerPrefix))
 		case slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(name, other) }):
 			panic(fmt.Sprintf("router: the subprotocol of Codecs[%d] is %q, which Codecs or Subprotocols contains already", i, name))
@@ -87,7 +87,7 @@ func (r *Router) selectFormat(req *http.Request, transport Transport) (envelope.
 }
 
 // codec returns the codec of the connection, or nil for JSON.
-func (c *Conn) codec() Codec { return c.router.formats.Codec(c.sub.Format) }
+func (c *Conn) codec() Codec { return c.router.formats.Codec(c.member.Format) }
 
 // binary reports whether the connection has a codec, so that the server sends binary messages.
-func (c *Conn) binary() bool { return c.sub.Format != envelope.JSON }
+func (c *Conn) binary() bool { return c.member.Format != envelope.JSON }

@@ -3,16 +3,15 @@ package router
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/member"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -20,11 +19,10 @@ import (
 // A Conn is one connection: a WebSocket, or the same over HTTP ([Router.HTTPFallback]). It is safe for concurrent use and may be retained after
 // it is closed; sending to it then fails.
 type Conn struct {
-	sub topic.Subscriber // first: fan-out reads nothing else
+	member member.Member // first: fan-out reads nothing else
 
 	// Set before the connection is opened and read-only afterwards.
 	router *Router
-	id     string
 	ip     netip.Addr
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; changed only by changeUserLocked once the connection is open
@@ -32,34 +30,28 @@ type Conn struct {
 	ctx    context.Context // canceled when the connection is closed
 	cancel context.CancelCauseFunc
 
-	messages    executor.SerialQueue[*incoming]
-	calls       calls.Index[Context]    // without an answer
-	reportQueue atomic.Pointer[reports] // nil until the first report
-	active      atomic.Int32            // references: the reader, each received message, each report; at 0 the connection ends
-	refused     bool                    // by OnOpen
-	inline      bool                    // the reading goroutine may handle a message; belongs to it
-	left        bool                    // it cannot subscribe any more: the last reference is released; guarded by mu
-	draining    atomic.Uint32           // a drainReason: refuses new messages, and closes when only the reader is active
-	revocations atomic.Uint32           // how often Revoke was called for the user: subscriptions compare it
+	messages executor.SerialQueue[*incoming]
+	calls    calls.Index[Context] // without an answer
+	active   atomic.Int32         // references: the reader, each received message, each report; at 0 the connection ends
+	draining atomic.Uint32        // a drainReason: refuses new messages, and closes when only the reader is active
 
 	rate    registry.Bucket   // Limits.MessagesPerConn
 	address *registry.Address // read-only; nil if the client's address is unknown
 	extras  atomic.Pointer[connExtras]
-
-	mu sync.Mutex // also held to change identity and the subscriptions of sub
 }
 
 // connExtras are what few connections need.
 type connExtras struct {
-	clientCalls atomic.Pointer[calls.Outgoing[*incoming]] // nil until the first Call
-	values      atomic.Pointer[connValues]                // nil until the first Set
-	recovery    atomic.Pointer[resumable]                 // nil until the client asks for positions or a session
-	congested   atomic.Pointer[topic.Topic]               // to which the connection has published too much; see publisher.go
-	events      atomic.Int32                              // concurrent events that are being handled, and one that waits for them
-	eventEnded  atomic.Pointer[signal]                    // nil until an event waits
-	guards      calls.Guards[Context]                     // of calls that send what Revoke may withhold
-	traced      atomic.Bool                               // the client has asked for the trace contexts of calls
-	transport   Transport                                 // "" for TransportWebSocket; read-only
+	clientCalls atomic.Pointer[calls.Outgoing[wsconn.Message]] // nil until the first Call
+	values      atomic.Pointer[connValues]                     // nil until the first Set
+	reportQueue atomic.Pointer[reports]                        // nil until the first report
+	refused     bool                                           // by OnOpen; belongs to the goroutine that ends the connection
+	congested   atomic.Pointer[topic.Topic]                    // to which the connection has published too much; see publisher.go
+	events      atomic.Int32                                   // concurrent events that are being handled, and one that waits for them
+	eventEnded  atomic.Pointer[signal]                         // nil until an event waits
+	guards      calls.Guards[Context]                          // of calls that send what Revoke may withhold
+	traced      atomic.Bool                                    // the client has asked for the trace contexts of calls
+	transport   Transport                                      // "" for TransportWebSocket; read-only
 }
 
 // noExtras is that of all connections that have none. It is only read.
@@ -84,14 +76,14 @@ func (c *Conn) ownExtra() *connExtras {
 }
 
 // ID returns the connection's identifier. It is unique across nodes, and cannot be guessed.
-func (c *Conn) ID() string { return c.id }
+func (c *Conn) ID() string { return c.member.ID }
 
 // idOrEmpty returns the identifier, or "" for a nil connection.
 func (c *Conn) idOrEmpty() string {
 	if c == nil {
 		return ""
 	}
-	return c.id
+	return c.member.ID
 }
 
 // IP returns the client's address, unmapped and without a zone. It is the zero netip.Addr if
@@ -104,13 +96,23 @@ func (c *Conn) Context() context.Context { return c.ctx }
 
 // closeCause returns the cause with which the connection's context is canceled.
 func (c *Conn) closeCause() error {
-	code, reason := c.sub.WS.Status()
+	code, reason := c.member.WS.Status()
 	return failure.Closed(&CloseError{StatusCode(code), reason})
+}
+
+// RTT returns how long the client took to answer a ping, the latest time that this was measured, or 0 before. A client is pinged
+// when it has sent nothing for Timeouts.Ping. An answer counts only in the first data after the ping, because later data may have
+// waited for a handler; one that nobody asked for looks alike. Over the HTTP fallback, nothing is measured.
+func (c *Conn) RTT() time.Duration {
+	if c.Transport() != TransportWebSocket {
+		return 0
+	}
+	return c.member.WS.RTT()
 }
 
 // Subprotocol returns the negotiated subprotocol, which may be that of a [Codec], or "" if there is
 // none.
-func (c *Conn) Subprotocol() string { return c.sub.WS.Subprotocol() }
+func (c *Conn) Subprotocol() string { return c.member.WS.Subprotocol() }
 
 // Send queues a message for the client and returns without waiting for the client to receive
 // it. It returns an error if the message cannot be encoded, if Options.SlowConsumer drops it,
@@ -133,10 +135,10 @@ func (c *Conn) Close(code StatusCode, reason string) {
 	if !wsconn.ValidCloseCode(int(code)) {
 		code = StatusInternalError
 	}
-	if endsSession(code) {
-		c.discardSession()
+	if member.EndsSession(int(code)) {
+		c.member.DiscardSession()
 	}
-	c.sub.WS.Close(int(code), reason)
+	c.member.WS.Close(int(code), reason)
 }
 
 // Subscribe subscribes the connection to topic until it unsubscribes or is closed. Messages
@@ -146,7 +148,7 @@ func (c *Conn) Close(code StatusCode, reason string) {
 // context of [Context.Subscribe] permits, and then returns an error without having subscribed. If the connection has a
 // session, Subscribe waits until its record is stored, or that has failed. Subscribing
 // again has no effect, even if the client has subscribed by itself; see [Topic]. If
-// TopicOptions.Presence is set, the connection also becomes present, with an empty info.
+// TopicOptions.Presence is set, the connection also becomes present, with an empty info, unless [Hidden] is given.
 //
 // The name of a topic has 1 to 256 bytes of UTF-8 without control characters; for any other
 // name, Subscribe returns an error with the code INVALID_ARGUMENT. Above Limits.Topics or
@@ -157,87 +159,23 @@ func (c *Conn) Subscribe(topic string, opts ...SubscribeOption) error {
 }
 
 func (c *Conn) subscribe(ctx context.Context, name string, opts SubscribeOption) error {
-	if len(opts.info) > maxInfoBytes {
-		return errors.Errorf(errors.InvalidArgument, "the info for topic %q has %d bytes; it must have at most %d", name, len(opts.info), maxInfoBytes)
+	result, err := c.router.members.Subscribe(ctx, (*memberConn)(c), name, &opts.request)
+	if err == nil && opts.recovery != nil {
+		*opts.recovery = Recovery{result.Position, result.Recovered, result.Ended, result.State, result.More}
 	}
-	if opts.history {
-		if err := c.subscribeWithHistory(ctx, name, &opts); err != nil {
-			return err
-		}
-	}
-	if !opts.history || opts.present {
-		t, added, err := c.addTopic(name, &opts)
-		if err != nil {
-			return err
-		}
-		if err = c.awaitStart(ctx, t); err != nil {
-			if added {
-				c.Unsubscribe(name)
-			}
-			return err
-		}
-	}
-	if s := c.session(); s != nil && !s.AwaitSave(ctx) {
-		return errSuperseded
-	}
-	return nil
-}
-
-// addTopic subscribes the connection, and reports whether it was not subscribed before.
-func (c *Conn) addTopic(name string, opts *SubscribeOption) (t *topic.Topic, added bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	added = c.sub.TopicLocked(name) == nil
-	if s := c.session(); s != nil {
-		err = s.subscribe(name, session.Grant{Joined: opts.present, Info: opts.info})
-		return c.sub.TopicLocked(name), added, err
-	}
-	c.unmarkOwn(name)
-	t, err = c.addSubscriptionLocked(name, false)
-	if err == nil && (opts.present || t.Pattern.Presence) {
-		c.joinLocked(t, opts.info)
-	}
-	return t, added, err
-}
-
-// awaitStart waits until the connection receives everything that is published to a topic from then on, at most
-// until ctx is done, and for Timeouts.Call if that has no deadline.
-func (c *Conn) awaitStart(ctx context.Context, t *topic.Topic) error {
-	if t.HasStarted() {
-		return nil
-	}
-	ctx, cancel := c.router.callContext(ctx)
-	defer cancel()
-	return t.AwaitStart(ctx)
+	return err
 }
 
 // Subscribed reports whether the connection subscribes to topic.
-func (c *Conn) Subscribed(topic string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sub.TopicLocked(topic) != nil
-}
+func (c *Conn) Subscribed(topic string) bool { return c.member.Subscribed(topic) }
 
 // Unsubscribe ends the subscription to topic and the connection's presence in it.
-func (c *Conn) Unsubscribe(topic string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.session(); s != nil {
-		s.announceEnd(topic)
-	}
-	c.unsubscribeLocked(topic)
-}
-
-// errClosed is returned for a connection that is closed or closing.
-var errClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}
-
-// errDropped is returned for a message that a SlowConsumerPolicy has dropped.
-var errDropped = &errors.Error{Code: errors.ResourceExhausted, Message: "client reads too slowly"}
+func (c *Conn) Unsubscribe(topic string) { c.router.members.Unsubscribe(&c.member, topic) }
 
 // send queues a frame and wakes the writer. It takes ownership of one reference to frame.
 func (c *Conn) send(frame *wsconn.Frame) error {
-	err := queueError(c.sub.WS.Queue(frame))
-	c.sub.WS.Wake()
+	err := c.member.WS.Queue(frame)
+	c.member.WS.Wake()
 	return err
 }
 
@@ -245,17 +183,5 @@ func (c *Conn) send(frame *wsconn.Frame) error {
 // so a slow client is slowed down instead of disconnected. The answer is encoded when there is room,
 // perhaps again if the room is then used by another one. The caller wakes the writer.
 func (c *Conn) queueAnswer(encode func() *wsconn.Frame) {
-	_ = c.sub.WS.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }, nil) // fails only if the connection is closed
-}
-
-// queueError returns the public error for an error of the transport's queue.
-func queueError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, wsconn.ErrDropped):
-		return errDropped
-	default:
-		return errClosed
-	}
+	_ = c.member.WS.QueueAnswer(func() (*wsconn.Frame, error) { return encode(), nil }, nil) // fails only if the connection is closed
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 	"github.com/penstock-go/penstock/router/observe"
@@ -34,21 +35,27 @@ func (c *Conn) open() {
 		} else {
 			go c.refuseAfterOpen(refused, closeErr)
 		}
-	}, func() { go c.refuseAfterOpen(exitedAt(onOpen), nil) })
+	}, func() { go c.refuseAfterOpen(failure.Exited(onOpen), nil) })
 }
 
 // onOpen names Options.OnOpen.
 const onOpen = "OnOpen"
 
 // refuseAfterOpen closes a connection that OnOpen has refused, and reads until it is closed: with
-// OnOpen's *CloseError, or with the code that Options.RefuseAfterUpgrade gives its error, or else with
+// OnOpen's *CloseError, which may come with a limit, or with the code that Options.RefuseAfterUpgrade gives its error, or else with
 // 1011.
 func (c *Conn) refuseAfterOpen(refused *failure.Failure, closeErr *CloseError) {
-	c.refused = true
+	c.ownExtra().refused = true
 	defer c.endRefused() // even if a hook does not return
 	if closeErr != nil {
 		c.Close(closeErr.Code, closeErr.Reason)
-		c.reportRefusedOpen(Refusal{Conn: c, Code: errors.PermissionDenied, Err: closeErr}, nil)
+		refusal := Refusal{Conn: c, Code: errors.PermissionDenied, Err: closeErr}
+		if refused.Limit == nil {
+			c.reportRefusedOpen(refusal, nil)
+			return
+		}
+		refusal.Code, refusal.Err = errors.ResourceExhausted, refused.Limit
+		c.reportRefusedOpen(refusal, refused)
 		return
 	}
 	visible := c.router.opts.RefuseAfterUpgrade && refused.Payload.Code != errors.Internal
@@ -96,9 +103,9 @@ func (q *messageQueue) RunJob(in *incoming) {
 // AfterJob writes the answers, on another goroutine if the next handler must run.
 func (q *messageQueue) AfterJob(next bool) {
 	if next {
-		q.sub.WS.Wake()
+		q.member.WS.Wake()
 	} else {
-		q.sub.WS.Flush()
+		q.member.WS.Flush()
 	}
 }
 
@@ -121,16 +128,17 @@ func (c *Conn) serve() (paused bool) {
 func (r *reader) serve() (paused bool) {
 	c := r.Conn
 	for {
-		switch c.sub.WS.Park() {
+		switch c.member.WS.Park() {
 		case wsconn.Parked:
 			return false
 		case wsconn.Paused:
 			return true
 		}
-		c.sub.WS.AwaitLowWater()
-		c.inline = c.sub.WS.CanLend()
+		c.member.WS.AwaitLowWater()
+		r.inline = c.member.WS.CanLend()
 		msg, err := c.read()
 		if err != nil {
+			c.reportUnread(err)
 			r.reads = false
 			c.unregister()
 			c.release()
@@ -145,12 +153,12 @@ func (r *reader) serve() (paused bool) {
 			if c.messages.TryStart() {
 				c.messages.Start()
 			}
-		case !c.sub.WS.Lend():
+		case !c.member.WS.Lend():
 			c.messages.Unclaim(in)
 		default:
 			r.reads = false
 			c.messages.RunClaimed(in)
-			if !c.sub.WS.Reclaim() {
+			if !c.member.WS.Reclaim() {
 				return false
 			}
 			r.reads = true
@@ -174,9 +182,9 @@ func (c *Conn) discard() {
 // read reads a message. A message without a Buffer means that only control frames have
 // arrived.
 func (c *Conn) read() (wsconn.Message, error) {
-	msg, err := c.sub.WS.Read(c.maxBytesOf)
+	msg, err := c.member.WS.Read(c.maxBytesOf)
 	if msg.Buffer != nil || err != nil {
-		c.router.observe(observe.Event{Kind: observe.Read, Bytes: msg.BytesRead})
+		c.router.hooks.Observe(observe.Event{Kind: observe.Read, Bytes: msg.BytesRead})
 	}
 	return msg, err
 }
@@ -185,33 +193,25 @@ func (c *Conn) read() (wsconn.Message, error) {
 // removes the connection from the registry, so that its identity does not change any more.
 func (c *Conn) unregister() {
 	c.cancel(c.closeCause())
-	c.sub.WS.Release()
-	c.router.conns.Remove(c.id)
+	c.member.WS.Release()
+	c.router.conns.Remove(c.member.ID)
 	c.stopExpiry()
-	c.endSession()
+	c.member.Lost()
 }
 
 // leaveTopics ends all subscriptions. It runs after the last handler, which may still ask for
 // them.
 func (c *Conn) leaveTopics() {
-	c.mu.Lock()
-	defer c.mu.Unlock() // after the last topic, so that endAbsence finds the connection in it or its user away
-	c.left = true
-	for _, t := range c.sub.TakeTopicsLocked() {
-		if !c.router.stayPresent(c, t) {
-			c.router.topics.Remove(t, &c.sub, !c.goesOn(t.Name))
-		}
-	}
-	c.session().inner().ForgetIfUnused()
+	c.router.members.LeaveAll((*memberConn)(c), rules.PrefixOf(c.ip))
 }
 
 // callOnClose calls Options.OnClose, unless OnOpen refused the connection.
 func (c *Conn) callOnClose() {
-	if c.refused || c.router.opts.OnClose == nil {
+	if c.extra().refused || c.router.opts.OnClose == nil {
 		return
 	}
-	code, reason := c.sub.WS.Status()
-	c.router.hook(c.ctx, "OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
+	code, reason := c.member.WS.Status()
+	c.router.hooks.Call(c.ctx, "OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
 // acquire adds a reference, and reports false if the last one has been released: a sender may
@@ -248,7 +248,7 @@ func (c *Conn) releaseSlot() {
 	defer c.router.conns.Release(c.address)
 	defer c.router.conns.ReleaseUser(c.Identity().user())
 	defer c.messages.Config.Pool.Release()
-	code, _ := c.sub.WS.Status()
-	c.router.observe(observe.Event{Kind: observe.Closed, Status: code})
-	c.router.log.Closed(c.ctx, c.id, code)
+	code, _ := c.member.WS.Status()
+	c.router.hooks.Observe(observe.Event{Kind: observe.Closed, Status: code})
+	c.router.log.Closed(c.ctx, c.member.ID, code)
 }

@@ -35,33 +35,23 @@ func (c *Conn) SendWait(ctx context.Context, m Message) error {
 	return err
 }
 
-// errUnread is returned for a message that has waited for ten minutes.
-var errUnread = &errors.Error{Code: errors.DeadlineExceeded, Message: "client reads too slowly"}
-
-// queueTurn queues the frame that encode returns, which is not droppable, as SendWait does. It returns
-// [wsconn.ErrCanceled] if ctx is done first or canceled, which may be nil, returns true when the frame would be queued.
+// queueTurn queues the frame that encode returns, as SendWait does. It returns [wsconn.ErrCanceled] if ctx is done first
+// or canceled, which may be nil, returns true when the frame would be queued.
 func (c *Conn) queueTurn(ctx context.Context, encode func() (*wsconn.Frame, error), canceled func() bool) error {
-	var failed error // of encode
-	size := 0
-	err := c.sub.WS.QueueTurn(func() (frame *wsconn.Frame, _ error) {
-		if frame, failed = encode(); failed == nil {
-			frame.NotDroppable()
-			size = len(frame.Text())
-		}
-		return frame, failed
-	}, ctx.Done(), canceled)
-	c.sub.WS.Wake()
-	switch {
-	case failed != nil:
-		return failed
-	case errors.Is(err, wsconn.ErrCanceled) && c.ctx.Err() == nil: // the context of a message ends with its connection
-		return err
-	case errors.Is(err, wsconn.ErrTimeout):
-		return errUnread
-	case errors.Is(err, wsconn.ErrTooLong):
-		return &LimitExceeded{Kind: LimitQueue, Observed: int64(size), Limit: int64(c.router.opts.Limits.QueueBytes), RetryAfter: errors.Never}
+	err := c.member.WS.QueueTurn(encode, ctx.Done(), canceled)
+	c.member.WS.Wake()
+	if tooLong, ok := err.(*wsconn.TooLong); ok { //nolint:errorlint // never wrapped
+		return c.router.queueExceeded(tooLong.Bytes)
 	}
-	return queueError(err)
+	if err == wsconn.ErrCanceled && c.ctx.Err() != nil { //nolint:errorlint // as above; the context of a message ends with its connection
+		return wsconn.ErrClosed
+	}
+	return err
+}
+
+// queueExceeded returns the error for a message that does not fit into a send queue.
+func (r *Router) queueExceeded(bytes int) error {
+	return &LimitExceeded{Kind: LimitQueue, Option: "router.Limits.QueueBytes", Observed: int64(bytes), Limit: int64(r.opts.Limits.QueueBytes), RetryAfter: errors.Never}
 }
 
 // QueueStats is a snapshot of a connection's send queue.
@@ -91,7 +81,7 @@ type QueueStats struct {
 
 // QueueStats returns a snapshot of the send queue.
 func (c *Conn) QueueStats() QueueStats {
-	s := c.sub.WS.QueueStats()
+	s := c.member.WS.QueueStats()
 	stats := QueueStats{
 		Messages: s.Messages, Bytes: s.Bytes,
 		WritingMessages: s.WritingMessages, WritingBytes: s.WritingBytes,

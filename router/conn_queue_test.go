@@ -1,11 +1,8 @@
 package router_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +14,6 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -46,24 +42,6 @@ func resume(client *routertest.Conn) {
 	for range 2 {
 		routertest.Receive[Nothing](client)
 	}
-}
-
-func TestTopicOptions_SlowConsumerMakesRoomForConnSend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 4}, Timeouts: patient}))
-		router.Topic(r, "quotes", &router.TopicOptions{SlowConsumer: router.DropNewest})
-		client, conn := dialPaused(t, r)
-		require.NoError(t, conn.Subscribe("quotes"))
-		for n := range 10 {
-			require.NoError(t, r.Publish("quotes", Quote{N: n}))
-		}
-		require.NoError(t, conn.Context().Err(), "the connection stays open")
-		require.NoError(t, conn.Send(Quote{N: 10}), "messages of DropNewest make room for one under Disconnect")
-		resume(client)
-		for _, n := range []int{1, 2, 3, 10} {
-			assert.Equal(t, n, routertest.Receive[Quote](client).N)
-		}
-	})
 }
 
 // TestTopicOptions_SlowConsumerOfTopic publishes on three topics with different policies, from this
@@ -112,71 +90,6 @@ func TestTopicOptions_SlowConsumerOfTopic(t *testing.T) {
 			require.Error(t, conn.Send(Nothing{}), "the default policy closes the connection")
 		})
 	}
-}
-
-func TestConn_QueueStats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 8}, Timeouts: patient}))
-		client, conn := dialPaused(t, r)
-		stats := conn.QueueStats()
-		size := stats.WritingBytes
-		assert.Positive(t, size)
-		assert.Equal(t, router.QueueStats{WritingMessages: 1, WritingBytes: size, PeakMessages: 1, PeakBytes: size}, stats)
-		time.Sleep(time.Second)
-		for range 5 {
-			require.NoError(t, conn.Send(Nothing{}))
-		}
-		time.Sleep(time.Second)
-		assert.Equal(t, router.QueueStats{
-			Messages: 5, Bytes: 5 * size, WritingMessages: 1, WritingBytes: size,
-			OldestAge: 2 * time.Second, PeakMessages: 5, PeakBytes: 5 * size, Backpressure: true,
-		}, conn.QueueStats())
-		client.Resume()
-		synctest.Wait()
-		assert.Equal(t, router.QueueStats{PeakMessages: 5, PeakBytes: 5 * size}, conn.QueueStats())
-	})
-}
-
-// TestSendWait_SlowReaderLosesNothing sends messages to a client that begins to read when the queue
-// is full, while a topic that conflates shares the queue.
-func TestSendWait_SlowReaderLosesNothing(t *testing.T) {
-	const queue = 64
-	messages := testscale.Tiers(20_000, 20_000, 100_000)
-	r := router.New(discardLogs(router.Options{
-		SlowConsumer: router.DropOldest, Limits: router.Limits{QueueMessages: queue}, Timeouts: router.Timeouts{Message: time.Minute},
-	}))
-	server := httptest.NewServer(r)
-	defer server.Close()
-	ws := dialServer(t, server)
-	ws.SetReadLimit(-1)
-	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
-	conn := onlyConn(t, r)
-	done := make(chan error, 1)
-	go func() {
-		pad := strings.Repeat("x", 200)
-		for n := range messages {
-			if err := conn.SendWait(t.Context(), Blob{n, pad}); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
-	require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, time.Minute, time.Millisecond)
-	for want := range messages {
-		_, text, err := ws.Read(t.Context())
-		require.NoError(t, err)
-		var m struct{ Payload Blob }
-		require.NoError(t, json.NewDecoder(bytes.NewReader(text)).Decode(&m))
-		require.Equal(t, want, m.Payload.N)
-		if want%1000 == 0 {
-			stats := conn.QueueStats()
-			require.LessOrEqual(t, stats.WritingBytes, 16<<10)
-		}
-	}
-	require.NoError(t, <-done)
-	assert.LessOrEqual(t, conn.QueueStats().PeakMessages, queue/2+1)
-	assert.NoError(t, conn.Context().Err())
 }
 
 func TestSendWait_ServesProducersInOrder(t *testing.T) {

@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"net/http"
@@ -163,19 +162,6 @@ func TestConnContext_NilRejectsRequest(t *testing.T) {
 	}
 	require.Len(t, failures, 2)
 	assert.EqualError(t, failures[0].Err, "router: Options.ConnContext returned nil; return req.Context() or context.Background() if there are no values")
-}
-
-// TestConnContext_IsCalledAfterAuthenticate checks that rejected requests do not reach it.
-func TestConnContext_IsCalledAfterAuthenticate(t *testing.T) {
-	r := router.New(discardLogs(router.Options{
-		Authenticate: failingAuthenticate(errors.Errorf(errors.Unauthenticated, "log in first")),
-		ConnContext:  func(*http.Request) context.Context { panic("called") },
-	}))
-	resp := routertest.Refused(t, r)
-	var body bytes.Buffer
-	_, err := body.ReadFrom(resp.Body)
-	require.NoError(t, err)
-	assert.Contains(t, body.String(), "UNAUTHENTICATED")
 }
 
 type spanKey struct{}

@@ -46,18 +46,19 @@ func (c *Conn) handleControl(in *incoming) *failure.Failure {
 	switch in.control {
 	case protocol.TypeHeartbeat:
 		c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeHeartbeatAck(c.binary(), in.At) })
-		c.sub.WS.Wake()
+		c.member.WS.Wake()
 	case protocol.TypeAbort:
 		c.abort(string(in.head.CorrelationID))
 	case protocol.TypeCredit:
 		c.grantCredit(string(in.head.CorrelationID), in.head.Credit)
 	case protocol.TypeAck:
-		c.acknowledgeResume(string(in.head.CorrelationID))
+		c.member.AcknowledgeResume(string(in.head.CorrelationID))
 	}
 	c.reportCompleted(in.ctx, in.control, "")
-	if in.control != protocol.TypeAnswer || !c.extra().clientCalls.Load().Deliver(string(in.head.CorrelationID), in) {
-		in.release()
+	if in.control == protocol.TypeAnswer && c.extra().clientCalls.Load().Deliver(string(in.head.CorrelationID), in.Message) {
+		in.Message = wsconn.Message{} // belongs to the caller
 	}
+	in.release()
 	c.release()
 	return nil
 }
@@ -80,6 +81,6 @@ func (c *Conn) acknowledge(in *incoming) *failure.Failure {
 	c.queueAnswer(func() *wsconn.Frame {
 		return envelope.EncodeControl(c.binary(), protocol.TypeAck, string(in.head.CorrelationID))
 	})
-	c.sub.WS.Wake()
+	c.member.WS.Wake()
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/announced"
-	"github.com/penstock-go/penstock/internal/closecodes"
+	"github.com/penstock-go/penstock/internal/rules"
+
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/topic"
@@ -97,9 +98,9 @@ func (rt *Route) describe() description.Route {
 	}
 }
 
-func (o TopicOptions) describe(p *topic.Pattern) description.Topic {
-	t := description.Topic{Pattern: p.Text, Subscribe: o.Authorize != nil, History: o.History.retention(), Presence: o.Presence}
-	for _, m := range o.Messages {
+func (d declaredTopic) describe(p *topic.Pattern) description.Topic {
+	t := description.Topic{Pattern: p.Text, Subscribe: d.authorize != nil, History: p.Retention, Presence: p.Presence, Hidden: d.authorizeHidden != nil}
+	for _, m := range d.messages {
 		name := mustBeMessage(reflect.TypeOf(m), p.Position)
 		t.Messages = append(t.Messages, name)
 	}
@@ -110,7 +111,7 @@ func (o TopicOptions) describe(p *topic.Pattern) description.Topic {
 
 // closeCodes returns the table of the protocol, section 5, without the codes that no close frame has.
 func closeCodes() (codes []description.CloseCode) {
-	for _, rule := range closecodes.Rules {
+	for _, rule := range rules.CloseRules {
 		for _, code := range rule.Codes {
 			if !rule.Unsent {
 				codes = append(codes, description.CloseCode{Code: code, Reason: rule.Cause})
@@ -142,7 +143,7 @@ func (r *Router) probeLimits(client string, ip netip.Addr) (limits []*protocol.L
 	if announce == nil {
 		return nil
 	}
-	r.hook(context.Background(), "AnnounceLimits", func() {
+	r.hooks.Call(context.Background(), "AnnounceLimits", func() {
 		var groups announced.Limits
 		sizes := r.sizesByType()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {

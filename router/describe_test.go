@@ -192,15 +192,6 @@ func TestDeclarations_PanicOnMistakes(t *testing.T) {
 	}
 }
 
-func TestSends_AcceptsTheSameTypeTwice(t *testing.T) {
-	r := router.New(nil)
-	router.DeclareMessage[describedNote](r)
-	router.DeclareMessage[describedNote](r)
-	router.Topic(r, "n", &router.TopicOptions{Messages: []router.Message{describedNote{}, describedNote{}}})
-	assert.Len(t, r.Describe().Sent, 1)
-	assert.Equal(t, []string{"NOTE"}, r.Describe().Topics[0].Messages)
-}
-
 // TestObserveRefusals_CalledAfterOnRefused has an OnRefused that panics.
 func TestObserveRefusals_CalledAfterOnRefused(t *testing.T) {
 	var calls []string
@@ -277,15 +268,7 @@ func TestObserve_ReceivesEventsOfCall(t *testing.T) {
 		}, seen.all())
 		assert.Equal(t, 7, second)
 		assert.Equal(t, router.Stats{Conns: 1}, r.Stats())
+		assert.Panics(t, func() { r.Observe(func(observe.Event) {}) }, "it serves")
+		assert.Panics(t, func() { router.New(nil).Observe(nil) })
 	})
-}
-
-func TestObserve_PanicIsContained(t *testing.T) {
-	r := router.New(discardLogs(router.Options{}))
-	r.Observe(func(observe.Event) { panic("observer") })
-	router.RPC(r, echo)
-	conn := routertest.Dial(t, r)
-	assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
-	assert.Panics(t, func() { r.Observe(func(observe.Event) {}) }, "Observe must be called before the router serves")
-	assert.Panics(t, func() { router.New(nil).Observe(nil) })
 }

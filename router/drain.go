@@ -5,6 +5,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/member"
 	"github.com/penstock-go/penstock/internal/wire"
 )
 
@@ -19,10 +20,6 @@ const (
 
 // errDraining refuses messages and requests during Shutdown.
 var errDraining = &errors.Error{Code: errors.Unavailable, Message: "server is restarting"}
-
-// errSuperseded refuses messages of a connection whose session another connection has resumed, and
-// closes it.
-var errSuperseded = &errors.Error{Code: errors.Aborted, Message: "superseded by another connection"}
 
 // supersededWait bounds how long a connection whose session another connection has resumed stays
 // open until its calls are answered.
@@ -54,7 +51,7 @@ func (c *Conn) drainError() *errors.Error {
 	case drainingForRestart:
 		return errDraining
 	case drainingSuperseded:
-		return errSuperseded
+		return member.ErrSuperseded
 	}
 	return nil
 }
@@ -78,6 +75,6 @@ func (c *Conn) closeAfterDrain() {
 }
 
 func (c *Conn) closeSuperseded() {
-	payload := failure.Payload(errSuperseded)
+	payload := failure.Payload(member.ErrSuperseded)
 	c.Close(StatusSuperseded, wire.CloseReason(&payload))
 }

@@ -60,7 +60,7 @@ func ExampleConn_Set() {
 	server := httptest.NewServer(r)
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, server.URL, &websocket.DialOptions{HTTPHeader: http.Header{"X-Region": {"eu"}}})
 	if err != nil {

@@ -20,7 +20,7 @@ func ExampleRouter_Follow() {
 			log.Fatal(err)
 		}
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	for m, err := range r.Follow(ctx, "news/go", broker.Position{}) {
 		if err != nil {

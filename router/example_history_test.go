@@ -31,7 +31,7 @@ func ExampleStored() {
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
 	var position broker.Position // of the first headline, up to which the client has read

@@ -52,7 +52,7 @@ func ExamplePresent() {
 	server := httptest.NewServer(r)
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, server.URL+"?access_token=ann", nil)
 	if err != nil {

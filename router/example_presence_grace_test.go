@@ -27,7 +27,7 @@ func ExampleTopicOptions_presenceGrace() {
 	router.Topic(r, "room/{id}", &router.TopicOptions{PresenceGrace: 30 * time.Second})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
 	connect := func() *websocket.Conn {

@@ -63,7 +63,7 @@ func connectDevice(ctx context.Context, url string, opened <-chan struct{}) {
 
 // The first device that answers decides; the others receive an abort.
 func ExampleCallUser() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	one, server, opened := twoNodes()
 	defer server.Close()
@@ -82,7 +82,7 @@ func ExampleCallUser() {
 
 // A node lists the connections of a user, of which one is connected to another node, and calls it.
 func ExampleCallConn() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	one, server, opened := twoNodes()
 	defer server.Close()

@@ -24,7 +24,7 @@ func ExampleResumeOptions() {
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
 	// call sends a message of the protocol on a new connection, and returns the token in the answer.

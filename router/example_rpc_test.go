@@ -41,7 +41,7 @@ func ExampleRPC() {
 	server := httptest.NewServer(r)
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, server.URL, nil)
 	if err != nil {

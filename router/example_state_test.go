@@ -43,7 +43,7 @@ func ExampleRemoved() {
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	publish := func(m router.Message, opts ...router.PublishOption) {
 		if err := r.Publish("prices", m, append(opts, router.Stored(ctx, nil))...); err != nil {

@@ -58,7 +58,7 @@ func ExampleStream() {
 	server := httptest.NewServer(r)
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, server.URL, nil)
 	if err != nil {
@@ -105,14 +105,14 @@ func ExampleContext_ProgressWait() {
 	server := httptest.NewServer(r)
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, server.URL, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer ws.CloseNow()
-	resize := ResizeImages{Images: 10_000}
+	resize := ResizeImages{Images: 1000}
 	if err := wsjson.Write(ctx, ws, map[string]any{
 		"type":    resize.MessageType(),
 		"meta":    map[string]any{"correlationId": "1"},
@@ -132,5 +132,5 @@ func ExampleContext_ProgressWait() {
 			break
 		}
 	}
-	// Output: 10000 updates, then IMAGES_RESIZED
+	// Output: 1000 updates, then IMAGES_RESIZED
 }

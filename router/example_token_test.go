@@ -47,7 +47,7 @@ func ExampleToken() {
 	server := httptest.NewServer(r)
 	defer server.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, resp, err := websocket.Dial(ctx, server.URL+"?access_token=wrong", nil)
 	if err == nil {

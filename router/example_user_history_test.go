@@ -32,7 +32,7 @@ func ExampleOptions_userHistory() {
 	})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
 	type payload struct {

@@ -16,8 +16,7 @@ func OpenAsks(r *Router) (asked, served, calls int, bytes int64) { return r.asks
 func Receive(c *Conn, text []byte) {
 	msg := wsconn.Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(len(text))), Size: int64(len(text)), At: time.Now()}
 	msg.Bytes = append(msg.Bytes, text...)
-	c.inline = true
-	if in := (&reader{Conn: c}).receive(msg); in != nil {
+	if in := (&reader{Conn: c, inline: true}).receive(msg); in != nil {
 		c.messages.RunClaimed(in)
 	} else if c.messages.TryStart() {
 		c.messages.Run()
@@ -27,49 +26,43 @@ func Receive(c *Conn, text []byte) {
 // SetClockForward makes the identity of a connection expire earlier, as if the wall clock had been
 // set forward.
 func SetClockForward(c *Conn, d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id := c.identity.Load()
-	id.ExpiresAt = id.ExpiresAt.Add(-d)
+	c.member.Do(func() {
+		id := c.identity.Load()
+		id.ExpiresAt = id.ExpiresAt.Add(-d)
+	})
 }
 
 // StopExpiryTimer stops the timer of the identity of a connection, and reports whether it was set.
-func StopExpiryTimer(c *Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id := c.identity.Load()
-	return id != nil && id.timer != nil && id.timer.Stop()
+func StopExpiryTimer(c *Conn) (stopped bool) {
+	c.member.Do(func() {
+		id := c.identity.Load()
+		stopped = id != nil && id.timer != nil && id.timer.Stop()
+	})
+	return stopped
 }
 
 // Greet marks a client as one that knows the messages of the protocol.
 func Greet(c *Conn) {
-	c.sub.Greet()
+	c.member.Greet()
 	c.checkExpiry()
-}
-
-// IdentityTimer returns the timer of the identity of a connection.
-func IdentityTimer(c *Conn) *time.Timer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.identity.Load().timer
 }
 
 // SetIdentityAfter is SetIdentity that calls f after it has seen that the connection is open.
 func SetIdentityAfter(c *Conn, id Identity, f func()) error {
-	return c.changeIdentity(id, 0, func(Identity) error { f(); return nil })
+	return c.changeIdentity(c.ctx, id, 0, func(Identity) error { f(); return nil })
 }
 
 // AbsentConns returns the number of closed connections with which users stay present.
-func (r *Router) AbsentConns() int { return r.topics.Staying() }
+func (r *Router) AbsentConns() int {
+	_, others := r.away.Len()
+	return others
+}
 
 // AwaySessions returns the number of sessions that have been left on this node.
 func (r *Router) AwaySessions() int {
-	_, waiting := r.sessions.Len()
-	return waiting
+	sessions, _ := r.away.Len()
+	return sessions
 }
 
 // SessionOwners returns the number of connections that have a session, had it, or are claiming it.
-func (r *Router) SessionOwners() int {
-	all, _ := r.sessions.Len()
-	return all
-}
+func (r *Router) SessionOwners() int { return r.sessions.Len() }

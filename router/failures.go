@@ -1,10 +1,13 @@
 package router
 
 import (
+	"fmt"
+
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // inspector splits the errors of the application.
@@ -32,33 +35,36 @@ func limitOf(f *failure.Failure) *LimitExceeded {
 	return l
 }
 
-// payload returns what a client receives for an exceeded limit.
-func (l *LimitExceeded) payload() protocol.ErrorPayload {
-	e := errors.Error{Code: errors.ResourceExhausted, Message: l.Kind.message(), RetryAfter: l.RetryAfter}
-	if l.Kind == LimitRate && l.RetryAfter == errors.Never {
-		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
+// codeOf returns the code of an error for observers and spans: "" for nil.
+func codeOf(err error) errors.Code {
+	if _, ok := failure.AsType[*LimitExceeded](err); ok {
+		return errors.ResourceExhausted
 	}
-	payload := failure.Payload(&e)
-	payload.Details = &errors.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy} // the library would copy a value
-	return payload
+	return errors.CodeOf(err)
 }
 
-// message returns the text for the client.
-func (k LimitKind) message() string {
-	switch k {
-	case LimitRate:
-		return "rate limit exceeded"
-	case LimitPayload:
-		return "message is too big"
-	case LimitConcurrency:
-		return "too many calls in flight"
-	case LimitConnections:
-		return "too many connections"
-	case LimitTopics:
-		return "too many topics"
-	case LimitQueue:
-		return "client reads too slowly"
-	default:
-		return string(k) + " limit exceeded"
+// payload returns what a client receives for an exceeded limit.
+func (l *LimitExceeded) payload() protocol.ErrorPayload {
+	if l.Option == optionElements {
+		e := errors.InvalidField("payload", fmt.Sprintf("must have at most %d elements and members, not %d", l.Limit, l.Observed))
+		payload := failure.Payload(e)
+		payload.Details, _ = envelope.EncodeDetails(e.Details)
+		return payload
 	}
+	details := &errors.LimitDetails{Kind: string(l.Kind), Observed: l.Observed, Limit: l.Limit, Reason: l.Reason, Policy: l.Policy}
+	return failure.LimitPayload(details, l.RetryAfter)
+}
+
+// transportReason returns the reason of a close frame that the transport sends: because the client
+// violated RFC 6455, or because it sent too much, sent too slowly or read too slowly.
+func transportReason(code int, text string) string {
+	e := errors.Error{Code: errors.ResourceExhausted, Message: text}
+	switch StatusCode(code) {
+	case statusProtocolError, statusInvalidPayload:
+		e.Code = errors.InvalidArgument
+	case StatusTooBig:
+		e.RetryAfter = errors.Never
+	}
+	payload := failure.Payload(&e)
+	return wire.CloseReason(&payload)
 }

@@ -18,7 +18,7 @@ func (r *Router) encodeAll(m Message, in envelope.FormatSet) (envelope.Publicati
 // sendAll sends a publication to many connections. Connections that are closed are skipped.
 func sendAll(p *envelope.Publication, conns []*Conn) {
 	for _, c := range conns {
-		if frame := p.Frame(c.sub.Format); frame != nil {
+		if frame := p.Frame(c.member.Format); frame != nil {
 			frame.Retain()
 			_ = c.send(frame) // fails only if the connection is closed, or a policy drops the message
 		}
@@ -32,7 +32,7 @@ func (r *Router) formatsOf(conns []*Conn) envelope.FormatSet {
 	}
 	var used envelope.FormatSet
 	for _, c := range conns {
-		used.Add(c.sub.Format)
+		used.Add(c.member.Format)
 	}
 	return used
 }

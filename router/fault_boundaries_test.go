@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/http/httptest"
 	"testing/synctest"
 	"time"
 
@@ -40,18 +39,8 @@ func boundaries() map[string]boundary {
 					return router.Identity{UserID: router.Token(req)}, nil
 				}
 			},
-			trigger: func(h *harness) {
-				w, ended := httptest.NewRecorder(), make(chan struct{})
-				go func() {
-					defer close(ended)
-					req := httptest.NewRequest(http.MethodGet, "/?access_token="+faultyUser, nil)
-					req.Header.Set("X-Fault", "1")
-					h.router.ServeHTTP(w, req)
-				}()
-				<-ended
-				assert.Equal(h, http.StatusInternalServerError, w.Code)
-			},
-			reason: "Authenticate", exits: true,
+			trigger: (*harness).requestFails,
+			reason:  "Authenticate", exits: true,
 		},
 		"Options.ConnContext": {
 			prepare: func(h *harness) {
@@ -62,18 +51,8 @@ func boundaries() map[string]boundary {
 					return req.Context()
 				}
 			},
-			trigger: func(h *harness) {
-				w, ended := httptest.NewRecorder(), make(chan struct{})
-				go func() {
-					defer close(ended)
-					req := httptest.NewRequest(http.MethodGet, "/?access_token="+faultyUser, nil)
-					req.Header.Set("X-Fault", "1")
-					h.router.ServeHTTP(w, req)
-				}()
-				<-ended
-				assert.Equal(h, http.StatusInternalServerError, w.Code)
-			},
-			reason: "ConnContext", exits: true,
+			trigger: (*harness).requestFails,
+			reason:  "ConnContext", exits: true,
 		},
 		"Options.OnOpen": {
 			prepare: func(h *harness) {
@@ -184,6 +163,21 @@ func boundaries() map[string]boundary {
 			trigger: func(h *harness) {
 				h.conn = h.dial()
 				assert.Equal(h, errors.Internal, routertest.SubscribeError(h.conn, "room/go").Code)
+			},
+			reason: "handler", exits: true,
+		},
+		"TopicOptions.AuthorizeHidden": {
+			setUp: func(h *harness) {
+				permit := func(*router.Context, router.TopicMatch) error { return nil }
+				router.Topic(h.router, "room/{id}", &router.TopicOptions{Authorize: permit, AuthorizeHidden: func(*router.Context, router.TopicMatch) error {
+					h.fault()
+					return nil
+				}})
+			},
+			trigger: func(h *harness) {
+				h.conn = h.dial()
+				_, err := routertest.SubscribeHidden(h.conn, "room/go")
+				assert.Equal(h, errors.Internal, err.Code)
 			},
 			reason: "handler", exits: true,
 		},

@@ -1,11 +1,10 @@
 package router_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
@@ -123,55 +123,108 @@ type Checked struct{ At string }
 func (Checked) MessageType() string { return "CHECKED" }
 func (m Checked) Validate() error   { return errorCases()[m.At].err() }
 
-// errorSources returns functions that register application code which returns the error of a case.
-func errorSources() map[string]func(h *harness, s errorCase) {
-	return map[string]func(*harness, errorCase){
-		"handler of On": func(h *harness, s errorCase) {
+// Undecodable has an UnmarshalJSON method that returns the error of the errorCase that the payload names.
+type Undecodable struct{}
+
+func (Undecodable) MessageType() string { return "UNDECODABLE" }
+
+func (*Undecodable) UnmarshalJSON(text []byte) error {
+	return errorCases()[strings.Trim(string(text), `"`)].err()
+}
+
+// An errorSource is application code that returns the error of a case.
+type errorSource struct {
+	setUp   func(h *harness, s errorCase)
+	message string // with the name of the case; a Faulty if it is empty
+	decodes bool   // an error that needs no method that fails is INVALID_ARGUMENT
+	late    bool   // the call has been answered
+}
+
+func errorSources() map[string]errorSource {
+	return map[string]errorSource{
+		"handler of On": {setUp: func(h *harness, s errorCase) {
 			router.On(h.router, func(*router.Context, Faulty) error { return s.err() })
-		},
-		"handler of RPC": func(h *harness, s errorCase) {
+		}},
+		"handler of RPC": {setUp: func(h *harness, s errorCase) {
 			router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, s.err() })
+		}},
+		"late handler": {late: true, setUp: func(h *harness, s errorCase) {
+			router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) {
+				time.Sleep(2 * time.Second)
+				return Echoed{}, s.err()
+			}).Timeout(time.Second)
+		}},
+		"middleware": {setUp: func(h *harness, s errorCase) {
+			router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
+				Use(func(router.Handler) router.Handler { return func(*router.Context) error { return s.err() } })
+		}},
+		"ingress": {setUp: func(h *harness, s errorCase) {
+			router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
+				UseIngress(func(context.Context, router.IngressContext) error { return s.err() })
+		}},
+		"Validate": {
+			decodes: true, message: `{"type":"CHECKED","meta":{"correlationId":"c"},"payload":{"At":%q}}`,
+			setUp: func(h *harness, _ errorCase) {
+				router.RPC(h.router, func(*router.Context, Checked) (Echoed, error) { return Echoed{}, nil })
+			},
 		},
-		"middleware": func(h *harness, s errorCase) {
-			respondWith(nil)(h)
-			h.router.Use(func(next router.Handler) router.Handler {
-				return func(ctx *router.Context) error {
-					if ctx.Type() == "FAULTY" {
-						return s.err()
-					}
-					return next(ctx)
-				}
-			})
-		},
-		"ingress": func(h *harness, s errorCase) {
-			respondWith(nil)(h)
-			h.router.UseIngress(func(_ context.Context, in router.IngressContext) error {
-				if in.Type == "FAULTY" {
-					return s.err()
-				}
-				return nil
-			})
+		"Options.Validate": {decodes: true, setUp: respondWithNil},
+		"UnmarshalJSON": {
+			decodes: true, message: `{"type":"UNDECODABLE","meta":{"correlationId":"c"},"payload":%q}`,
+			setUp: func(h *harness, _ errorCase) {
+				router.RPC(h.router, func(*router.Context, Undecodable) (Echoed, error) { return Echoed{}, nil })
+			},
 		},
 	}
 }
 
+func respondWithNil(h *harness, _ errorCase) { respondWith(nil)(h) }
+
 func TestFault_FailingErrorEndsOnlyItsMessage(t *testing.T) {
-	for source, setUp := range errorSources() {
+	for from, source := range errorSources() {
 		for name, s := range errorCases() {
-			runSynctest(t, source+"/"+name, func(t *testing.T) {
+			if from == "UnmarshalJSON" && strings.HasPrefix(name, "wraps itself") {
+				continue // the JSON library unwraps it forever
+			}
+			runSynctest(t, from+"/"+name, func(t *testing.T) {
 				h := &harness{T: t}
-				h.start(func(h *harness) { setUp(h, s) })
-				h.conn = h.dial()
-				want := errors.Internal
-				if s.want != "" {
-					want = s.want
+				if from == "Options.Validate" {
+					h.opts.Validate = func(m any) error {
+						if _, ok := m.(Faulty); ok {
+							return s.err()
+						}
+						return nil
+					}
 				}
-				assert.Equal(t, want, h.call(h.conn).Code)
-				h.checkOneReport(s)
+				h.start(func(h *harness) { source.setUp(h, s) })
+				h.conn = h.dial()
+				message := `{"type":"FAULTY","meta":{"correlationId":"c"},"payload":{"At":""}}`
+				if source.message != "" {
+					message = fmt.Sprintf(source.message, name)
+				}
+				h.conn.SendText(message)
+				time.Sleep(3 * time.Second)
+				require.Equal(t, 1, h.conn.Pending(), "exactly one answer")
+				h.checkAnswer(source, s, routertest.ReceiveError(h.conn).Code)
 				h.checkIsolation(true)
 			})
 		}
 	}
+}
+
+// checkAnswer checks the code of an answer, and that OnError received the error.
+func (h *harness) checkAnswer(source errorSource, s errorCase, code errors.Code) {
+	h.Helper()
+	want := cmp.Or(s.want, errors.Internal)
+	if source.late {
+		want = errors.DeadlineExceeded
+	}
+	if source.decodes && code == errors.InvalidArgument { // the router did not call the failing method
+		assert.NotContains(h, h.panics.all(), "OnError")
+		return
+	}
+	assert.Equal(h, want, code)
+	h.checkOneReport(s)
 }
 
 // checkOneReport checks that OnError received exactly one error and that describing it did not fail.
@@ -182,123 +235,6 @@ func (h *harness) checkOneReport(s errorCase) {
 		assert.Contains(h, failures[0], "panic: ")
 	}
 	assert.NotContains(h, h.panics.all(), "OnError")
-}
-
-func TestFault_FailingErrorIsLogged(t *testing.T) {
-	for name, s := range errorCases() {
-		runSynctest(t, name, func(t *testing.T) {
-			var log lockedBuffer
-			r := router.New(&router.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			router.RPC(r, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, s.err() })
-			router.RPC(r, echo)
-			conn := routertest.Dial(t, r)
-			assert.NotEmpty(t, routertest.CallError(conn, Faulty{}).Code)
-			assert.Equal(t, Echoed{1}, routertest.Call[Echoed](conn, Echo{1}))
-			text := log.String()
-			assert.Equal(t, 1, strings.Count(text, "message failed"), text)
-			assert.NotContains(t, text, "!PANIC")
-			if s.panics {
-				assert.Contains(t, text, "stack=")
-				assert.Contains(t, text, "panic: ")
-			}
-		})
-	}
-}
-
-func TestFault_FailingErrorOfValidateRejectsMessage(t *testing.T) {
-	for name, s := range errorCases() {
-		check := func(t *testing.T, h *harness, text string) {
-			h.conn = h.dial()
-			h.conn.SendText(text)
-			synctest.Wait()
-			assert.Equal(t, 1, h.conn.Pending())
-			frame := h.conn.Next().Text
-			switch {
-			case s.want != "":
-				assert.Contains(t, frame, s.want)
-			case !strings.Contains(frame, `"INVALID_ARGUMENT"`):
-				assert.Contains(t, frame, `"INTERNAL"`)
-				h.checkOneReport(s)
-			default: // the router did not call the failing method
-				assert.Contains(t, name, "Is panics")
-			}
-			h.checkIsolation(true)
-		}
-		runSynctest(t, "method/"+name, func(t *testing.T) {
-			h := &harness{T: t}
-			h.start(func(h *harness) {
-				router.RPC(h.router, func(*router.Context, Checked) (Echoed, error) { return Echoed{}, nil })
-			})
-			check(t, h, fmt.Sprintf(`{"type":"CHECKED","meta":{"correlationId":"c"},"payload":{"At":%q}}`, name))
-		})
-		runSynctest(t, "option/"+name, func(t *testing.T) {
-			h := &harness{T: t}
-			h.opts.Validate = func(m any) error {
-				if _, ok := m.(Faulty); ok {
-					return s.err()
-				}
-				return nil
-			}
-			h.start(respondWith(nil))
-			check(t, h, `{"type":"FAULTY","meta":{"correlationId":"c"},"payload":{}}`)
-		})
-	}
-}
-
-// Undecodable has an UnmarshalJSON method that returns the error of the errorCase that the payload
-// names.
-type Undecodable struct{}
-
-func (Undecodable) MessageType() string { return "UNDECODABLE" }
-
-func (*Undecodable) UnmarshalJSON(text []byte) error {
-	return errorCases()[strings.Trim(string(text), `"`)].err()
-}
-
-func TestFault_FailingErrorOfDecodingRejectsMessage(t *testing.T) {
-	for name := range errorCases() {
-		if strings.HasPrefix(name, "wraps itself") {
-			continue // the JSON library unwraps it forever
-		}
-		runSynctest(t, name, func(t *testing.T) {
-			h := &harness{T: t}
-			h.start(func(h *harness) {
-				router.RPC(h.router, func(*router.Context, Undecodable) (Echoed, error) { return Echoed{}, nil })
-			})
-			h.conn = h.dial()
-			h.conn.SendText(fmt.Sprintf(`{"type":"UNDECODABLE","meta":{"correlationId":"c"},"payload":%q}`, name))
-			synctest.Wait()
-			assert.Equal(t, 1, h.conn.Pending())
-			if code := routertest.ReceiveError(h.conn).Code; code != errors.InvalidArgument {
-				assert.Equal(t, errors.Internal, code)
-				assert.Len(t, h.failures.all(), 1)
-			}
-			assert.NotContains(t, h.panics.all(), "OnError")
-			h.checkIsolation(true)
-		})
-	}
-}
-
-func TestFault_LateFailingErrorIsReported(t *testing.T) {
-	for name, s := range errorCases() {
-		runSynctest(t, name, func(t *testing.T) {
-			h := &harness{T: t}
-			h.opts.Timeouts.Call = time.Second
-			h.start(func(h *harness) {
-				router.RPC(h.router, func(ctx *router.Context, _ Faulty) (Echoed, error) {
-					<-ctx.Done()
-					time.Sleep(time.Second)
-					return Echoed{}, s.err()
-				})
-			})
-			h.conn = h.dial()
-			assert.Equal(t, errors.DeadlineExceeded, routertest.CallError(h.conn, Faulty{}).Code)
-			time.Sleep(2 * time.Second)
-			assert.Zero(t, h.conn.Pending())
-			h.checkOneReport(s)
-			h.checkIsolation(true)
-		})
-	}
 }
 
 func TestFault_FailingErrorRejectsConnection(t *testing.T) {
@@ -319,19 +255,13 @@ func TestFault_FailingErrorRejectsConnection(t *testing.T) {
 		runSynctest(t, "Authenticate/"+name, func(t *testing.T) {
 			h := &harness{T: t}
 			h.opts.Authenticate = func(req *http.Request) (router.Identity, error) {
-				if router.Token(req) == "" {
+				if req.Header.Get("X-Fault") != "" {
 					return router.Identity{UserID: faultyUser}, s.err()
 				}
-				return router.Identity{UserID: router.Token(req)}, nil
+				return byUser(req)
 			}
 			h.start(nil)
-			w, ended := httptest.NewRecorder(), make(chan struct{})
-			go func() {
-				defer close(ended)
-				h.router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-			}()
-			<-ended
-			assert.Equal(t, http.StatusInternalServerError, w.Code)
+			h.requestFails()
 			h.checkOneReport(s)
 			h.conn = h.dial()
 			h.checkIsolation(true)

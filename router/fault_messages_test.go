@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/tracing"
 )
@@ -33,18 +31,6 @@ func (m *failingMessage) trigger(at string) {
 func (m *failingMessage) MessageType() string   { m.trigger("MessageType"); return "FAILING" }
 func (m *failingMessage) ConflationKey() string { m.trigger("ConflationKey"); return "key" }
 
-type failingJSON struct{ failingMessage }
-
-func (m *failingJSON) MarshalJSON() ([]byte, error) { m.fault(); return []byte("{}"), nil }
-
-type failingJSONTo struct{ failingMessage }
-
-func (m *failingJSONTo) MarshalJSONTo(*jsonv2.Encoder) error { m.fault(); return nil }
-
-type failingText struct{ failingMessage }
-
-func (m *failingText) MarshalText() ([]byte, error) { m.fault(); return nil, nil }
-
 // replyWith registers a handler of Faulty whose reply a middleware replaces with m.
 func replyWith(h *harness, m router.Message) {
 	router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
@@ -55,60 +41,6 @@ func replyWith(h *harness, m router.Message) {
 				return err
 			}
 		})
-}
-
-func TestFault_MessageMethodsContainFaults(t *testing.T) {
-	operations := map[string]func(*router.Context, router.Message) error{
-		"Send":    (*router.Context).Send,
-		"Publish": func(ctx *router.Context, m router.Message) error { return ctx.Publish("room", m) },
-		"Publish, Except": func(ctx *router.Context, m router.Message) error {
-			return ctx.Publish("room", m, router.Except(ctx.Conn()))
-		},
-		"SetReply": func(ctx *router.Context, m router.Message) error { ctx.SetReply(m); return nil },
-		"Progress": func(ctx *router.Context, m router.Message) error {
-			return ctx.Progress(map[string]any{"a": m})
-		},
-	}
-	values := map[string]func(fault func()) router.Message{
-		"nil":                                func(func()) router.Message { return nil },
-		"a nil pointer":                      func(func()) router.Message { return (*Say)(nil) },
-		"a nil pointer with pointer methods": func(func()) router.Message { return (*failingJSON)(nil) },
-		"MessageType":                        func(f func()) router.Message { return &failingMessage{"MessageType", f} },
-		"ConflationKey":                      func(f func()) router.Message { return &failingMessage{"ConflationKey", f} },
-		"MarshalJSON":                        func(f func()) router.Message { return &failingJSON{failingMessage{"", f}} },
-		"MarshalJSONTo":                      func(f func()) router.Message { return &failingJSONTo{failingMessage{"", f}} },
-		"MarshalText":                        func(f func()) router.Message { return &failingText{failingMessage{"", f}} },
-	}
-	for operation, do := range operations {
-		for value, newMessage := range values {
-			for fault, f := range faults() {
-				ignored := operation == "SetReply" && value == "ConflationKey" ||
-					operation == "Progress" && (value == "nil" || value == "a nil pointer" || value == "MessageType" || value == "ConflationKey" || value == "a nil pointer with pointer methods")
-				if ignored {
-					continue
-				}
-				runSynctest(t, operation+"/"+value+"/"+fault, func(t *testing.T) {
-					h := &harness{T: t}
-					h.start(func(h *harness) {
-						router.RPC(h.router, func(*router.Context, Faulty) (Echoed, error) { return Echoed{}, nil }).
-							Use(func(next router.Handler) router.Handler {
-								return func(ctx *router.Context) error {
-									if err := next(ctx); err != nil {
-										return err
-									}
-									return do(ctx, newMessage(f))
-								}
-							})
-					})
-					h.conn = h.dial()
-					assert.Equal(t, errors.Internal, h.call(h.conn).Code)
-					assert.Len(t, h.failures.all(), 1)
-					assert.NotContains(t, h.panics.all(), "handler", "the method returns an error")
-					h.checkIsolation(true)
-				})
-			}
-		}
-	}
 }
 
 // TestFault_PublishReturnsErrorOutsideHandlers calls the router from a goroutine of the application,

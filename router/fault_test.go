@@ -100,6 +100,20 @@ func (h *harness) dial() *routertest.Conn {
 	return routertest.Dial(h, h.router, routertest.Token(faultyUser))
 }
 
+// requestFails sends a request with the header X-Fault, on a goroutine that may exit.
+func (h *harness) requestFails() {
+	h.Helper()
+	w, ended := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		req := httptest.NewRequest(http.MethodGet, "/?access_token="+faultyUser, nil)
+		req.Header.Set("X-Fault", "1")
+		h.router.ServeHTTP(w, req)
+	}()
+	<-ended
+	assert.Equal(h, http.StatusInternalServerError, w.Code)
+}
+
 // call sends a Faulty as a call and returns its answer, of which there must be exactly one.
 func (h *harness) call(conn *routertest.Conn) *errors.Error {
 	h.Helper()
@@ -155,12 +169,18 @@ type boundary struct {
 func TestFault_EveryBoundaryHasCase(t *testing.T) {
 	cases := boundaries()
 	want := declaredBoundaries(t)
+	named := map[string]reflect.Type{"Resume": reflect.TypeFor[router.ResumeOptions](), "UserHistory": reflect.TypeFor[router.History]()}
 	for field := range reflect.TypeFor[router.Options]().Fields() {
-		switch field.Type.Kind() {
+		typ := field.Type
+		if is := named[field.Name]; is != nil {
+			require.True(t, is.Implements(typ))
+			typ = is
+		}
+		switch typ.Kind() {
 		case reflect.Func, reflect.Interface, reflect.Pointer:
 			want = append(want, "Options."+field.Name)
 		case reflect.Struct:
-			for inner := range field.Type.Fields() {
+			for inner := range typ.Fields() {
 				switch inner.Type.Kind() {
 				case reflect.Func, reflect.Interface:
 					want = append(want, "Options."+field.Name+"."+inner.Name)

@@ -17,7 +17,7 @@ import (
 func (r *Router) askToLeave(ctx context.Context, conns []*Conn) {
 	var asked []*Conn
 	for _, c := range conns {
-		if c.sub.HasGreeted() {
+		if c.member.HasGreeted() {
 			asked = append(asked, c)
 		}
 	}

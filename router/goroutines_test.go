@@ -60,31 +60,6 @@ func TestConcurrent_EventsAreBounded(t *testing.T) {
 	}
 }
 
-// TestConcurrent_EventsStayBoundedWithoutPauses counts the handlers that run at the same time.
-func TestConcurrent_EventsStayBoundedWithoutPauses(t *testing.T) {
-	const limit, messages = 3, 2000
-	var running, most, handled atomic.Int64
-	done := make(chan struct{})
-	r := router.New(&router.Options{Limits: router.Limits{Concurrency: limit}})
-	router.On(r, func(*router.Context, Say) error {
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		time.Sleep(time.Microsecond)
-		running.Add(-1)
-		if handled.Add(1) == messages {
-			close(done)
-		}
-		return nil
-	}).Concurrent()
-	conn := routertest.Dial(t, r)
-	for range messages {
-		conn.Send(Say{"a", "b"})
-	}
-	<-done
-	assert.LessOrEqual(t, most.Load(), int64(limit))
-}
-
 // TestRoute_OwnGoroutine looks at the stacks of handlers.
 func TestRoute_OwnGoroutine(t *testing.T) {
 	for name, own := range map[string]bool{"on the event loop": false, "on its own goroutine": true} {
@@ -154,15 +129,15 @@ func testFlood(t *testing.T, blocksEach int64) {
 		handled <- flooded.Load()
 		return Echoed(m), nil
 	})
-	addr := listenOn(t, r, "tcp")
+	addr := listenOn(t, r)
 	quiet := make([]*segmentClient, quietConns)
 	for i := range quiet {
-		quiet[i] = dialSegments(t, "tcp", addr)
+		quiet[i] = dialSegments(t, addr)
 		quiet[i].send(numberedCall(0))
 		quiet[i].requireReply(0)
 		<-handled
 	}
-	flood := dialSegments(t, "tcp", addr)
+	flood := dialSegments(t, addr)
 	const message = `{"type":"SAY","payload":{"room":"r","text":"flood"}}`
 	stop := make(chan struct{})
 	ended := make(chan struct{})

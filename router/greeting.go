@@ -22,14 +22,15 @@ func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 		return protocol.Welcome{}, errors.InvalidField("version", "must be at least 1")
 	}
 	c, opts := ctx.conn, &ctx.conn.router.opts
-	c.sub.Greet()
+	began := time.Now()
+	c.member.Greet()
 	c.checkExpiry() // the client may be due for a warning
 	if m.Trace {
 		c.ownExtra().traced.Store(true)
 	}
 	w := protocol.Welcome{
 		Version:         min(m.Version, protocol.Version), // absent if the client has sent none
-		ConnID:          c.id,
+		ConnID:          c.member.ID,
 		PingIntervalMs:  opts.Timeouts.Ping.Milliseconds(),
 		PongTimeoutMs:   opts.Timeouts.Pong.Milliseconds(),
 		MaxMessageBytes: opts.Limits.MaxMessageBytes,
@@ -46,9 +47,10 @@ func greet(ctx *Context, m protocol.Hello) (protocol.Welcome, error) {
 			set(&w.CallTimeoutMsByType, name, route.timeout.Milliseconds())
 		}
 	}
-	if m.Session {
-		w.Session = c.openSession(ctx)
+	if m.Session && c.router.openSession != nil {
+		w.Session = c.router.openSession(ctx, (*memberConn)(c))
 	}
+	c.router.members.AwaitUserLog(ctx, &c.member, began)
 	return w, nil
 }
 
@@ -67,7 +69,7 @@ func (c *Conn) announcedLimits(ctx context.Context) (limits []*protocol.Limit) {
 	if announce == nil {
 		return nil
 	}
-	c.router.hook(ctx, "AnnounceLimits", func() {
+	c.router.hooks.Call(ctx, "AnnounceLimits", func() {
 		var groups announced.Limits
 		now, sizes, identity := time.Now(), c.router.sizesByType(), c.identity.Load()
 		for _, typ := range slices.Sorted(maps.Keys(sizes)) {

@@ -3,15 +3,12 @@ package router_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
@@ -45,28 +42,6 @@ func TestGreeting_WelcomeHasTheSettingsOfTheServer(t *testing.T) {
 	})
 }
 
-func TestGreeting_DefaultsOverSocket(t *testing.T) {
-	r := router.New(nil)
-	server := httptest.NewServer(r)
-	defer server.Close()
-	ws := dialServer(t, server)
-	for _, hello := range []string{
-		`{"type":"$ws:hello","meta":{"correlationId":"h"}}`,
-		`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":{}}`,
-		`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":{"of a later version":1}}`,
-	} {
-		write(t, ws, websocket.MessageText, hello)
-		_, text, err := ws.Read(t.Context())
-		require.NoError(t, err)
-		var id string
-		for _, c := range collect(r) {
-			id = c.ID()
-		}
-		assert.Regexp(t, `^{"type":"\$ws:welcome","meta":{"timestamp":\d+,"correlationId":"h"},"payload":{"connId":"`+id+
-			`","pingIntervalMs":25000,"pongTimeoutMs":10000,"maxMessageBytes":65536,"callTimeoutMs":30000,"concurrency":64}}$`, string(text))
-	}
-}
-
 func TestGreeting_HooksOfTheApplicationDoNotSeeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := errors.Errorf(errors.PermissionDenied, "log in first")
@@ -75,21 +50,6 @@ func TestGreeting_HooksOfTheApplicationDoNotSeeIt(t *testing.T) {
 		client := routertest.Dial(t, r)
 		client.SendText(`{"type":"$ws:hello","payload":{"of a later version":1}}`)
 		assert.Equal(t, "$ws:welcome", client.Next().Type)
-	})
-}
-
-func TestGreeting_IsChargedLikeAnyMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var types recorder[string]
-		r := router.New(nil)
-		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
-			types.add(in.Type)
-			return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 1, RetryAfter: time.Second}
-		})
-		client := routertest.Dial(t, r)
-		client.SendText(`{"type":"$ws:hello"}`)
-		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(client).Code)
-		assert.Equal(t, []string{"$ws:hello"}, types.all())
 	})
 }
 
@@ -210,22 +170,4 @@ func TestGreeting_AnnounceLimitsIsCalledOncePerType(t *testing.T) {
 			assert.Contains(t, types, typ)
 		}
 	})
-}
-
-// TestGreeting_AgreesOnTheLowerVersion greets with versions of the protocol.
-func TestGreeting_AgreesOnTheLowerVersion(t *testing.T) {
-	for payload, want := range map[string]string{
-		`{}`:                   `{"connId"`,
-		`{"version":1}`:        `{"version":1,"connId"`,
-		`{"version":7}`:        `{"version":1,"connId"`,
-		`{"version":-1}`:       `{"code":"INVALID_ARGUMENT"`,
-		`{"version":"latest"}`: `{"code":"INVALID_ARGUMENT"`,
-		`{"version":1.5}`:      `{"code":"INVALID_ARGUMENT"`,
-	} {
-		runSynctest(t, payload, func(t *testing.T) {
-			c := routertest.Dial(t, router.New(nil))
-			c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":` + payload + `}`)
-			assert.Contains(t, c.Next().Text, `"payload":`+want)
-		})
-	}
 }

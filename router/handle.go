@@ -107,7 +107,7 @@ func (c *Conn) finishHandling(route *Route) {
 // finishCall releases the concurrency of a call.
 func (c *Conn) finishCall(route *Route) {
 	c.calls.Finish()
-	c.router.observe(observe.Event{Kind: observe.Finished, Type: route.name})
+	c.router.hooks.Observe(observe.Event{Kind: observe.Finished, Type: route.name})
 }
 
 // reportCompleted reports the outcome of a message to observers, and ends its span. ctx is the Context of
@@ -119,7 +119,7 @@ func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code
 	if ctx != c.ctx {
 		c.router.spans.End(ctx, tracing.Result{Code: code})
 	}
-	c.router.observe(observe.Event{Kind: observe.Completed, Type: typ, Code: code})
+	c.router.hooks.Observe(observe.Event{Kind: observe.Completed, Type: typ, Code: code})
 }
 
 // decode decodes and validates a message. It must be called by guard.
@@ -139,7 +139,11 @@ func (c *Conn) decode(in *incoming) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = in.route.validate(ctx.message, c.router.opts.Validate); err != nil {
+	library := c.router.opts.Validate
+	if in.route.protocol { // it knows the application's messages only
+		library = nil
+	}
+	if err = validate(ctx.message, in.route.value, in.route.decoding.OfPointer(), library); err != nil {
 		return nil, err
 	}
 	return ctx, nil
@@ -183,8 +187,9 @@ func (c *Conn) decodeParsed(in *incoming, ctx *Context, tried []byte, failed err
 // decodePayload decodes the payload of a message for its Context.
 func (c *Conn) decodePayload(in *incoming, ctx *Context, payload []byte) (err error) {
 	decoding := &in.route.decoding
-	if err = decoding.CheckElements(in.codec, payload, c.router.opts.Limits.Elements); err != nil {
-		return err
+	limit := c.router.opts.Limits.Elements
+	if n := decoding.Elements(in.codec, payload, limit); n > limit {
+		return &LimitExceeded{Kind: limitElements, Option: optionElements, Observed: int64(n), Limit: int64(limit), RetryAfter: errors.Never}
 	}
 	ctx.message, err = decoding.Decode(in.codec, payload, ctx.message)
 	return err
@@ -202,21 +207,22 @@ func (in *incoming) parse() (wire.Envelope, error) {
 	}
 }
 
-// validate calls the message's own Validate method and then library, which may be nil.
-func (rt *Route) validate(m any, library func(any) error) error {
-	if rt.decoding.OfPointer() {
-		m = rt.value(m)
+// validate calls the Validate method of the message to which m points, and then library, which may be nil. isPointer says
+// that the type of the message, which value returns, is a pointer type.
+func validate(m any, value func(any) Message, isPointer bool, library func(any) error) error {
+	if isPointer {
+		m = value(m)
 	}
 	if v, ok := m.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			return invalid(err)
 		}
 	}
-	if library == nil || rt.protocol { // it knows the application's messages only
+	if library == nil {
 		return nil
 	}
-	if !rt.decoding.OfPointer() {
-		m = rt.value(m)
+	if !isPointer {
+		m = value(m)
 	}
 	return invalid(library(m))
 }
@@ -278,7 +284,7 @@ func (c *Conn) handleCall(in *incoming) {
 // run calls the handler and its middleware.
 func (c *Conn) run(in *incoming) *failure.Failure {
 	in.stage = "handler"
-	if c.router.observer != nil {
+	if c.router.hooks.Observer != nil {
 		defer c.reportHandled(in.route, time.Now())
 	}
 	return c.router.guard(in.stage, in.route, func() error { return in.route.run(in.context) })
@@ -286,7 +292,7 @@ func (c *Conn) run(in *incoming) *failure.Failure {
 
 // reportHandled reports the duration of a handler to observers.
 func (c *Conn) reportHandled(route *Route, since time.Time) {
-	c.router.observe(observe.Event{Kind: observe.Handled, Type: route.name, Duration: time.Since(since)})
+	c.router.hooks.Observe(observe.Event{Kind: observe.Handled, Type: route.name, Duration: time.Since(since)})
 }
 
 // errNoReply reports a call whose handler was not called and whose reply was not set.
@@ -325,14 +331,14 @@ func (c *Conn) queueReply(ctx *Context) (refused *failure.Failure) {
 	}
 	guard := c.extra().guards.Of(&ctx.call)
 	if guard == nil {
-		_ = c.sub.WS.QueueAnswer(encode, nil)
+		_ = c.member.WS.QueueAnswer(encode, nil)
 		return refused
 	}
 	for {
 		if refused := c.router.guard("Authorize", ctx.route, guard.Check); refused != nil {
 			return refused
 		}
-		if err := c.sub.WS.QueueAnswer(encode, guard.IsStale); !errors.Is(err, wsconn.ErrCanceled) {
+		if err := c.member.WS.QueueAnswer(encode, guard.IsStale); !errors.Is(err, wsconn.ErrCanceled) {
 			return refused
 		}
 	}

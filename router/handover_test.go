@@ -2,13 +2,10 @@ package router_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http/httptest"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -27,24 +24,13 @@ type segmentClient struct {
 	t *testing.T
 }
 
-// listenOn serves a router on a network and returns the address.
-func listenOn(t *testing.T, r *router.Router, network string) string {
-	addr := "127.0.0.1:0"
-	if network == "unix" {
-		addr = filepath.Join(t.TempDir(), "socket")
-	}
-	listener, err := net.Listen(network, addr)
-	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(r)
-	_ = server.Listener.Close()
-	server.Listener = listener
-	server.Start()
-	t.Cleanup(server.Close)
-	return listener.Addr().String()
+// listenOn serves a router and returns the address.
+func listenOn(t *testing.T, r *router.Router) string {
+	return newTestServer(t, r).Listener.Addr().String()
 }
 
-func dialSegments(t *testing.T, network, addr string) *segmentClient {
-	conn, err := net.Dial(network, addr)
+func dialSegments(t *testing.T, addr string) *segmentClient {
+	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
@@ -100,33 +86,6 @@ func numberedCall(n int) string {
 	return fmt.Sprintf(`{"type":"ECHO","meta":{"correlationId":"%d"},"payload":{"n":%d}}`, n, n)
 }
 
-// TestServe_ContinuesAfterIngressExits has messages behind the one whose ingress function ends the
-// goroutine of the event loop.
-func TestServe_ContinuesAfterIngressExits(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			r := router.New(discardLogs(router.Options{}))
-			r.UseIngress(func(_ context.Context, in router.IngressContext) error {
-				if in.Type == (Say{}).MessageType() {
-					runtime.Goexit()
-				}
-				return nil
-			})
-			router.On(r, func(*router.Context, Say) error { return nil })
-			router.RPC(r, echo)
-			c := dialSegments(t, network, listenOn(t, r, network))
-			for n := range 20 {
-				c.send(`{"type":"SAY","payload":{"text":"x"}}`, numberedCall(2*n))
-				assert.Equal(t, "ERROR", c.next().Type)
-				c.requireReply(2 * n)
-				c.send(numberedCall(2*n + 1))
-				c.requireReply(2*n + 1)
-			}
-		})
-	}
-}
-
 // forEachProcs runs a test with event loops that share one processor, and with several loops.
 func forEachProcs(t *testing.T, test func(t *testing.T)) {
 	for _, procs := range []int{1, 2, 8} {
@@ -172,41 +131,13 @@ func newStallingRouter(serial bool) (r *router.Router, release chan struct{}) {
 	return r, release
 }
 
-func TestServe_BlockedHandlerDelaysNoOtherConnection(t *testing.T) {
-	forEachProcs(t, func(t *testing.T) {
-		const conns = 64
-		for _, blocked := range []int{0, conns / 2, conns - 1} {
-			r, release := newStallingRouter(false)
-			addr := listenOn(t, r, "tcp")
-			clients := make([]*segmentClient, conns)
-			for i := range clients {
-				clients[i] = dialSegments(t, "tcp", addr)
-			}
-			for i, c := range clients {
-				if i == blocked {
-					c.send(stallCall(i))
-				} else {
-					c.send(numberedCall(i))
-				}
-			}
-			for i, c := range clients {
-				if i != blocked {
-					c.requireReply(i)
-				}
-			}
-			close(release)
-			clients[blocked].requireReply(blocked)
-		}
-	})
-}
-
 // TestServe_RepliesLeaveBeforeNextHandlerReturns has a blocking call behind others in one segment.
 func TestServe_RepliesLeaveBeforeNextHandlerReturns(t *testing.T) {
 	forEachProcs(t, func(t *testing.T) {
 		for name, serial := range map[string]bool{"serial": true, "concurrent": false} {
 			t.Run(name, func(t *testing.T) {
 				r, release := newStallingRouter(serial)
-				c := dialSegments(t, "tcp", listenOn(t, r, "tcp"))
+				c := dialSegments(t, listenOn(t, r))
 				c.send(numberedCall(1), numberedCall(2), numberedCall(3), stallCall(4), numberedCall(5))
 				for n := 1; serial && n <= 3; n++ {
 					c.requireReply(n)
@@ -225,27 +156,6 @@ func TestServe_RepliesLeaveBeforeNextHandlerReturns(t *testing.T) {
 	})
 }
 
-// TestServe_RepliesLeaveWhileIngressBlocks has a message behind the calls whose ingress function
-// blocks, so that nothing else reads the connection.
-func TestServe_RepliesLeaveWhileIngressBlocks(t *testing.T) {
-	forEachProcs(t, func(t *testing.T) {
-		r, release := newStallingRouter(false)
-		r.UseIngress(func(_ context.Context, in router.IngressContext) error {
-			if in.Type == (Stall{}).MessageType() {
-				<-release
-			}
-			return nil
-		})
-		c := dialSegments(t, "tcp", listenOn(t, r, "tcp"))
-		c.send(numberedCall(1))
-		c.requireReply(1)
-		c.send(numberedCall(2), stallCall(3))
-		c.requireReply(2)
-		close(release)
-		c.requireReply(3)
-	})
-}
-
 // TestServe_ReadsBehindBlockedHandler has calls whose handlers block, and behind them, in the same
 // segment, their aborts and the answer to a call of the server.
 func TestServe_ReadsBehindBlockedHandler(t *testing.T) {
@@ -253,9 +163,9 @@ func TestServe_ReadsBehindBlockedHandler(t *testing.T) {
 		for name, serial := range map[string]bool{"serial": true, "concurrent": false} {
 			t.Run(name, func(t *testing.T) {
 				r, _ := newStallingRouter(serial)
-				addr := listenOn(t, r, "tcp")
+				addr := listenOn(t, r)
 				for range 20 {
-					testReadsBehindBlockedHandler(t, r, dialSegments(t, "tcp", addr))
+					testReadsBehindBlockedHandler(t, r, dialSegments(t, addr))
 				}
 			})
 		}

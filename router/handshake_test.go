@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -19,57 +18,21 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
-	"github.com/penstock-go/penstock/router/observe"
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// handshakeWith returns a handshake with further header lines.
-func handshakeWith(lines string) string {
-	return "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + lines + "\r\n"
-}
-
-func TestServeHTTP_RejectsRequestWithBody(t *testing.T) {
-	r := router.New(discardLogs(router.Options{Limits: router.Limits{Conns: 1}}))
-	server := httptest.NewServer(r)
-	defer server.Close()
-	for _, lines := range []string{"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-		_, err = io.WriteString(conn, handshakeWith(lines)) // the body never follows
-		require.NoError(t, err)
-		reader := bufio.NewReader(conn)
-		resp, err := http.ReadResponse(reader, nil)
-		require.NoError(t, err)
-		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		assert.JSONEq(t, `{"code":"INVALID_ARGUMENT","message":"a handshake must not have a body","retryable":false}`, string(body))
-		_, err = reader.ReadByte()
-		assert.ErrorIs(t, err, io.EOF, "the server does not wait for the body")
-		_ = conn.Close()
-	}
-	assert.NoError(t, r.Shutdown(t.Context()), "no refused request counts as a connection")
-}
+// handshakeText is an opening handshake.
+const handshakeText = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 
 // TestTimeouts_PingIntervalMayBeShorterThanPong expects ten pings in a row, each answered by a pong.
 func TestTimeouts_PingIntervalMayBeShorterThanPong(t *testing.T) {
 	r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Millisecond, Pong: 10 * time.Second}}))
-	server := httptest.NewServer(r)
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
+	conn := dialUpgraded(t, newTestServer(t, r))
 	require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
-	_, err = io.WriteString(conn, handshakeWith(""))
-	require.NoError(t, err)
-	reader := bufio.NewReader(conn)
-	_, err = http.ReadResponse(reader, nil)
-	require.NoError(t, err)
 	for range 10 {
 		ping := make([]byte, 2)
-		_, err = io.ReadFull(reader, ping)
+		_, err := io.ReadFull(conn, ping)
 		require.NoError(t, err)
 		require.Equal(t, "\x89\x00", string(ping))
 		_, err = io.WriteString(conn, "\x8a\x80"+strings.Repeat("\x00", 4))
@@ -116,7 +79,7 @@ func TestServeHTTP_ClientThatResetsDuringTheHandshakeIsNoError(t *testing.T) {
 			dialed, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
 			conn = dialed.(*net.TCPConn)
-			_, err = io.WriteString(conn, handshakeWith(""))
+			_, err = io.WriteString(conn, handshakeText)
 			require.NoError(t, err)
 			<-served
 			require.NoError(t, r.Shutdown(t.Context()))
@@ -127,20 +90,6 @@ func TestServeHTTP_ClientThatResetsDuringTheHandshakeIsNoError(t *testing.T) {
 			assert.Equal(t, tt.code, refusals.all()[0].Code)
 		})
 	}
-}
-
-func TestServeHTTP_RejectsTwoVersions(t *testing.T) {
-	server := httptest.NewServer(router.New(discardLogs(router.Options{})))
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	_, err = io.WriteString(conn, handshakeWith("Sec-WebSocket-Version: 8\r\n"))
-	require.NoError(t, err)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
-	assert.True(t, resp.Close, "what follows is not read as HTTP")
 }
 
 // TestErrorDetails_OfAnyDepthLeaveTheAnswerValid nests the details as deep as the encoder
@@ -167,23 +116,16 @@ func TestErrorDetails_OfAnyDepthLeaveTheAnswerValid(t *testing.T) {
 // close frame of the server.
 func closeFrameAfter(t *testing.T, r *router.Router, sent string) router.CloseError {
 	t.Helper()
-	server := httptest.NewServer(r)
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
+	conn := dialUpgraded(t, newTestServer(t, r))
 	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-	_, err = io.WriteString(conn, handshakeWith("")+sent)
-	require.NoError(t, err)
-	reader := bufio.NewReader(conn)
-	_, err = http.ReadResponse(reader, nil)
+	_, err := io.WriteString(conn, sent)
 	require.NoError(t, err)
 	for {
 		header := make([]byte, 2)
-		_, err = io.ReadFull(reader, header)
+		_, err = io.ReadFull(conn, header)
 		require.NoError(t, err)
 		payload := make([]byte, header[1])
-		_, err = io.ReadFull(reader, payload)
+		_, err = io.ReadFull(conn, payload)
 		require.NoError(t, err)
 		if header[0] == 0x88 {
 			return router.CloseError{Code: router.StatusCode(binary.BigEndian.Uint16(payload)), Reason: string(payload[2:])}
@@ -215,7 +157,8 @@ func TestCloseReason_OfTransportIsJSON(t *testing.T) {
 
 func TestCloseReason_OfSlowConsumerIsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 2}})
+		var limits recorder[router.LimitExceeded]
+		r := router.New(&router.Options{Limits: router.Limits{QueueMessages: 2}, OnLimitExceeded: limits.add})
 		conn := routertest.Dial(t, r)
 		synctest.Wait()
 		conn.Pause()
@@ -225,16 +168,9 @@ func TestCloseReason_OfSlowConsumerIsJSON(t *testing.T) {
 		}
 		conn.Resume()
 		assert.Equal(t, router.CloseError{Code: 1013, Reason: `{"code":"RESOURCE_EXHAUSTED","message":"client reads too slowly"}`}, conn.Closed())
-	})
-}
-
-func TestCloseReason_OfApplicationStaysText(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		conn := routertest.Dial(t, r)
-		synctest.Wait()
-		onlyConn(t, r).Close(router.StatusTryAgainLater, "come back later")
-		assert.Equal(t, router.CloseError{Code: 1013, Reason: "come back later"}, conn.Closed())
+		require.Len(t, limits.all(), 1)
+		assert.Equal(t, router.LimitQueue, limits.all()[0].Kind)
+		assert.EqualValues(t, 2, limits.all()[0].Limit)
 	})
 }
 
@@ -264,53 +200,4 @@ func TestHTTPFallback_MistakesPanic(t *testing.T) {
 	routertest.Dial(t, r)
 	assert.PanicsWithValue(t, "router: HTTPFallback called after the router began to serve; call it before the first request", func() { r.HTTPFallback(nil) })
 	assert.Equal(t, router.TransportWebSocket, collect(r)[0].Transport())
-}
-
-// TestServeHTTP_RefusalReasons checks the Reason of EventRefused for every check of a
-// request.
-func TestServeHTTP_RefusalReasons(t *testing.T) {
-	failing := func(err error) func(*http.Request) (router.Identity, error) {
-		return func(*http.Request) (router.Identity, error) { return router.Identity{}, err }
-	}
-	user := func(*http.Request) (router.Identity, error) { return router.Identity{UserID: "ann"}, nil }
-	dial := func(t *testing.T, r *router.Router) { routertest.Dial(t, r) }
-	shutdown := func(t *testing.T, r *router.Router) { require.NoError(t, r.Shutdown(t.Context())) }
-	for _, tt := range []struct {
-		name   string
-		opts   router.Options
-		before func(*testing.T, *router.Router)
-		origin string
-		body   string
-		reason string
-		code   errors.Code
-		limit  router.LimitKind
-	}{
-		{name: "origin", origin: "https://other.example", reason: "origin", code: errors.PermissionDenied},
-		{name: "body", body: "{}", reason: "handshake", code: errors.InvalidArgument},
-		{name: "no upgrade", reason: "handshake", code: errors.InvalidArgument},
-		{name: "shutdown", before: shutdown, reason: "draining", code: errors.Unavailable},
-		{name: "connections", opts: router.Options{Limits: router.Limits{Conns: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitConnections},
-		{name: "connections of a user", opts: router.Options{Authenticate: user, Limits: router.Limits{ConnsPerUser: 1}}, before: dial, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitConnections},
-		{name: "authentication", opts: router.Options{Authenticate: failing(errors.Errorf(errors.Unauthenticated, "no token"))}, reason: "authentication", code: errors.Unauthenticated},
-		{name: "limit of Authenticate", opts: router.Options{Authenticate: failing(&router.LimitExceeded{Kind: router.LimitRate})}, reason: "limit", code: errors.ResourceExhausted, limit: router.LimitRate},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var refusals []observe.Event
-			r := router.New(&tt.opts)
-			r.Observe(func(e observe.Event) {
-				if e.Kind == observe.Refused {
-					refusals = append(refusals, e)
-				}
-			})
-			if tt.before != nil {
-				tt.before(t, r)
-			}
-			req := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(tt.body))
-			if tt.origin != "" {
-				req.Header.Set("Origin", tt.origin)
-			}
-			r.ServeHTTP(httptest.NewRecorder(), req)
-			assert.Equal(t, []observe.Event{{Kind: observe.Refused, Reason: tt.reason, Code: tt.code, Limit: string(tt.limit)}}, refusals)
-		})
-	}
 }

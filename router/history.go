@@ -46,41 +46,39 @@ func (h History) validate() error {
 	return h.Durability.Check()
 }
 
-// publishStored stores a message, which all nodes then deliver, and delivers it on this node at
+// store stores a message, which all nodes then deliver, and delivers it on this node at
 // once if it is the next one here.
-func (r *Router) publishStored(ctx context.Context, name string, m Message, opts *PublishOption) (broker.Position, error) {
-	a, err := r.publication(name, m, opts)
+func (r *Router) store(ctx context.Context, name string, m Message, opts *PublishOption) (broker.Position, error) {
+	a, message, err := r.publication(name, m, opts)
 	if err != nil {
 		return broker.Position{}, err
 	}
-	at, err := r.topics.Store(ctx, a)
+	at, err := r.topics.Store(ctx, a, message)
 	if err == nil {
-		r.observe(observe.Event{Kind: observe.Published})
+		r.hooks.Observe(observe.Event{Kind: observe.Published})
 	}
 	return at, err
 }
 
-// publication encodes a message for the store.
-func (r *Router) publication(name string, m Message, opts *PublishOption) (a broker.Append, err error) {
-	key, err := stateKey(m, opts.removed)
+// publication encodes a message, which the caller frees, and what the store keeps of it.
+func (r *Router) publication(name string, m Message, opts *PublishOption) (a broker.Append, message envelope.Publication, err error) {
+	key, err := envelope.StateKey(m, opts.removed)
 	if err != nil {
-		return a, err
+		return a, message, err
 	}
-	message, err := r.encodeAll(m, r.formats.All())
-	if err != nil {
+	if message, err = r.encodeAll(m, r.formats.All()); err != nil {
 		message.Free()
-		return a, err
+		return a, envelope.Publication{}, err
 	}
 	packet := r.formats.Packet(&message, tracing.TraceContext{}) // readers must not join the trace
-	message.Free()
 	if opts.except != nil {
-		packet = topic.Except(opts.except.id, packet)
+		packet = topic.Except(opts.except.member.ID, packet)
 	}
-	h := r.topicOptions[r.topics.PatternOf(name)].History
+	p := r.topics.PatternOf(name)
 	return broker.Append{
-		Topic: name, Retention: h.retention(), Durability: h.Durability, Packet: packet,
+		Topic: name, Retention: p.Retention, Durability: r.topicOptions[p].durability, Packet: packet,
 		IdempotencyKey: opts.key, StateKey: key, Removed: opts.removed,
-	}, nil
+	}, message, nil
 }
 
 // PrepareAppend returns what [Router.Publish] would store for a message to a topic with a History, for a store
@@ -94,10 +92,12 @@ func (r *Router) PrepareAppend(topic string, m Message, opts ...PublishOption) (
 	if err := topicname.Check(topic); err != nil {
 		return broker.Append{}, err
 	}
-	if err := r.mustHaveHistory(topic); err != nil {
+	if err := r.topics.CheckHistory(topic); err != nil {
 		return broker.Append{}, err
 	}
-	return r.publication(topic, m, &all)
+	a, message, err := r.publication(topic, m, &all)
+	message.Free()
+	return a, err
 }
 
 // A StoredMessage is a message of a history.
@@ -128,7 +128,7 @@ func (r *Router) ReadHistory(ctx context.Context, topic string, q broker.Query) 
 	if err := topicname.Check(topic); err != nil {
 		return nil, current, err
 	}
-	if err := r.mustHaveHistory(topic); err != nil {
+	if err := r.topics.CheckHistory(topic); err != nil {
 		return nil, current, err
 	}
 	q.Topic, q.Retention = topic, r.topics.PatternOf(topic).Retention
@@ -151,22 +151,24 @@ func (r *Router) Follow(ctx context.Context, topic string, after broker.Position
 	return func(yield func(StoredMessage, error) bool) {
 		err := topicname.Check(topic)
 		if err == nil {
-			err = r.mustHaveHistory(topic)
+			err = r.topics.CheckHistory(topic)
 		}
 		if err != nil {
 			yield(StoredMessage{}, err)
 			return
 		}
-		for p, err := range r.topics.Tail(ctx, topic, after) {
-			var m StoredMessage
-			if err == nil {
-				var isReadable bool
-				if m, isReadable = r.parseStored(ctx, topic, p); !isReadable {
-					continue
-				}
-			}
-			if !yield(m, err) || err != nil {
+		next, stop := r.topics.Tail(topic, after)
+		defer stop()
+		for {
+			page, err := next(ctx)
+			if err != nil {
+				yield(StoredMessage{}, err)
 				return
+			}
+			for _, p := range page {
+				if m, isReadable := r.parseStored(ctx, topic, p); isReadable && !yield(m, nil) {
+					return
+				}
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/fallback"
 	"github.com/penstock-go/penstock/internal/host"
-	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A Transport is how a client is connected.
@@ -75,8 +75,12 @@ func (r *Router) HTTPFallback(opts *FallbackOptions) http.Handler {
 		WriteTimeout: r.opts.Timeouts.Message, MeasureOnly: o.MeasureOnly,
 		Serve:   r.serveFallback,
 		Refuses: r.refusesHandshakes,
-		Allow:   func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },
-		Client:  func(req *http.Request) netip.Prefix { return ipprefix.Of(r.opts.TrustedProxies.ClientIP(req)) },
+		Full: func(req *http.Request) {
+			limit := LimitExceeded{Kind: LimitConnections, Option: "router.FallbackOptions.MaxConns", Observed: int64(o.MaxConns) + 1, Limit: int64(o.MaxConns)}
+			(&Conn{router: r, ip: r.opts.TrustedProxies.ClientIP(req)}).reportRefusedRequest(req, refusedByLimit(&limit))
+		},
+		Allow:  func(req *http.Request) bool { return r.origins.Allow(req, r.opts.TrustedProxies) },
+		Client: func(req *http.Request) netip.Prefix { return rules.PrefixOf(r.opts.TrustedProxies.ClientIP(req)) },
 		Unflushable: func(req *http.Request, w http.ResponseWriter) {
 			r.log.Unflushable(req.Context(), fmt.Sprintf("%T", w))
 		},

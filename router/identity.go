@@ -1,10 +1,12 @@
 package router
 
 import (
+	"context"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/registry"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // An Identity is the authenticated tenant and user of a connection. The zero Identity is that
@@ -38,7 +40,7 @@ func (id Identity) user() registry.User {
 	return registry.User{TenantID: id.TenantID, UserID: id.UserID}
 }
 
-// A connIdentity is an identity of a connection. Conn.mu guards the fields after Identity.
+// A connIdentity is an identity of a connection. Member.Do guards the fields after Identity.
 type connIdentity struct {
 	Identity // read-only
 
@@ -46,7 +48,7 @@ type connIdentity struct {
 	warning time.Duration // before ExpiresAt, when the client is warned
 	warned  bool          // the client has received $ws:identity-expiring
 
-	since uint32 // the accessLog.now before the user was authenticated; read-only
+	since uint32 // the access.Node.Now before the user was authenticated; read-only
 }
 
 // newConnIdentity returns what Conn.identity holds for an identity: nil for the zero one. Data is
@@ -80,7 +82,8 @@ func (c *Conn) Identity() Identity { return c.identity.Load().value() }
 //   - The connection counts for the Limits.ConnsPerUser of that user. SetIdentity returns a
 //     [*LimitExceeded] if there are too many.
 //   - If the tenant or the user is another one, then in every topic that the connection has
-//     joined, the old [Member] leaves and the new one joins, on all nodes.
+//     joined, the old [Member] leaves and the new one joins, on all nodes. With Options.UserHistory,
+//     SetIdentity waits for up to 2 s until the connection receives what is sent to the new user.
 //   - The connection closes at the new ExpiresAt, and no more at the old one. SetIdentity returns
 //     UNAUTHENTICATED if that has passed.
 //
@@ -89,19 +92,27 @@ func (c *Conn) Identity() Identity { return c.identity.Load().value() }
 // and what it has granted is kept: subscriptions and the permit of ratelimit.Connections, for
 // example.
 func (c *Conn) SetIdentity(id Identity) error {
-	return c.changeIdentity(id, c.router.authentication(), func(Identity) error { return nil })
+	return c.changeIdentity(c.ctx, id, c.router.access.Now(), func(Identity) error { return nil })
 }
 
 // changeIdentity is SetIdentity if permit returns nil for the identity that it replaces. since is the
-// Router.authentication before the new one was authenticated.
-func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Identity) error) error {
+// access.Node.Now before the new one was authenticated. The wait for the messages of another user ends with ctx.
+func (c *Conn) changeIdentity(ctx context.Context, id Identity, since uint32, permit func(current Identity) error) error {
 	if id.expired(time.Now()) {
 		return errIdentityExpired
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sub.WS.Closing() {
-		return errClosed
+	var before registry.User
+	var err error
+	c.member.Do(func() { before, err = c.Identity().user(), c.changeIdentityLocked(id, since, permit) })
+	if err == nil && before != id.user() {
+		c.router.members.AwaitUserLog(ctx, &c.member, time.Now())
+	}
+	return err
+}
+
+func (c *Conn) changeIdentityLocked(id Identity, since uint32, permit func(current Identity) error) error {
+	if c.member.WS.Closing() {
+		return wsconn.ErrClosed
 	}
 	old := c.identity.Load()
 	if err := permit(old.value()); err != nil {
@@ -112,15 +123,7 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 	}
 	old.stopTimerLocked()
 	c.armExpiryLocked()
-	if s := c.session(); s != nil {
-		s.SetIdentity(c.identity.Load().ofSession())
-	}
-	if old.value().user() != id.user() {
-		for _, t := range c.sub.TopicsLocked() {
-			c.rejoinLocked(t, "")
-		}
-		c.changeUserLogLocked()
-	}
+	c.router.members.IdentityChangedLocked((*memberConn)(c), old.value().user() != id.user())
 	c.checkAccess()
 	return nil
 }
@@ -129,13 +132,12 @@ func (c *Conn) changeIdentity(id Identity, since uint32, permit func(current Ide
 // identity. Once the connection has been removed, it returns an error, so what ReleaseUser releases is the
 // slot of the last identity.
 func (c *Conn) changeUserLocked(id *connIdentity) error {
-	registered, refusal := c.router.conns.ChangeUser(c.id, id.value().user(), func() { c.identity.Store(id) })
+	registered, refusal := c.router.conns.ChangeUser(c.member.ID, id.value().user(), func() { c.identity.Store(id) })
 	switch {
 	case !registered:
-		return errClosed
+		return wsconn.ErrClosed
 	case refusal != nil:
-		exceeded := connsExceeded(refusal)
-		return &exceeded
+		return connsExceeded(refusal)
 	default:
 		return nil
 	}

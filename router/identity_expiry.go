@@ -39,11 +39,11 @@ func (id *connIdentity) nextCheck(remaining time.Duration) time.Duration {
 // checkExpiry closes the connection if its identity has expired, warns a greeted client that it
 // will, and sets the timer. It may be called at any time. A change of the identity happens before
 // the check or, because the connection is then closing, not at all.
-func (c *Conn) checkExpiry() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Conn) checkExpiry() { c.member.Do(c.checkExpiryLocked) }
+
+func (c *Conn) checkExpiryLocked() {
 	id := c.identity.Load()
-	if id == nil || id.timer == nil || c.sub.WS.Closing() {
+	if id == nil || id.timer == nil || c.member.WS.Closing() {
 		return
 	}
 	remaining := id.remaining(time.Now())
@@ -52,7 +52,7 @@ func (c *Conn) checkExpiry() {
 		c.Close(StatusUnauthenticated, wire.CloseReason(&payload))
 		return
 	}
-	if !id.warned && remaining <= id.warning && c.sub.HasGreeted() {
+	if !id.warned && remaining <= id.warning && c.member.HasGreeted() {
 		id.warned = true
 		_ = c.Send(protocol.IdentityExpiring{ExpiresInMs: remaining.Milliseconds()}) // fails only if a slow client cannot be warned
 	}
@@ -65,9 +65,7 @@ func (c *Conn) startExpiry() {
 	if c.identity.Load() == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.armExpiryLocked()
+	c.member.Do(c.armExpiryLocked)
 }
 
 // stopExpiry must follow the removal from the registry, after which the identity does not change.
@@ -75,12 +73,10 @@ func (c *Conn) stopExpiry() {
 	if c.identity.Load() == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.identity.Load().stopTimerLocked()
+	c.member.Do(func() { c.identity.Load().stopTimerLocked() })
 }
 
-// stopTimerLocked needs Conn.mu.
+// stopTimerLocked runs in Member.Do.
 func (id *connIdentity) stopTimerLocked() {
 	if id != nil && id.timer != nil {
 		id.timer.Stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // refreshIdentity calls Options.Authenticate with a token that the client has sent, and changes
@@ -27,17 +27,17 @@ func (r *Router) refreshIdentity(ctx *Context, m protocol.Auth) (protocol.Authen
 	}
 	failed := true // unless it returns: a panic counts
 	defer func() { ctx.conn.endAuth(failed) }()
-	since := r.authentication()
+	since := r.access.Now()
 	id, err := r.opts.Authenticate(ctx.authenticationRequest(m.Token))
 	if err == nil {
 		err = ctx.Err() // the call has been answered, so its result must not take effect
 	}
 	if err == nil {
-		err = ctx.conn.changeIdentity(id, since, id.mayReplace)
+		err = ctx.conn.changeIdentity(ctx, id, since, id.mayReplace)
 	}
 	if err != nil {
 		if failed = !isRetryable(err); failed { // otherwise it says nothing about the token
-			_ = sleep.For(ctx, failedAuthDelay)
+			_ = rules.Sleep(ctx, failedAuthDelay)
 		}
 		return protocol.Authenticated{}, err
 	}

@@ -11,8 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
+	"github.com/penstock-go/penstock/router/routertest"
 )
 
 // TestConn_IdleHasNoGoroutine also relies on TestMain, which fails if the event loop outlives the
@@ -58,42 +59,6 @@ func dialUpgraded(t *testing.T, server *httptest.Server) net.Conn {
 	return conn
 }
 
-// TestConn_EndAlongWithMessageEndsHandlerOnce ends connections immediately after a message, so that
-// the server may find both in one read.
-func TestConn_EndAlongWithMessageEndsHandlerOnce(t *testing.T) {
-	for name, end := range map[string]func(net.Conn){
-		"the end of the stream": func(conn net.Conn) { _ = conn.(*net.TCPConn).CloseWrite() },
-		"a reset":               func(conn net.Conn) { reset(t, conn) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var ended atomic.Int64
-			r := router.New(nil)
-			router.On(r, func(ctx *router.Context, _ Say) error {
-				<-ctx.Done()
-				ended.Add(1)
-				return nil
-			})
-			server := httptest.NewServer(r)
-			defer server.Close()
-			message := text(`{"type":"SAY","payload":{"room":"a","text":"b"}}` + strings.Repeat(" ", 100))
-			const conns = 200
-			for i := range conns {
-				conn := dialUpgraded(t, server)
-				_, err := conn.Write(message)
-				require.NoError(t, err)
-				if i%2 == 0 { // the server may have started to read
-					runtime.Gosched()
-				}
-				end(conn)
-			}
-			assert.Eventually(t, func() bool { return len(collect(r)) == 0 }, time.Minute, time.Millisecond)
-			if name != "a reset" { // which may discard the message
-				assert.Eventually(t, func() bool { return ended.Load() == conns }, time.Minute, time.Millisecond)
-			}
-		})
-	}
-}
-
 // TestConn_MessagesDuringIdleTransitionAreHandled sends messages in pieces of random sizes, so that
 // some arrive while the server is about to stop reading.
 func TestConn_MessagesDuringIdleTransitionAreHandled(t *testing.T) {
@@ -103,24 +68,14 @@ func TestConn_MessagesDuringIdleTransitionAreHandled(t *testing.T) {
 		return nil
 	})
 	router.RPC(r, echo)
-	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": t.TempDir() + "/socket"} {
-		t.Run(network, func(t *testing.T) {
-			listener, err := net.Listen(network, address)
-			require.NoError(t, err)
-			server := httptest.NewUnstartedServer(r)
-			_ = server.Listener.Close()
-			server.Listener = listener
-			server.Start()
-			defer server.Close()
-			var wg sync.WaitGroup
-			for range 20 {
-				conn := dialUpgraded(t, server)
-				require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
-				wg.Go(func() { exchangeCalls(t, conn) })
-			}
-			wg.Wait()
-		})
+	server := newTestServer(t, r)
+	var wg sync.WaitGroup
+	for range 20 {
+		conn := dialUpgraded(t, server)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		wg.Go(func() { exchangeCalls(t, conn) })
 	}
+	wg.Wait()
 }
 
 func exchangeCalls(t *testing.T, conn net.Conn) {
@@ -140,4 +95,15 @@ func exchangeCalls(t *testing.T, conn net.Conn) {
 			}
 		}
 	}
+}
+
+// TestTimeouts_PongInTheInstantOfItsPingCounts has a clock that stands still between a ping and its pong.
+func TestTimeouts_PongInTheInstantOfItsPingCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Ping: 5 * time.Second, Pong: 25 * time.Second}}))
+		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) { return Echoed(m), nil })
+		c := routertest.Dial(t, r)
+		time.Sleep(2 * time.Minute)
+		routertest.Call[Echoed](c, Echo{})
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"time"
-
-	"github.com/penstock-go/penstock/internal/failure"
 )
 
 // An IngressContext describes a received message before its payload is decoded.
@@ -66,12 +64,6 @@ func (in *IngressContext) Report(ctx context.Context, err error) {
 	c.router.reportError(ctx, c, in.Type, f)
 }
 
-// exceedsConcurrency reports whether a message is refused because too many are being handled.
-func exceedsConcurrency(failure *failure.Failure) bool {
-	l := limitOf(failure)
-	return l != nil && l.Kind == LimitConcurrency
-}
-
 // undo calls the functions of OnConcurrencyExceeded, the latest one first, even if one of them does
 // not return.
 func (c *Conn) undo(ctx context.Context, functions *undo) {
@@ -79,7 +71,7 @@ func (c *Conn) undo(ctx context.Context, functions *undo) {
 		return
 	}
 	defer c.undo(ctx, functions.before)
-	c.router.hook(ctx, "OnConcurrencyExceeded", func() { functions.f(context.WithoutCancel(ctx)) })
+	c.router.hooks.Call(ctx, "OnConcurrencyExceeded", func() { functions.f(context.WithoutCancel(ctx)) })
 }
 
 // An IngressFunc admits a message by returning nil, or refuses it by returning an error,

@@ -14,7 +14,7 @@ func (r *Router) inspection() host.Inspection {
 		Conn: r.inspectConn,
 		UserConns: func(tenantID, userID string) (ids []string) {
 			for _, c := range r.conns.OfUser(registry.User{TenantID: tenantID, UserID: userID}) {
-				ids = append(ids, c.id)
+				ids = append(ids, c.member.ID)
 			}
 			return ids
 		},
@@ -35,10 +35,7 @@ func (r *Router) inspectConn(id string) (found host.Conn, ok bool) {
 	found.Calls = len(c.calls.All())
 	rate := registry.Rate(r.opts.Limits.MessagesPerConn)
 	found.MessageTokens, found.MessageBurst = c.rate.Left(rate, r.sinceStart(time.Now())), rate.Burst
-	c.mu.Lock()
-	topics := append(c.sub.TopicsLocked()[:0:0], c.sub.TopicsLocked()...)
-	c.mu.Unlock()
-	for _, t := range topics {
+	for _, t := range c.member.Topics() {
 		if !topicname.IsUserLog(t.Name) {
 			found.Topics = append(found.Topics, r.topics.Describe(t))
 		}

@@ -1,22 +1,13 @@
 package router
 
 import (
-	"net/http/httptest"
 	"testing"
-	"time"
 	"unsafe"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/netpoll"
-	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/topic"
-	"github.com/penstock-go/penstock/internal/wire"
-	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // TestConn_FitsIntoItsSizeClass fails when a new field makes every connection larger by a whole size
@@ -32,30 +23,6 @@ func TestConn_FitsIntoItsSizeClass(t *testing.T) {
 func TestContext_LeavesRoomForMessage(t *testing.T) {
 	const sizeClass, message = 192, 24 // bytes
 	assert.LessOrEqual(t, unsafe.Sizeof(Context{}), uintptr(sizeClass-message))
-}
-
-func TestConn_GreetedAfterTheGreeting(t *testing.T) {
-	r := New(nil)
-	server := httptest.NewServer(r)
-	defer server.Close()
-	ws, _, err := websocket.Dial(t.Context(), server.URL, nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	exchange := func(text string) {
-		require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
-		_, _, err := ws.Read(t.Context())
-		require.NoError(t, err)
-	}
-	greeted := func() (found bool) {
-		for c := range r.Conns() {
-			found = c.sub.HasGreeted()
-		}
-		return found
-	}
-	exchange(`{"type":"__heartbeat"}`)
-	assert.False(t, greeted())
-	exchange(`{"type":"$ws:hello"}`)
-	assert.True(t, greeted())
 }
 
 // TestAdmitCall_RefusesStreamThatDrainMayNotHaveSeen begins to drain between the two checks of
@@ -78,32 +45,5 @@ func TestAdmitCall_RefusesStreamThatDrainMayNotHaveSeen(t *testing.T) {
 	}
 }
 
-// A brokenCodec encodes and decodes nothing.
-type brokenCodec struct{}
-
-func (brokenCodec) Subprotocol() string         { return "broken" }
-func (brokenCodec) Marshal(any) ([]byte, error) { return nil, errors.New("broken") }
-func (brokenCodec) Unmarshal([]byte, any) error { return errors.New("broken") }
-
-// TestBinary_ProtocolMessagesHaveJSON encodes and decodes a message of the protocol on a connection
-// whose codec is not called.
-func TestBinary_ProtocolMessagesHaveJSON(t *testing.T) {
-	frame, err := envelope.Encode(brokenCodec{}, protocol.GoAway{ReconnectAfterMs: 812}, wire.OutgoingHead{CorrelationID: "c", At: time.UnixMilli(7)})
-	require.NoError(t, err)
-	envelope, err := wire.ParseBinary(frame.Text())
-	require.NoError(t, err)
-	assert.Equal(t, protocol.TypeGoAway, string(envelope.Type))
-	assert.Equal(t, "c", string(envelope.CorrelationID))
-	assert.JSONEq(t, `{"reconnectAfterMs":812}`, string(envelope.Payload))
-
-	r := New(&Options{Codecs: []Codec{brokenCodec{}}})
-	route := protocolCall(r, func(_ *Context, m protocol.GoAway) (protocol.GoAway, error) { return m, nil })
-	c := &Conn{router: r, sub: topic.Subscriber{Format: 1}}
-	in := &incoming{route: route, codec: c.codec(), Message: wsconn.Message{Buffer: &netpoll.Buffer{Bytes: frame.Text()}}}
-	ctx, err := c.decode(in)
-	require.NoError(t, err)
-	assert.Equal(t, protocol.GoAway{ReconnectAfterMs: 812}, ctx.Message())
-}
-
 // Greet lets the tests treat a client as one that has sent $ws:hello.
-func (c *Conn) Greet() { c.sub.Greet() }
+func (c *Conn) Greet() { c.member.Greet() }

@@ -165,57 +165,51 @@ func TestPing_UnresponsiveClientIsClosed(t *testing.T) {
 	})
 }
 
-func TestPing_BusyHandlerKeepsConnectionOpen(t *testing.T) {
-	t.Parallel()
-	const timeout = 500 * time.Millisecond
-	r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: timeout, Pong: timeout}})
-	proceed := make(chan struct{})
-	router.On(r, func(ctx *router.Context, m Say) error {
-		<-proceed
-		return ctx.Send(m)
+func TestConnRTT_IsFromPingToPong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Second, Pong: 5 * time.Second}})
+		router.RPC(r, echo)
+		client := routertest.Dial(t, r)
+		synctest.Wait()
+		conn := collect(r)[0]
+		assert.Zero(t, conn.RTT())
+		client.Pause()
+		require.NoError(t, conn.Send(Echoed{1})) // for the read that has begun
+		time.Sleep(23 * time.Second)
+		assert.Zero(t, conn.RTT(), "nothing has answered the ping")
+		client.Resume()
+		synctest.Wait()
+		assert.Equal(t, 3*time.Second, conn.RTT())
+		client.Next()
+		time.Sleep(20*time.Second - time.Microsecond)
+		assert.Equal(t, 3*time.Second, conn.RTT())
+		time.Sleep(time.Second)
+		assert.Equal(t, time.Microsecond, conn.RTT(), "answered at once, which is not 0")
 	})
-	server := httptest.NewServer(r)
-	defer server.Close()
-	ws := dialServer(t, server)
-	const messages = 200 // more than the serial queue holds, so that pongs are not read
-	go func() {
-		for range messages {
-			_ = ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"SAY","payload":{"room":"a","text":"b"}}`))
-		}
-		time.AfterFunc(5*timeout, func() { close(proceed) })
-	}()
-	for range messages {
-		assert.Contains(t, read(t, ws), `"SAY"`)
-	}
 }
 
-func TestSlowConsumer_DefaultClosesConnection(t *testing.T) {
-	var reported recorder[router.LimitExceeded]
-	r := router.New(&router.Options{
-		Limits:          router.Limits{QueueBytes: 100_000},
-		OnLimitExceeded: reported.add,
+func TestConnRTT_IgnoresPongThatWaitedToBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: 20 * time.Second, Pong: 5 * time.Second}})
+		router.RPC(r, echo)
+		r.UseIngress(func(context.Context, router.IngressContext) error {
+			time.Sleep(3 * time.Second) // on the goroutine that reads
+			return nil
+		})
+		client := routertest.Dial(t, r)
+		synctest.Wait()
+		conn := collect(r)[0]
+		client.Pause()
+		require.NoError(t, conn.Send(Echoed{1})) // for the read that has begun
+		time.Sleep(21 * time.Second)
+		client.Send(Echo{1})
+		time.Sleep(time.Second)
+		client.Resume()
+		time.Sleep(3 * time.Second)
+		assert.Zero(t, conn.RTT(), "the pong has waited for two seconds")
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, time.Microsecond, conn.RTT())
 	})
-	router.On(r, func(ctx *router.Context, m Say) error {
-		for ctx.Send(m) == nil {
-			continue
-		}
-		return nil
-	})
-	server := httptest.NewServer(r)
-	defer server.Close()
-	ws, _, err := websocket.Dial(t.Context(), server.URL, nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	text := strings.Repeat("x", 10_000)
-	write(t, ws, websocket.MessageText, `{"type":"SAY","payload":{"room":"a","text":"`+text+`"}}`)
-	require.Eventually(t, func() bool { return len(reported.all()) == 1 }, time.Minute, time.Millisecond)
-	assert.Equal(t, router.LimitQueue, reported.all()[0].Kind)
-	assert.EqualValues(t, 100_000, reported.all()[0].Limit)
-	ws.SetReadLimit(-1)
-	for err == nil {
-		_, _, err = ws.Read(t.Context())
-	}
-	assert.Equal(t, websocket.StatusTryAgainLater, websocket.CloseStatus(err), "%v", err)
 }
 
 // goAwayDelay receives $ws:goaway and returns its delay.

@@ -1,11 +1,12 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
 
-// A LimitKind names what a limit bounds. Applications may define further kinds.
+// A LimitKind names what a limit bounds. Applications may define further kinds, other than "elements" and "inbound".
 type LimitKind string
 
 // The kinds that the router uses.
@@ -17,7 +18,13 @@ const (
 	LimitTopics      LimitKind = "topics"      // subscriptions of one connection
 	LimitSession     LimitKind = "session"     // bytes of the topics in one session
 	LimitQueue       LimitKind = "queue"       // messages or bytes in the send queue of one connection
+
+	limitElements LimitKind = "elements" // array elements and members in one payload
+	limitInbound  LimitKind = "inbound"  // bytes of the messages of all connections that arrive or wait
 )
+
+// optionElements sets the limit whose refusals are INVALID_ARGUMENT, whatever the LimitAction is.
+const optionElements = "router.Limits.Elements"
 
 // A LimitExceeded is the error for a message or a connection that exceeds a limit. An
 // [IngressFunc], a handler or Options.Authenticate may return one; the router sets Conn and
@@ -27,7 +34,7 @@ type LimitExceeded struct {
 	Kind     LimitKind
 	Conn     *Conn  // nil if a connection was refused
 	Type     string // message type as in IngressContext
-	Observed int64  // cost, bytes, calls, connections or topics, including the refused one
+	Observed int64  // cost, or the number of what Kind counts, including the refused one
 	Limit    int64  // highest allowed value of Observed
 
 	// Reason says why the limit refused the message, if Kind alone does not: "burst" if it
@@ -38,6 +45,10 @@ type LimitExceeded struct {
 	// Policy is the name of the policy that refused the message, as the greeting announces it. The
 	// client receives it; "" is not sent.
 	Policy string
+
+	// Option names the field to change, if the limit is one of the router: "router.Limits.ConnsPerIP", for
+	// example. Clients do not receive it.
+	Option string
 
 	// DryRun says that nothing was refused: the limit only reports what it would refuse.
 	DryRun bool
@@ -52,16 +63,34 @@ type LimitExceeded struct {
 	RetryAfter time.Duration
 }
 
-// Error describes the limit, for logs.
+// Error describes the limit for operators, and names its Option or its Policy.
 func (l *LimitExceeded) Error() string {
 	if l == nil {
 		return "<nil>"
 	}
 	text := fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
+	if l.Kind == LimitRate {
+		text = fmt.Sprintf("rate limit exceeded: cost %d, capacity %d", l.Observed, l.Limit)
+	}
+	switch {
+	case l.Option != "":
+		text += ", set by " + l.Option
+	case l.Policy != "":
+		text += fmt.Sprintf(", policy %q", l.Policy)
+	}
 	if l.Reason != "" {
 		text += ", " + l.Reason
 	}
 	return text
+}
+
+// name returns what operators know the limit by: the option that sets it, or the kind of one of the application.
+// A nil limit has none.
+func (l *LimitExceeded) name() string {
+	if l == nil {
+		return ""
+	}
+	return cmp.Or(l.Option, string(l.Kind))
 }
 
 // A LimitAction decides how the client is answered when a message exceeds a limit. The handler
@@ -80,14 +109,6 @@ func mustBeLimitAction(a LimitAction) {
 	if a > ActionCustom {
 		panic(fmt.Sprintf("router: LimitAction is %d; it must be ActionSend, ActionClose or ActionCustom", a))
 	}
-}
-
-// closeCode returns the code of the close frame for ActionClose.
-func (l *LimitExceeded) closeCode() StatusCode {
-	if l.Kind == LimitPayload {
-		return StatusTooBig
-	}
-	return StatusTryAgainLater
 }
 
 // A SlowConsumerPolicy decides what happens to publications, and messages of [Conn.Send], for a

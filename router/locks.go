@@ -12,7 +12,7 @@ package router
 //     is nothing to read, there is none: wsconn parks the connection, and an event loop later calls
 //     serve on its own goroutine. If OnOpen refuses the connection,
 //     refuseAfterOpen reads instead until the connection is closed. A request that is refused
-//     after the upgrade has no Conn: awaitClosed reads until its wsconn.Conn is closed.
+//     after the upgrade has no Conn: wsconn.Refusals reads until its wsconn.Conn is closed.
 //   - c.messages (internal/executor): in an event loop, stages 6 and 7 of a message that does not
 //     have to wait run on the reading goroutine, which lends the right to read meanwhile
 //     (wsconn.Conn.Lend): if a handler blocks, the goroutine that takes the loop over reads on.
@@ -46,24 +46,20 @@ package router
 // goroutine. The goroutine that marks the call as answered sends the answer (calls.Index.Settle).
 // The one that takes a message out of c.messages owns it, so a waiting call is either removed by
 // cancelCall or starts.
-// Per member that waits for its client: a timer, on the node that the client has left (internal/session,
-// internal/topic), and on the others if that node has ended.
+// Per router: the timer of the present.Table, and a goroutine for each client or member whose time is up,
+// and for each client that has to go because too many are away.
 // Per connection with a session (internal/session): a timer, and a goroutine that exists only while the
 // record is stored. Shutdown waits for these goroutines.
-// $ws:resume subscribes to topics on a goroutine for each, for which its handler waits; another one
-// reads what the client has missed of them (sequencer.Catchup).
-// Per subscription whose state has more than one part (sendState): a goroutine that reads and
-// queues the parts. It takes turns with those of the connection's other topics, and with producers,
-// in channels, and holds no lock while it waits. It holds no reference in c.active: it ends with
-// the context of the connection.
-// Per node with Options.UserHistory: the queue of the accesslog.Log, which applies what its sequencer
+// The goroutines that subscribe topics for $ws:resume and those that send the parts of states are
+// described in internal/member. They hold no reference in c.active.
+// Per node with Options.UserHistory: the queue of the access.Node, which applies what its sequencer
 // hands over, because that holds its lock; and a goroutine for each user who is
 // disconnected, which waits for the messages before.
 // Per topic with a History: a timer of its sequencer.Sequencer, which runs while publications are
 // missing.
 // Per router: the goroutine of the sequencer.Reader, which exists only while topics are read from
-// the store, and its timers; r.events, a queue for OnPresence, OnMessagesLost and reportPanicLater,
-// whose goroutine exists only while a function waits. Per presence query: two timers. Per topic
+// the store, and its timers; report.Hooks.Later, a queue for OnPresence, OnMessagesLost and panics that
+// are logged later, whose goroutine exists only while a function waits. Per presence query: two timers. Per topic
 // whose presence clients asked for: a timer, which exists only while a change is not sent.
 //
 // Any of these goroutines can end early, because application code may call runtime.Goexit.
@@ -73,10 +69,9 @@ package router
 //
 // A goroutine acquires locks only in this order, and may skip levels:
 //
-//  1. Conn.mu: guards the subscriptions of Conn.sub, Conn.left, the session and the timer of
-//     connIdentity; held by Subscribe, Join and Unsubscribe, so that the topics see one
-//     connection's changes in order, and by SetIdentity and the check of ExpiresAt, so that an
-//     identity is not changed after it has expired
+//  1. Member.mu of internal/member: guards the subscriptions and the session of a connection; Member.Do
+//     also holds it for SetIdentity and the check of ExpiresAt, so that the topics see the changes of one
+//     connection in order, and an identity is not changed after it has expired
 //  2. the locks of internal/topic, in the order that its documentation gives: of a shard, of the
 //     sequencer of a topic, of a topic
 //  3. the lock of the serial queue c.messages, held for wsconn.Conn.Wake
@@ -87,11 +82,12 @@ package router
 // internal/executor are acquired, in the order that its documentation gives:
 //
 //   - the lock of internal/registry
-//   - the locks of accesslog.Recent and accesslog.Log
+//   - the lock of the queue of access.Node
 //   - the locks of internal/calls
 //   - Session.mu of internal/session, and under it Node.mu of that package
+//   - the lock of a present.Table, also under Session.mu, and under it that of its clock
 //   - those of internal/topic that are in no order
-//   - refusalSampler.mu
+//   - the lock of report.Refusals
 //   - reports.mu, and the lock of the serial queue c.reports
 //   - Router.routesMu, and under it the lock of declared.Messages
 //   - sequencer.Reader.mu, sequencer.Catchup.mu, and the locks of internal/ask
@@ -103,15 +99,15 @@ package router
 //
 // Under a lock, the package never waits for a client, a handler or a hook. A message of the
 // application is encoded before locks are acquired, so a Codec is never called under one. Changes of
-// presence are encoded under Topic.mu, and the warning before an identity expires under Conn.mu, as
+// presence are encoded under Topic.mu, and the warning before an identity expires under Member.mu, as
 // JSON in every format. The package calls only this application code there, which must not call the
 // router, and after whose panics no lock is held:
 //
 //   - the methods of broker.Node, under the locks of internal/topic, and Nodes under ask.Node.mu; so
 //     a broker must not call its broker.Callbacks before they have returned. Node.Close is called
 //     without locks, because it waits for functions of the broker.Callbacks
-//   - observers, under Conn.mu or the locks of internal/topic, when a message is dropped or conflated
+//   - observers, under Member.mu or the locks of internal/topic, when a message is dropped or conflated
 //
-// Hooks and the Logger may call the router, so code under a lock queues them in r.events or
+// Hooks and the Logger may call the router, so code under a lock queues them in Hooks.Later or
 // c.reports. The methods of wsconn.Handler run without wsconn.Conn.mu, but possibly under
 // Topic.mu of the sender, so they only queue reports and call observers.

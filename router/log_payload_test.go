@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -296,24 +295,4 @@ func TestLogger_LinesAreBounded(t *testing.T) {
 			checkLines(t, log.String())
 		})
 	}
-}
-
-// TestLogger_StacksAreBounded lets a handler panic deep in a recursion that the client chooses.
-func TestLogger_StacksAreBounded(t *testing.T) {
-	var log bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) { return Echoed{}, recurse(m.N) })
-		_ = routertest.CallError(routertest.Dial(t, r), Echo{5000})
-		synctest.Wait()
-	})
-	assert.Contains(t, log.String(), "recurse")
-	assert.Less(t, log.Len(), 12_000)
-}
-
-func recurse(n int) error {
-	if n == 0 {
-		panic(strings.Repeat("x", 30_000))
-	}
-	return errors.Join(recurse(n-1), nil)
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
@@ -132,38 +132,9 @@ func TestLimits_ElementsInProtocolBuffers(t *testing.T) {
 	})
 }
 
-// A pipeServer serves connections in memory that hold nothing back: what a client has written, the
-// server has read. It works with synctest.
-type pipeServer struct {
-	conns chan net.Conn
-	read  atomic.Int64 // bytes
-}
-
-func newPipeServer(t *testing.T, h http.Handler) *pipeServer {
-	s := &pipeServer{conns: make(chan net.Conn)}
-	server := &http.Server{Handler: h}
-	go func() { _ = server.Serve(s) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return s
-}
-
-func (s *pipeServer) Accept() (net.Conn, error) {
-	if conn, ok := <-s.conns; ok {
-		return countedPipe{conn, &s.read}, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (s *pipeServer) Close() error {
-	close(s.conns)
-	return nil
-}
-
-func (s *pipeServer) Addr() net.Addr { return &net.UnixAddr{} }
-
+// A countedPipe counts the bytes that the server reads.
 type countedPipe struct {
 	net.Conn
-
 	read *atomic.Int64
 }
 
@@ -173,34 +144,34 @@ func (c countedPipe) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A pipeClient writes frames, and keeps what it receives.
+// A pipeClient writes frames to a pipe that holds nothing back, and keeps what it receives.
 type pipeClient struct {
 	net.Conn
-
 	received chan string // after the end of the connection
 }
 
-func (s *pipeServer) dial(t *testing.T) *pipeClient {
+func dialPipe(t *testing.T, r *router.Router, read *atomic.Int64) *pipeClient {
 	client, server := net.Pipe()
-	s.conns <- server
 	c := &pipeClient{client, make(chan string, 1)}
 	t.Cleanup(func() { _ = client.Close() })
+	go r.ServeHTTP(&hijackable{httptest.NewRecorder(), countedPipe{server, read}}, handshakeRequest())
 	go func() {
 		received, _ := io.ReadAll(client)
 		c.received <- string(received)
 	}()
-	_, err := io.WriteString(client, handshakeWith(""))
-	require.NoError(t, err)
 	return c
 }
 
 // write writes in the background, because the server may not read.
 func (c *pipeClient) write(p []byte) { go func() { _, _ = c.Write(p) }() }
 
-// longFrame returns a message of Blob with a text of size bytes, in one frame.
+// longFrame returns a message of Blob with a text of size bytes, more than 126, in one frame.
 func longFrame(size int) []byte {
 	text := fmt.Sprintf(`{"type":"BLOB","payload":{"text":%q}}`, strings.Repeat("x", size))
 	frame := binary.BigEndian.AppendUint64([]byte{0x81, 0x80 | 127}, uint64(len(text)))
+	if len(text) <= math.MaxUint16 { // the shortest form is the only valid one
+		frame = binary.BigEndian.AppendUint16([]byte{0x81, 0x80 | 126}, uint16(len(text)))
+	}
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
@@ -212,20 +183,20 @@ func TestLimits_InboundBytesBoundsIncompleteMessages(t *testing.T) {
 		r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: 2 * size, InboundBytes: total}}))
 		var handled atomic.Int64
 		router.On(r, func(*router.Context, Blob) error { handled.Add(1); return nil })
-		s := newPipeServer(t, r)
+		var read atomic.Int64
 		message := longFrame(size)
 		var incomplete []*pipeClient
 		for range clients {
-			c := s.dial(t)
+			c := dialPipe(t, r, &read)
 			c.write(message[:len(message)-1])
 			incomplete = append(incomplete, c)
 		}
 		synctest.Wait()
-		assert.Greater(t, s.read.Load(), int64(total/2))
-		assert.Less(t, s.read.Load(), int64(total+2*size+clients*2*buffer), "one more message may exceed the limit")
+		assert.Greater(t, read.Load(), int64(total/2))
+		assert.Less(t, read.Load(), int64(total+2*size+clients*2*buffer), "one more message may exceed the limit")
 
-		other := s.dial(t)
-		other.write(clientFrame(fmt.Sprintf(`{"type":"BLOB","payload":{"text":%q}}`, strings.Repeat("x", buffer/2))))
+		other := dialPipe(t, r, &read)
+		other.write(text(fmt.Sprintf(`{"type":"BLOB","payload":{"text":%q}}`, strings.Repeat("x", buffer/2))))
 		synctest.Wait()
 		assert.EqualValues(t, 1, handled.Load(), "a message that needs one read")
 		time.Sleep(time.Second)
@@ -267,9 +238,9 @@ func TestLimits_LongMessagesTakeTurns(t *testing.T) {
 			r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: 2 * size, InboundBytes: total}}))
 			var handled atomic.Int64
 			router.On(r, func(*router.Context, Blob) error { handled.Add(1); return nil })
-			s := newPipeServer(t, r)
+			var read atomic.Int64
 			for range clients {
-				s.dial(t).write(longFrame(size))
+				dialPipe(t, r, &read).write(longFrame(size))
 			}
 			synctest.Wait()
 			assert.EqualValues(t, clients, handled.Load())

@@ -1,6 +1,11 @@
 package router
 
 import (
+	"context"
+	"log/slog"
+
+	"github.com/penstock-go/penstock/internal/hints"
+	"github.com/penstock-go/penstock/internal/report"
 	"github.com/penstock-go/penstock/router/observe"
 )
 
@@ -16,21 +21,19 @@ func (r *Router) Observe(f func(observe.Event)) {
 	if f == nil {
 		panic("router: the function of Observe is nil")
 	}
-	before, f := r.observer, r.recoverObserver(f)
-	if before == nil {
-		r.observer = f
-		return
-	}
-	r.observer = func(e observe.Event) {
-		before(e)
-		f(e)
-	}
+	r.hooks.AddObserver(f)
 }
 
-// observe is small enough to be inlined: without an observer, an event costs one branch.
-func (r *Router) observe(e observe.Event) {
-	if r.observer != nil {
-		r.observer(e)
+// initLog must be called before anything is logged.
+func (r *Router) initLog() {
+	r.log.Init(r.opts.Logger)
+	r.hooks.Log = &r.log
+	write := func(level slog.Level, text string, attrs ...slog.Attr) {
+		r.opts.Logger.LogAttrs(context.Background(), level, text, report.Bound(attrs...)...)
+	}
+	r.proxyWarning = hints.ProxyWarning{Write: write, Trusted: r.opts.TrustedProxies.Networks}
+	if r.opts.Development {
+		r.hints = hints.New(&r.declared, write)
 	}
 }
 
@@ -46,7 +49,7 @@ type Stats struct {
 func (r *Router) Stats() Stats {
 	var stats Stats
 	for c := range r.Conns() {
-		messages, bytes := c.sub.WS.Pending()
+		messages, bytes := c.member.WS.Pending()
 		stats.Conns++
 		stats.QueuedMessages += messages
 		stats.QueuedBytes += bytes

@@ -10,11 +10,12 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/clientip"
-	"github.com/penstock-go/penstock/internal/httptoken"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/tracing"
 )
 
-// Options configure a [Router]. The zero value is a working configuration.
+// Options configure a [Router]. The zero value is a working configuration. Some fields have a type of the package, but
+// are declared as interfaces, so that a program which does not set them does not link what they need.
 type Options struct {
 	// Authenticate returns the identity of a request before it is upgraded. An error refuses
 	// the request with the HTTP status of its code: 401 UNAUTHENTICATED, 403
@@ -112,8 +113,8 @@ type Options struct {
 	// its user that it has missed; see Resume. These methods then wait until it is stored, as
 	// Publish does on a topic with a History. All nodes must have the option, or none. Broker must
 	// be a broker.HistoryBroker; without a broker, the histories are in the memory of this process,
-	// with those of topics. The zero History stores nothing.
-	UserHistory History
+	// with those of topics. It is a [History]. If nil or zero, nothing is stored.
+	UserHistory interface{ enableUserLogs(*Router) }
 
 	// OnPresence is called when a member of any node joins a topic or leaves it; see [Member]. A
 	// member whose client comes back in time (Resume, TopicOptions.PresenceGrace) neither leaves
@@ -186,12 +187,12 @@ type Options struct {
 	// of Codecs and Subprotocols are the same, or if there are more than 16 codecs.
 	Codecs []Codec
 
-	// TrustedProxies configures the reverse proxies that report the client's address. The zero
-	// value trusts none.
+	// TrustedProxies configures the reverse proxies that report the client's address. The zero value
+	// trusts none. The Logger receives one warning, at level WARN, of one that is missing.
 	TrustedProxies clientip.TrustedProxies
 
-	// Resume lets clients continue their sessions on another connection.
-	Resume ResumeOptions
+	// Resume lets clients continue their sessions on another connection: it is a [ResumeOptions]. If nil, they cannot.
+	Resume interface{ enableSessions(*Router) }
 
 	Limits   Limits
 	Timeouts Timeouts
@@ -276,16 +277,12 @@ func (o *Options) withDefaults() Options {
 	opts.Timeouts.setDefaults()
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
 	for _, p := range opts.Subprotocols {
-		if !httptoken.IsValid(p) {
+		if !rules.IsToken(p) {
 			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))
 		}
 	}
 	if err := opts.TrustedProxies.Validate(); err != nil {
 		panic(fmt.Sprintf("router: %v", err))
-	}
-	opts.Resume.check()
-	if err := opts.UserHistory.validate(); err != nil {
-		panic(fmt.Sprintf("router: UserHistory: %v", err))
 	}
 	mustBeLimitAction(opts.LimitAction)
 	mustBeSlowConsumerPolicy("SlowConsumer", opts.SlowConsumer)

@@ -2,18 +2,14 @@ package router_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -54,34 +50,6 @@ func TestIngress_ReceivesContextBeforePayloadIsRead(t *testing.T) {
 	})
 }
 
-func TestIngress_EveryMessageIsChargedOnce(t *testing.T) {
-	for name, text := range map[string]string{
-		"a valid message":      `{"type":"ECHO","payload":{"n":5}}`,
-		"an invalid payload":   `{"type":"ECHO","payload":[]}`,
-		"a truncated message":  `{"type":"ECHO","payload":{"n":`,
-		"garbage":              `garbage`,
-		"an unknown type":      `{"type":"NOPE"}`,
-		"a heartbeat":          `{"type":"__heartbeat"}`,
-		"an oversized message": sized(maxMessageBytes + 1),
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			charged := 0
-			r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}})
-			r.UseIngress(func(context.Context, router.IngressContext) error {
-				charged++
-				return nil
-			})
-			router.RPC(r, echo)
-			conn := routertest.Dial(t, r)
-			conn.SendText(text)
-			conn.Next()
-			synctest.Wait()
-			assert.Equal(t, 1, charged)
-			assert.Zero(t, conn.Pending(), "exactly one answer")
-		})
-	}
-}
-
 func TestPipeline_StagesRunInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trace recorder[string]
@@ -120,198 +88,5 @@ func TestPipeline_StagesRunInOrder(t *testing.T) {
 			"handler",
 			"exit route", "exit group", "exit router 2", "exit router 1",
 		}, trace.all())
-	})
-}
-
-func TestPipeline_RejectionSkipsLaterStages(t *testing.T) {
-	limited := func(context.Context, router.IngressContext) error {
-		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: 1500*time.Millisecond + 1}
-	}
-	denied := func(context.Context, router.IngressContext) error {
-		return errors.Errorf(errors.PermissionDenied, "access is denied")
-	}
-	broken := func(context.Context, router.IngressContext) error { return io.ErrUnexpectedEOF }
-	panics := func(context.Context, router.IngressContext) error { panic("secret") }
-	for _, tt := range []struct {
-		name    string
-		text    string
-		ingress router.IngressFunc
-		want    errors.Error
-	}{
-		{"ingress before the payload", `{"type":"ECHO","payload":{{{`, denied, errors.Error{Code: errors.PermissionDenied, Message: "access is denied"}},
-		{"a limit before an unknown type", `{"type":"NOPE"}`, limited, errors.Error{
-			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
-			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
-		}},
-		{"a limit before a malformed message", `garbage`, limited, errors.Error{
-			Code: errors.ResourceExhausted, Message: "rate limit exceeded", RetryAfter: 1501 * time.Millisecond,
-			Details: map[string]any{"kind": "rate", "observed": 1., "limit": 5.},
-		}},
-		{"size before a limit", sized(maxMessageBytes + 1), limited, errors.Error{
-			Code: errors.ResourceExhausted, Message: "message is too big", RetryAfter: errors.Never,
-			Details: map[string]any{"kind": "payload", "observed": maxMessageBytes + 1., "limit": float64(maxMessageBytes)},
-		}},
-		{"an ingress error without a code is internal", `{"type":"ECHO"}`, broken, errors.Error{Code: errors.Internal, Message: "internal error"}},
-		{"a panic of ingress is internal", `{"type":"ECHO"}`, panics, errors.Error{Code: errors.Internal, Message: "internal error"}},
-	} {
-		runSynctest(t, tt.name, func(t *testing.T) {
-			r := router.New(discardLogs(router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}}))
-			r.UseIngress(tt.ingress)
-			router.RPC(r, func(*router.Context, Echo) (Echoed, error) {
-				t.Error("the handler was called")
-				return Echoed{}, nil
-			})
-			conn := routertest.Dial(t, r)
-			conn.SendText(tt.text)
-			assert.Equal(t, &tt.want, routertest.ReceiveError(conn))
-		})
-	}
-}
-
-func TestLimits_UnaffordableCostIsFailedPrecondition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		router.RPC(r, echo).UseIngress(func(context.Context, router.IngressContext) error {
-			return &router.LimitExceeded{Kind: router.LimitRate, Observed: 9, Limit: 5, RetryAfter: errors.Never}
-		})
-		conn := routertest.Dial(t, r)
-		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":1}}`)
-		frame := conn.Next()
-		assert.Equal(t, "RPC_ERROR", frame.Type)
-		assert.JSONEq(t, `{"code":"FAILED_PRECONDITION","message":"the message costs more than the limit can ever allow",
-			"details":{"kind":"rate","observed":9,"limit":5},"retryable":false,"retryAfterMs":null}`, string(frame.Payload))
-	})
-}
-
-func TestLimits_AreReportedOnce(t *testing.T) {
-	overRate := func(context.Context, router.IngressContext) error {
-		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, RetryAfter: time.Second}
-	}
-	for _, tt := range []struct {
-		name     string
-		action   router.LimitAction
-		text     string
-		kind     router.LimitKind
-		closed   router.CloseError // zero if the connection stays open
-		answered bool
-	}{
-		{"rate, send", router.ActionSend, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, true},
-		{"rate, close", router.ActionClose, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{Code: router.StatusTryAgainLater, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":1000,"message":"rate limit exceeded"}`}, false},
-		{"rate, custom", router.ActionCustom, `{"type":"ECHO"}`, router.LimitRate, router.CloseError{}, false},
-		{"payload, send", router.ActionSend, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{}, true},
-		{"payload, close", router.ActionClose, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{Code: router.StatusTooBig, Reason: `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`}, false},
-		{"payload, custom", router.ActionCustom, sized(maxMessageBytes + 1), router.LimitPayload, router.CloseError{}, false},
-	} {
-		runSynctest(t, tt.name, func(t *testing.T) {
-			var reported recorder[router.LimitExceeded]
-			r := router.New(discardLogs(router.Options{
-				LimitAction:     tt.action,
-				OnLimitExceeded: func(l router.LimitExceeded) { reported.add(l); panic("a hook's panic is contained") },
-				OnError:         func(f router.ErrorReport) { t.Errorf("OnError was called for a limit: %v", f.Err) },
-				Limits:          router.Limits{MaxMessageBytes: maxMessageBytes},
-			}))
-			router.RPC(r, echo).UseIngress(overRate)
-			conn := routertest.Dial(t, r)
-			conn.SendText(tt.text)
-			synctest.Wait()
-			require.Len(t, reported.all(), 1)
-			l := reported.all()[0]
-			assert.Equal(t, tt.kind, l.Kind)
-			assert.Equal(t, "ECHO", l.Type)
-			assert.NotEmpty(t, l.Conn.ID())
-			if tt.answered {
-				assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code)
-			}
-			assert.Zero(t, conn.Pending())
-			if tt.closed != (router.CloseError{}) {
-				assert.Equal(t, tt.closed, conn.Closed())
-			}
-		})
-	}
-}
-
-func TestLimits_RouteActionOverridesDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{
-			LimitAction: router.ActionClose,
-			Limits:      router.Limits{MaxMessageBytes: maxMessageBytes},
-		})
-		router.RPC(r, echo).LimitAction(router.ActionSend)
-		router.On(r, func(*router.Context, Say) error { return nil }).MaxMessageBytes(50)
-		conn := routertest.Dial(t, r)
-		conn.SendText(sized(maxMessageBytes + 1))
-		assert.Equal(t, errors.ResourceExhausted, routertest.ReceiveError(conn).Code, "the action of the route")
-		conn.Send(Say{Room: "go", Text: "this is longer than the route allows"})
-		assert.EqualValues(t, 1009, conn.Closed().Code)
-	})
-}
-
-func TestRoute_MaxMessageBytesOverridesLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Limits: router.Limits{MaxMessageBytes: maxMessageBytes}})
-		router.RPC(r, echo).MaxMessageBytes(50_000)
-		conn := routertest.Dial(t, r)
-		conn.SendText(sized(50_000))
-		assert.Equal(t, "ECHOED", conn.Next().Type)
-		conn.SendText(sized(50_001))
-		assert.EqualValues(t, 50_000, errors.DetailsOf[errors.LimitDetails](routertest.ReceiveError(conn)).Limit)
-	})
-}
-
-func TestLimits_ConcurrentCallsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var reported recorder[router.LimitExceeded]
-		proceed := make(chan struct{})
-		r := router.New(&router.Options{
-			Limits:          router.Limits{Concurrency: 2},
-			OnLimitExceeded: reported.add,
-		})
-		router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
-			<-proceed
-			return Echoed(m), nil
-		})
-		conn := routertest.Dial(t, r)
-		for range 4 {
-			conn.Send(Echo{})
-		}
-		for range 2 {
-			e := routertest.ReceiveError(conn)
-			assert.Equal(t, errors.ResourceExhausted, e.Code)
-			assert.Equal(t, map[string]any{"kind": "in_flight", "observed": 3., "limit": 2.}, e.Details)
-		}
-		close(proceed)
-		synctest.Wait()
-		assert.Equal(t, 2, conn.Pending(), "the two admitted calls are answered")
-		assert.Len(t, reported.all(), 2)
-		conn.Send(Echo{})
-		synctest.Wait()
-		assert.Equal(t, 3, conn.Pending(), "an answered call frees capacity")
-	})
-}
-
-func TestBackpressure_SlowHandlerPausesReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var entered atomic.Int64
-		proceed := make(chan struct{})
-		r := router.New(nil)
-		r.UseIngress(func(context.Context, router.IngressContext) error {
-			entered.Add(1)
-			return nil
-		})
-		router.On(r, func(*router.Context, Say) error {
-			<-proceed
-			return nil
-		})
-		conn := routertest.Dial(t, r)
-		go func() {
-			for range 1000 {
-				conn.Send(Say{Room: "a", Text: "b"})
-			}
-		}()
-		synctest.Wait()
-		assert.EqualValues(t, 66, entered.Load(), "one is handled, 64 are queued, and one waits for the queue")
-		close(proceed)
-		synctest.Wait()
-		assert.EqualValues(t, 1000, entered.Load())
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,16 +56,6 @@ func newNode(broker broker.Broker) *node {
 	return n
 }
 
-// users returns the sorted users of the topic go.
-func (n *node) users() []string {
-	var users []string
-	for _, m := range n.Presence("go") {
-		users = append(users, m.UserID)
-	}
-	slices.Sort(users)
-	return users
-}
-
 func (n *node) dial(t *testing.T, user string) *routertest.Conn {
 	return routertest.Dial(t, n, routertest.Token(user))
 }
@@ -89,6 +78,23 @@ func TestJoin_InfoIsBounded(t *testing.T) {
 		conn.Send(Say{"go", strings.Repeat("x", 1024)})
 		synctest.Wait()
 		assert.Len(t, r.Presence("go"), 1)
+	})
+}
+
+func TestSubscribe_FromAPositionMakesPresent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSessionRouter(nil, nil)
+		router.Topic(r, "club/{name}", &router.TopicOptions{Presence: true, History: router.History{Messages: 30}})
+		ann := dialSession(t, r, "ann").hello()
+		for _, from := range []router.SubscribeOption{router.Since(broker.Position{}, nil), router.Last(1, nil), router.CurrentState(nil)} {
+			require.NoError(t, ann.conn.Subscribe("club/a", from))
+			assert.Equal(t, []string{"ann"}, names(r.Presence("club/a")))
+			require.NoError(t, ann.conn.Subscribe("club/a", from, router.Present("hi"), router.Hidden()))
+			assert.Empty(t, r.Presence("club/a"))
+			require.NoError(t, ann.conn.Subscribe("club/a", from, router.Hidden(), router.Present("hi")))
+			assert.Equal(t, []string{"ann:hi"}, names(r.Presence("club/a")))
+			ann.conn.Unsubscribe("club/a")
+		}
 	})
 }
 
@@ -146,56 +152,6 @@ func (b *recordingBroker) Track(topic string)          { b.topics.add("track " +
 func (b *recordingBroker) Untrack(topic string)        { b.topics.add("untrack " + topic) }
 func (b *recordingBroker) Close(context.Context) error { return nil }
 
-func TestPresence_FollowsBroker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &recordingBroker{}
-		n := newNode(b)
-		changed := func(node, id, data string, joined bool) {
-			b.PresenceChanged("go", broker.Member{Node: node, ID: id, Data: data}, joined)
-		}
-		changed("two", "1", `{"userId":"early"}`, true) // the topic does not exist
-		ann := n.dial(t, "ann")
-		ann.Send(Subscribe{"go"})
-		synctest.Wait()
-		changed("two", "1", `{"userId":"early"}`, true) // no connection of this node has joined the topic
-		ann.Send(Join{"go"})
-		synctest.Wait()
-		changed("two", "1", `{"tenantId":"t","userId":"bob","info":"hi"}`, true)
-		changed("two", "1", `{"userId":"again"}`, true)
-		changed("three", "4", `{"userId":"eve"}`, true)
-		changed("three", "1", `{"tenantId":"t","userId":"bob","info":"hi"}`, true) // has resumed the session
-		changed("three", "1", "", false)
-		changed("two", "2", `malformed`, true)
-		changed("two", "2", `malformed`, false)
-		changed("two", "3", `{}`, false)
-		assert.Equal(t, []string{"ann", "bob", "eve"}, slices.Sorted(slices.Values(n.users())))
-		assert.Contains(t, n.Presence("go"), router.Member{ConnID: "1", TenantID: "t", UserID: "bob", Info: "hi"})
-		changed("three", "4", `{"userId":"eve"}`, false)
-		ann.Send(Unsubscribe{"go"})
-		synctest.Wait()
-		changed("two", "1", "", false) // the topic was dropped
-		synctest.Wait()
-		assert.Equal(t, []string{"+ann@go", "+bob@go", "+eve@go", "-eve@go", "-ann@go", "-bob@go"}, n.events.all())
-	})
-}
-
-func TestBroker_IgnoresMalformedPackets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &recordingBroker{}
-		n := newNode(b)
-		ann := n.dial(t, "ann")
-		ann.Send(Join{"go"})
-		synctest.Wait()
-		for _, malformed := range []string{"", "\x00", "\xff?", "\x01", "\x01\xff", "\x01\x05abc"} {
-			b.Receive("go", "two", []byte(malformed))
-		}
-		b.MessagesLost("go", 7)
-		synctest.Wait()
-		assert.Equal(t, []int{7}, n.lost.all())
-		assert.Zero(t, ann.Pending())
-	})
-}
-
 // TestPresence_ConcurrentLeavesReachBroker lets all members of a topic leave at once: those that
 // still leave while the last subscriber removes the topic must not stay present on other nodes.
 func TestPresence_ConcurrentLeavesReachBroker(t *testing.T) {
@@ -244,7 +200,8 @@ func TestOnPresence_MergesChangesIfManyWait(t *testing.T) {
 			events.add(fmt.Sprint(e.Topic, " ", e.Member.Info, " ", e.Joined))
 			<-release
 		}})
-		a, b, late, many := onlyConnOf(t, r), onlyConnOf(t, r), onlyConnOf(t, r), onlyConnOf(t, r)
+		dial := func() *router.Conn { return dialSession(t, r, "").conn }
+		a, b, late, many := dial(), dial(), dial(), dial()
 		require.NoError(t, a.Subscribe("t", router.Present("")))
 		require.NoError(t, b.Subscribe("t", router.Present("b")))
 		b.Unsubscribe("t") // few calls wait: both are reported
@@ -263,38 +220,4 @@ func TestOnPresence_MergesChangesIfManyWait(t *testing.T) {
 		assert.Equal(t, []string{"t  true", "t b true", "t b false", "t  false", "t a true"}, reported)
 		assert.Len(t, events.all(), 1022+len(reported))
 	})
-}
-
-// onlyConnOf connects a client and returns its connection.
-func onlyConnOf(t *testing.T, r *router.Router) *router.Conn {
-	t.Helper()
-	return dialSession(t, r, "").conn
-}
-
-// TestOnPresence_WaitingCallsAreBounded has a connection that joins and leaves 20,000 times while the
-// hook runs.
-func TestOnPresence_WaitingCallsAreBounded(t *testing.T) {
-	calls := 0
-	started, release := make(chan struct{}), make(chan struct{})
-	r := router.New(&router.Options{Limits: withoutRates(router.Limits{}), OnPresence: func(router.PresenceEvent) {
-		if calls++; calls == 1 {
-			close(started)
-			<-release
-		}
-	}})
-	require.NoError(t, onlyConnOf(t, r).Subscribe("t", router.Present("")))
-	<-started
-	c := onlyConnOf(t, r)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for n := range 20_000 {
-		require.NoError(t, c.Subscribe(fmt.Sprint("topic ", n%500), router.Present("")))
-		c.Unsubscribe(fmt.Sprint("topic ", n%500))
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(1<<20))
-	close(release)
-	require.Eventually(t, func() bool { return len(r.Presence("t")) == 1 }, time.Minute, time.Millisecond)
 }

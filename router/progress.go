@@ -20,12 +20,12 @@ func (c *Context) Progress(update any) error {
 	if err != nil {
 		return err
 	}
-	err = c.conn.sub.WS.QueueUnless(&c.root().call.Answered, frame)
-	c.conn.sub.WS.Wake()
+	err = c.conn.member.WS.QueueUnless(&c.root().call.Answered, frame)
+	c.conn.member.WS.Wake()
 	if errors.Is(err, wsconn.ErrCanceled) {
 		return nil // the call has been answered
 	}
-	return queueError(err)
+	return err
 }
 
 // ProgressWait sends an intermediate result of a call to the client. It waits while the send queue
@@ -85,7 +85,7 @@ func (c *Context) hasEnded() bool { return c.root().call.IsAnswered() || c.Err()
 // endCause returns why a call has ended.
 func (c *Context) endCause() error {
 	if c.conn.ctx.Err() != nil {
-		return errClosed
+		return wsconn.ErrClosed
 	}
 	if cause := c.root().call.Cause(); cause != nil {
 		return cause

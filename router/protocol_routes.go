@@ -1,13 +1,6 @@
 package router
 
-import (
-	"time"
-
-	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/protocol"
-	"github.com/penstock-go/penstock/internal/wire"
-	"github.com/penstock-go/penstock/internal/wsconn"
-)
+import "github.com/penstock-go/penstock/internal/protocol"
 
 // This file registers the calls that the protocol itself defines. They pass the pipeline like
 // any other message, so limits apply to them.
@@ -29,15 +22,4 @@ func (r *Router) registerProtocolRoutes() {
 	greeting := protocolCall(r, greet)
 	greeting.skipsMiddleware, greeting.decoding.MayBeAbsent = true, true
 	r.registerTopicRoutes()
-	if r.resumes() {
-		greeting.afterAnswer = func(ctx *Context) { ctx.conn.announceTopics(nil) }
-		protocolCall(r, r.handleResume).afterAnswer = (*Context).releaseResumed
-	}
-}
-
-// encodeProtocol encodes a message of the protocol, which cannot fail: it contains only strings and
-// numbers, and is JSON in every format.
-func encodeProtocol(codec Codec, m protocol.Message) *wsconn.Frame {
-	frame, _ := envelope.Encode(codec, m, wire.OutgoingHead{At: time.Now()})
-	return frame
 }

@@ -33,9 +33,9 @@ func (r *Router) publishNow(ctx context.Context, name string, m Message, opts Pu
 	case opts.local && opts.needsHistory():
 		return 0, errors.Errorf(errors.InvalidArgument, "a Local publication is not stored; Stored, IdempotencyKey and Removed cannot be combined with it")
 	case retains && !opts.local:
-		return 0, r.publishOnHistory(ctx, name, m, &opts)
+		return 0, r.publishStored(ctx, name, m, opts)
 	case opts.needsHistory():
-		return 0, r.mustHaveHistory(name)
+		return 0, r.topics.CheckHistory(name)
 	}
 	p, err := r.encodeAll(m, r.formatsToPublishOn(name, !opts.local))
 	if p.IsEmpty() {
@@ -43,7 +43,7 @@ func (r *Router) publishNow(ctx context.Context, name string, m Message, opts Pu
 	}
 	defer p.Free()
 	receivers = r.topics.Deliver(name, &p, opts.except.asSubscriber())
-	r.observe(observe.Event{Kind: observe.Published, Count: receivers})
+	r.hooks.Observe(observe.Event{Kind: observe.Published, Count: receivers})
 	if !opts.local && r.opts.Broker != nil {
 		return receivers, failure.Join(err, r.node.Publish(name, r.formats.Packet(&p, r.spans.Inject(ctx))))
 	}
@@ -52,7 +52,7 @@ func (r *Router) publishNow(ctx context.Context, name string, m Message, opts Pu
 
 // publishOnHistory stores a message. It waits for as long as the context of Stored permits, and
 // otherwise for at most Timeouts.Call.
-func (r *Router) publishOnHistory(ctx context.Context, name string, m Message, opts *PublishOption) error {
+func (r *Router) publishOnHistory(ctx context.Context, name string, m Message, opts PublishOption) error {
 	if opts.stored {
 		ctx = opts.ctx
 	} else {
@@ -60,7 +60,7 @@ func (r *Router) publishOnHistory(ctx context.Context, name string, m Message, o
 		ctx, cancel = context.WithTimeout(ctx, r.opts.Timeouts.Call)
 		defer cancel()
 	}
-	at, err := r.publishStored(ctx, name, m, opts)
+	at, err := r.store(ctx, name, m, &opts)
 	if err == nil && opts.at != nil {
 		*opts.at = at
 	}
@@ -72,7 +72,7 @@ func (c *Conn) asSubscriber() *topic.Subscriber {
 	if c == nil {
 		return nil
 	}
-	return &c.sub
+	return &c.member.Subscriber
 }
 
 // receivePacket handles a packet that another node has published on a topic. The broker calls it.
@@ -93,19 +93,19 @@ func (r *Router) receivePacket(name, from string, packet []byte) {
 // messagesLost is called when packets of a topic were lost. 0 is an unknown number.
 func (r *Router) messagesLost(name string, packets int) {
 	switch {
-	case name == usersTopic && r.access != nil:
+	case name == usersTopic && r.members.UserLogs:
 		return // what must not be lost is stored
-	case name == usersTopic, name == accessTopic, topicname.IsUserLog(name):
+	case name == usersTopic, topicname.IsUserLog(name):
 		name = ""
 	case name == r.nodeTopic:
 		return // it carries no messages; an ask or an answer that is lost ends with its time
 	}
-	r.observe(observe.Event{Kind: observe.MessagesLost, Count: packets})
+	r.hooks.Observe(observe.Event{Kind: observe.MessagesLost, Count: packets})
 	if r.opts.OnMessagesLost == nil {
 		return
 	}
-	r.events.Add(func() {
-		r.hook(context.Background(), "OnMessagesLost", func() { r.opts.OnMessagesLost(name, packets) })
+	r.hooks.Later.Add(func() {
+		r.hooks.Call(context.Background(), "OnMessagesLost", func() { r.opts.OnMessagesLost(name, packets) })
 	})
 }
 
@@ -118,21 +118,17 @@ func (r *Router) topicConfig() topic.Config {
 		QueueMessages:  limits.QueueMessages,
 		QueueBytes:     limits.QueueBytes,
 		ReadTimeout:    r.opts.Timeouts.Call,
+		Away:           r.away,
 		ByID:           func(connID string) *topic.Subscriber { return r.conns.ByID(connID).asSubscriber() },
 		TopicsExceeded: topicsExceeded,
 		QueueExceeded:  r.queueExceeded,
 		Delivered: func(receivers int, took time.Duration) {
-			r.observe(observe.Event{Kind: observe.Delivered, Count: receivers, Duration: took})
+			r.hooks.Observe(observe.Event{Kind: observe.Delivered, Count: receivers, Duration: took})
 		},
 		Lost: r.messagesLost,
 	}
 	if r.opts.OnPresence != nil {
-		config.PresenceWaits = func() { r.events.Add(r.reportPresence) }
+		config.PresenceWaits = func() { r.hooks.Later.Add(r.reportPresence) }
 	}
 	return config
-}
-
-// queueExceeded returns the error for a message that does not fit into a send queue.
-func (r *Router) queueExceeded(bytes int) error {
-	return &LimitExceeded{Kind: LimitQueue, Observed: int64(bytes), Limit: int64(r.opts.Limits.QueueBytes), RetryAfter: errors.Never}
 }

@@ -1,7 +1,6 @@
 package router_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -56,30 +55,6 @@ func TestOrder_EventStartsAfterEarlierCallIsDecoded(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		assert.Equal(t, []string{"call", "event"}, started.all(), "the event starts before the call returns")
 		time.Sleep(time.Minute)
-	})
-}
-
-func TestCall_DelayedByEventIsAnsweredByDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
-		router.RPC(r, func(*router.Context, Echo) (Echoed, error) { time.Sleep(time.Hour); return Echoed{}, nil })
-		router.On(r, func(*router.Context, Say) error { time.Sleep(900 * time.Millisecond); return nil })
-		call := func(c *routertest.Conn) {
-			c.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
-		}
-		conn := routertest.Dial(t, r)
-		conn.Send(Say{"a", "b"})
-		call(conn)
-		time.Sleep(800 * time.Millisecond)
-		for range 100 { // some share the timer of the first call
-			call(routertest.Dial(t, r))
-		}
-		time.Sleep(200 * time.Millisecond)
-		synctest.Wait()
-		require.Equal(t, 1, conn.Pending())
-		assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveError(conn).Code)
-		time.Sleep(2 * time.Hour)
 	})
 }
 
@@ -197,22 +172,6 @@ func TestSlowConsumer_OverflowDuringCloseEndsConnectionOnce(t *testing.T) {
 	})
 }
 
-// A discardBroker discards publications. The test plays the other nodes by calling the embedded
-// Handler.
-type discardBroker struct{ broker.Callbacks }
-
-func (b *discardBroker) Connect(n broker.Callbacks) broker.Node { b.Callbacks = n; return b }
-func (*discardBroker) Name() string                             { return "one" }
-func (*discardBroker) Nodes() (others []string, all bool)       { return nil, true }
-func (*discardBroker) Subscribe(string)                         {}
-func (*discardBroker) Unsubscribe(string)                       {}
-func (*discardBroker) Publish(string, []byte) error             { return nil }
-func (*discardBroker) Join(string, string, string)              {}
-func (*discardBroker) Leave(string, string)                     {}
-func (*discardBroker) Track(string)                             {}
-func (*discardBroker) Untrack(string)                           {}
-func (*discardBroker) Close(context.Context) error              { return nil }
-
 // TestPresence_RemoteJoinsWhileLastLocalMemberLeaves receives joins from other nodes while the last
 // local member leaves the topic.
 func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
@@ -220,7 +179,7 @@ func TestPresence_RemoteJoinsWhileLastLocalMemberLeaves(t *testing.T) {
 	const nodes = 8
 	rounds := testscale.Tiers(100, 150, 1000)
 	var present, joins atomic.Int64
-	b := &discardBroker{}
+	b := &recordingBroker{}
 	r := router.New(&router.Options{Broker: b, OnPresence: func(e router.PresenceEvent) {
 		switch {
 		case !strings.HasPrefix(e.Member.ConnID, "remote"):

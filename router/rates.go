@@ -3,6 +3,7 @@ package router
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/registry"
@@ -35,28 +36,29 @@ func (r Rate) withDefault(field string, value Rate) Rate {
 // sinceStart returns when something has happened, on the clock of the buckets.
 func (r *Router) sinceStart(at time.Time) time.Duration { return at.Sub(r.created) }
 
-// takeToken takes a token from a bucket, or returns a refusal by the limit of that name.
-func takeToken(b *registry.Bucket, r Rate, now time.Duration, name string) *LimitExceeded {
+// takeToken takes a token from a bucket, or returns a refusal by the rate of an option.
+func takeToken(b *registry.Bucket, r Rate, now time.Duration, option string) *LimitExceeded {
 	if wait := b.Take(registry.Rate(r), now, 1); wait > 0 {
-		return rateExceeded(r, wait, name)
+		return rateExceeded(r, wait, option)
 	}
 	return nil
 }
 
-func rateExceeded(r Rate, wait time.Duration, name string) *LimitExceeded {
-	return &LimitExceeded{Kind: LimitRate, Policy: name, Observed: 1, Limit: int64(r.Burst), RetryAfter: wait}
+func rateExceeded(r Rate, wait time.Duration, option string) *LimitExceeded {
+	policy := option[strings.LastIndexByte(option, '.')+1:] // which the client receives
+	return &LimitExceeded{Kind: LimitRate, Policy: policy, Option: option, Observed: 1, Limit: int64(r.Burst), RetryAfter: wait}
 }
 
 // chargeMessage charges a received message to its connection and its address, or returns a refusal.
 func (c *Conn) chargeMessage(at time.Time) *LimitExceeded {
 	limits, now := &c.router.opts.Limits, c.router.sinceStart(at)
-	if refusal := takeToken(&c.rate, limits.MessagesPerConn, now, "MessagesPerConn"); refusal != nil {
+	if refusal := takeToken(&c.rate, limits.MessagesPerConn, now, "router.Limits.MessagesPerConn"); refusal != nil {
 		return refusal
 	}
 	if c.address == nil {
 		return nil
 	}
-	refusal := takeToken(&c.address.Messages, limits.MessagesPerIP, now, "MessagesPerIP")
+	refusal := takeToken(&c.address.Messages, limits.MessagesPerIP, now, "router.Limits.MessagesPerIP")
 	if refusal != nil {
 		c.rate.GiveBack(registry.Rate(limits.MessagesPerConn), 1)
 	}
@@ -65,18 +67,6 @@ func (c *Conn) chargeMessage(at time.Time) *LimitExceeded {
 
 // workPerMessage is how many publications or members cost about as much as a message.
 const workPerMessage = 4
-
-// chargeWork charges what a message of the protocol has cost more than an ordinary one.
-func (c *Conn) chargeWork(messages int) {
-	if messages == 0 {
-		return
-	}
-	limits, now := &c.router.opts.Limits, c.router.sinceStart(time.Now())
-	c.rate.Owe(registry.Rate(limits.MessagesPerConn), now, messages)
-	if c.address != nil {
-		c.address.Messages.Owe(registry.Rate(limits.MessagesPerIP), now, messages)
-	}
-}
 
 // failedAuthDelay is how long the answer to a failed $ws:auth waits, and with it later messages of the
 // connection.
@@ -93,7 +83,7 @@ func (c *Conn) beginAuth() error {
 	}
 	now := c.router.sinceStart(time.Now())
 	if wait := c.address.Auths.Begin(registry.Rate(failedAuthsPerIP), now); wait > 0 {
-		return rateExceeded(failedAuthsPerIP, wait, "FailedAuthsPerIP")
+		return &LimitExceeded{Kind: LimitRate, Policy: "FailedAuthsPerIP", Observed: 1, Limit: int64(failedAuthsPerIP.Burst), RetryAfter: wait}
 	}
 	return nil
 }

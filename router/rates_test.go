@@ -195,39 +195,6 @@ func TestRates_FailedAuthenticationsAreDelayedAndLimited(t *testing.T) {
 	})
 }
 
-// TestRates_SlowAuthenticationAllowsNoFurtherFailure has one that succeeds after all tokens of its address
-// would have returned.
-func TestRates_SlowAuthenticationAllowsNoFurtherFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var guesses atomic.Int64
-		r := router.New(discardLogs(router.Options{
-			Authenticate: func(req *http.Request) (router.Identity, error) {
-				switch router.Token(req) {
-				case "":
-					return router.Identity{}, nil
-				case "slow":
-					time.Sleep(10 * time.Second)
-					return router.Identity{UserID: "ann"}, nil
-				}
-				guesses.Add(1)
-				return router.Identity{}, errors.Errorf(errors.Unauthenticated, "unknown token")
-			},
-		}))
-		try := func(token string) {
-			routertest.Dial(t, r).SendText(fmt.Sprintf(`{"type":"$ws:auth","meta":{"correlationId":"a"},"payload":{"token":%q}}`, token))
-		}
-		try("slow")
-		time.Sleep(10*time.Second - time.Millisecond)
-		try("guess")
-		time.Sleep(time.Millisecond)
-		for range 61 {
-			try("guess")
-		}
-		synctest.Wait()
-		assert.InDelta(t, 59.5, guesses.Load(), 0.5, "at one moment")
-	})
-}
-
 // TestRefresh_TenantDoesNotChange has connections with a tenant and no user, whose topics are those of
 // the tenant.
 func TestRefresh_TenantDoesNotChange(t *testing.T) {

@@ -61,7 +61,7 @@ func (in *incoming) releaseBytes() {
 // only a little more than that of the message.
 func (c *Conn) maxBytesOf(prefix []byte) int64 {
 	parse := wire.ParseHeadPrefix
-	if c.binary() && c.sub.WS.ReadingBinary() {
+	if c.binary() && c.member.WS.ReadingBinary() {
 		parse = wire.ParseBinaryHeadPrefix
 	}
 	head, _ := parse(prefix)
@@ -75,8 +75,9 @@ func (c *Conn) maxBytesOf(prefix []byte) int64 {
 type reader struct {
 	*Conn
 
-	in    *incoming // whose ingress functions or refusal may not return; nil if there is none
-	reads bool      // it has the right, and must not end without another reader
+	in     *incoming // whose ingress functions or refusal may not return; nil if there is none
+	reads  bool      // it has the right, and must not end without another reader
+	inline bool      // it may handle a message
 }
 
 // receive runs stages 1 to 5. It returns the message if the caller must handle it next, and
@@ -102,7 +103,7 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 		refused = c.runIngress(in)
 	}
 	r.in, in.stage = nil, ""
-	claimed, refused := c.admit(in, headErr, refused)
+	claimed, refused := r.admit(in, headErr, refused)
 	switch {
 	case claimed:
 		return in
@@ -119,7 +120,7 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 
 // endReceived ends a message that the reader has refused.
 func (c *Conn) endReceived(in *incoming) {
-	c.sub.WS.Wake()
+	c.member.WS.Wake()
 	in.releaseBytes()
 	c.release()
 }
@@ -129,7 +130,7 @@ func (r *reader) exited() {
 	if !r.reads {
 		return
 	}
-	defer r.sub.WS.ServeElsewhere()
+	defer r.member.WS.ServeElsewhere()
 	if in := r.in; in != nil {
 		defer r.endReceived(in)
 		r.refuseExited(in)
@@ -139,26 +140,26 @@ func (r *reader) exited() {
 // admit decides about a message after ingress. It returns the failure of a refused one, which may be
 // that of ingress. Otherwise the message has been queued or answered, unless claimed is true: the caller must
 // handle it next.
-func (c *Conn) admit(in *incoming, headErr error, ingress *failure.Failure) (claimed bool, refused *failure.Failure) {
-	limit := c.router.opts.Limits.MaxMessageBytes
-	if in.route != nil {
-		limit = in.route.maxBytes
+func (r *reader) admit(in *incoming, headErr error, ingress *failure.Failure) (claimed bool, refused *failure.Failure) {
+	limit, option := r.router.opts.Limits.MaxMessageBytes, "router.Limits.MaxMessageBytes"
+	if in.route != nil && in.route.maxBytes != limit {
+		limit, option = in.route.maxBytes, "router.Route.MaxMessageBytes"
 	}
 	switch {
 	case in.Size > limit:
-		return false, limitFailure(LimitExceeded{Kind: LimitPayload, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
+		return false, limitFailure(LimitExceeded{Kind: LimitPayload, Option: option, Observed: in.Size, Limit: limit, RetryAfter: errors.Never}).At("size")
 	case ingress != nil:
 		return false, ingress
 	case headErr != nil:
 		return false, inspector.Inspect(invalid(headErr), "parse")
 	case in.control != "":
-		return false, c.handleControl(in)
-	case c.draining.Load() != notDraining:
-		return false, failure.Of(c.drainError()).At("draining")
+		return false, r.handleControl(in)
+	case r.draining.Load() != notDraining:
+		return false, failure.Of(r.drainError()).At("draining")
 	case in.route == nil:
 		return false, failure.Of(errors.Errorf(errors.Unimplemented, "no handler for this type")).At("route")
 	}
-	return c.enqueue(in)
+	return r.enqueue(in)
 }
 
 // beginCall creates the state of a call before ingress, where it may have to wait already: the
@@ -284,12 +285,13 @@ func (c *Conn) runIngress(in *incoming) *failure.Failure {
 
 // ingressContext returns the argument of ingress functions for a message.
 func (c *Conn) ingressContext(typ string, id *connIdentity, size int64, at time.Time) IngressContext {
-	return IngressContext{conn: c, Type: typ, ConnID: c.id, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
+	return IngressContext{conn: c, Type: typ, ConnID: c.member.ID, IP: c.ip, Identity: id.value(), Size: size, ReceivedAt: at}
 }
 
 // enqueue is stage 5. It adds the message to the connection's serial queue, unless the reading goroutine can
 // handle it at once.
-func (c *Conn) enqueue(in *incoming) (claimed bool, refused *failure.Failure) {
+func (r *reader) enqueue(in *incoming) (claimed bool, refused *failure.Failure) {
+	c := r.Conn
 	late := in.head.FindMeta(in.Bytes)
 	if in.call == nil {
 		if failure := c.acknowledge(in); failure != nil {
@@ -298,7 +300,7 @@ func (c *Conn) enqueue(in *incoming) (claimed bool, refused *failure.Failure) {
 	} else if failure := c.admitCall(in, late); failure != nil {
 		return false, failure
 	}
-	if c.inline && !in.route.ownGoroutine && c.messages.Claim() {
+	if r.inline && !in.route.ownGoroutine && c.messages.Claim() {
 		return true, nil
 	}
 	in.waits = true
@@ -350,13 +352,13 @@ func (c *Conn) admitCall(in *incoming, late bool) *failure.Failure {
 	}
 	limit := c.router.opts.Limits.Concurrency
 	if n, ok := c.calls.Start(limit); !ok {
-		return limitFailure(LimitExceeded{Kind: LimitConcurrency, Observed: n, Limit: int64(limit)}).At("concurrency")
+		return limitFailure(LimitExceeded{Kind: LimitConcurrency, Option: "router.Limits.Concurrency", Observed: n, Limit: int64(limit)}).At("concurrency")
 	}
 	if failure := c.acknowledge(in); failure != nil {
 		c.calls.Finish()
 		return failure
 	}
-	c.router.observe(observe.Event{Kind: observe.Started, Type: in.route.name})
+	c.router.hooks.Observe(observe.Event{Kind: observe.Started, Type: in.route.name})
 	return nil
 }
 

@@ -7,8 +7,6 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
-	"github.com/penstock-go/penstock/internal/ipprefix"
-	"github.com/penstock-go/penstock/internal/registry"
 )
 
 // A Refusal describes a refused request, connection or message, for Options.OnRefused.
@@ -74,35 +72,13 @@ func (r *Router) reportRefusal(ctx context.Context, refusal *Refusal) {
 	if r.opts.OnRefused == nil {
 		return
 	}
-	var passes bool
-	if refusal.Unreported, passes = r.refusals.Passes(clientOf(refusal)); !passes {
+	missed, passes := r.refusals.Passes(refusal.Identity.user(), refusal.IP, refusal.Conn.idOrEmpty())
+	if !passes {
 		return
 	}
+	refusal.Unreported = missed
 	if refusal.Conn != nil {
-		refusal.Conn.sub.WS.Wake() // the hook must not delay the answer
+		refusal.Conn.member.WS.Wake() // the hook must not delay the answer
 	}
-	r.hook(ctx, "OnRefused", func() { r.opts.OnRefused(*refusal) })
-}
-
-// refusalInterval is that in which one refusal of each client is reported.
-const refusalInterval = time.Second
-
-// A refusedClient is what is sampled together: a user, else the addresses of one customer of a
-// provider, else a connection, else all requests.
-type refusedClient struct {
-	user    registry.User
-	network netip.Prefix
-	connID  string
-}
-
-func clientOf(refusal *Refusal) (client refusedClient) {
-	switch {
-	case refusal.Identity.UserID != "":
-		client.user = refusal.Identity.user()
-	case refusal.IP.IsValid():
-		client.network = ipprefix.Of(refusal.IP)
-	case refusal.Conn != nil:
-		client.connID = refusal.Conn.id
-	}
-	return client
+	r.hooks.Call(ctx, "OnRefused", func() { r.opts.OnRefused(*refusal) })
 }

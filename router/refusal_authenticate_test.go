@@ -84,6 +84,9 @@ func TestAuthenticate_ExpectedErrorsOfRefreshAreNoErrorsOfTheServer(t *testing.T
 			assert.Equal(t, tt.code, routertest.RefreshError(conn, "wrong").Code)
 			synctest.Wait()
 			assert.Len(t, failures.all(), tt.errors)
+			for _, failure := range failures.all() {
+				assert.Equal(t, netip.MustParseAddr("192.0.2.7"), failure.IP)
+			}
 			require.Len(t, refusals.all(), 1)
 			assert.Equal(t, "$ws:auth", refusals.all()[0].Type)
 			assert.ErrorIs(t, refusals.all()[0].Err, cause)
@@ -92,15 +95,4 @@ func TestAuthenticate_ExpectedErrorsOfRefreshAreNoErrorsOfTheServer(t *testing.T
 			}
 		})
 	}
-}
-
-func TestOnError_ReportHasAddressOfConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var failures recorder[router.ErrorReport]
-		r := refusingRouter(router.Options{OnError: failures.add})
-		conn := routertest.Dial(t, r, routertest.RemoteAddr("192.0.2.7:1"))
-		assert.Equal(t, errors.NotFound, routertest.CallError(conn, Echo{-3}).Code)
-		require.Len(t, failures.all(), 1)
-		assert.Equal(t, netip.MustParseAddr("192.0.2.7"), failures.all()[0].IP)
-	})
 }

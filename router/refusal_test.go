@@ -21,9 +21,6 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// blockingEcho is a call whose handler blocks until its context ends.
-const blockingEcho = `{"type":"ECHO","meta":{"correlationId":"first"},"payload":{"n":-1}}`
-
 // refusingRouter returns a router on which a message can be refused at every stage.
 func refusingRouter(opts router.Options) *router.Router {
 	opts.Authenticate = func(req *http.Request) (router.Identity, error) {
@@ -31,149 +28,39 @@ func refusingRouter(opts router.Options) *router.Router {
 	}
 	opts.Limits = router.Limits{MaxMessageBytes: maxMessageBytes, Concurrency: 1}
 	r := router.New(discardLogs(opts))
-	router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-		switch m.N {
-		case -1:
-			<-ctx.Done()
-			return Echoed{}, ctx.Err()
-		case -2:
-			panic("broken")
-		case -3:
+	router.RPC(r, func(_ *router.Context, m Echo) (Echoed, error) {
+		if m.N == -3 {
 			return Echoed{}, &errors.Error{Code: errors.NotFound, Message: "no such room", Err: http.ErrNoCookie}
-		case -4:
-			return Echoed{}, context.Canceled
-		case -5:
-			time.Sleep(31 * time.Second) // past the deadline
 		}
 		return Echoed(m), nil
 	})
 	router.On(r, func(*router.Context, Say) error { return nil }).UseIngress(func(context.Context, router.IngressContext) error {
 		return &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, Policy: "say", RetryAfter: 2 * time.Second}
 	})
-	router.On(r, func(*router.Context, Nothing) error { return nil }).UseIngress(func(context.Context, router.IngressContext) error {
-		return errors.Errorf(errors.PermissionDenied, "guests are read-only")
-	})
 	return r
 }
 
-func TestOnRefused_ReportsMessageOfEveryStage(t *testing.T) {
-	call := func(payload string) string {
-		return `{"type":"ECHO","meta":{"correlationId":"c"},"payload":` + payload + `}`
-	}
-	type want struct {
-		typ        string
-		code       errors.Code
-		reason     string
-		err        string
-		retryAfter time.Duration
-	}
-	for _, tt := range []struct {
-		name  string
-		sent  []string
-		wait  time.Duration
-		drain bool
-		want  want
-	}{
-		{name: "size", sent: []string{sized(maxMessageBytes + 1)}, want: want{"ECHO", errors.ResourceExhausted, "size", "payload limit exceeded: 1001 of 1000", errors.Never}},
-		{name: "parse", sent: []string{`{"type":`}, want: want{"", errors.InvalidArgument, "parse", "", 0}},
-		{name: "ingress, limit", sent: []string{`{"type":"SAY"}`}, want: want{"SAY", errors.ResourceExhausted, "ingress", "rate limit exceeded: 1 of 5", 2 * time.Second}},
-		{name: "ingress", sent: []string{`{"type":"NOTHING"}`}, want: want{"NOTHING", errors.PermissionDenied, "ingress", "", 0}},
-		{name: "route", sent: []string{`{"type":"UNKNOWN"}`}, want: want{"", errors.Unimplemented, "route", "", 0}},
-		{name: "concurrency", sent: []string{blockingEcho, call(`{"n":1}`)}, want: want{"ECHO", errors.ResourceExhausted, "concurrency", "in_flight limit exceeded: 2 of 1", 0}},
-		{name: "duplicate ID", sent: []string{blockingEcho, blockingEcho}, want: want{"ECHO", errors.InvalidArgument, "concurrency", "", 0}},
-		{name: "acknowledgment without ID", sent: []string{`{"type":"ECHO","meta":{"ack":true},"payload":{"n":1}}`}, want: want{"ECHO", errors.InvalidArgument, "parse", "", 0}},
-		{name: "credit without a number", sent: []string{`{"type":"$ws:credit","meta":{"correlationId":"c"}}`}, want: want{"$ws:credit", errors.InvalidArgument, "parse", "", 0}},
-		{name: "decode", sent: []string{call(`{"n":"one"}`)}, want: want{"ECHO", errors.InvalidArgument, "decode", "", 0}},
-		{name: "handler", sent: []string{call(`{"n":-3}`)}, want: want{"ECHO", errors.NotFound, "handler", "NOT_FOUND: no such room: http: named cookie not present", 0}},
-		{name: "handler, panic", sent: []string{call(`{"n":-2}`)}, want: want{"ECHO", errors.Internal, "handler", "panic: broken", 0}},
-		{name: "deadline", sent: []string{call(`{"n":-5}`)}, wait: 40 * time.Second, want: want{"ECHO", errors.DeadlineExceeded, "deadline", "", 0}},
-		{name: "draining", sent: []string{blockingEcho, call(`{"n":1}`)}, drain: true, want: want{"ECHO", errors.Unavailable, "draining", "", 0}},
+// TestOnRefused_ReportsMessages has a refusal by a limit and one by a handler. The transcripts have those of all stages.
+func TestOnRefused_ReportsMessages(t *testing.T) {
+	limit := &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 5, Policy: "say", RetryAfter: 2 * time.Second}
+	for text, want := range map[string]router.Refusal{
+		`{"type":"SAY"}`: {Type: "SAY", Code: errors.ResourceExhausted, Reason: "ingress", Err: limit, RetryAfter: limit.RetryAfter},
+		`{"type":"ECHO","payload":{"n":-3}}`: {
+			Type: "ECHO", Code: errors.NotFound, Reason: "handler", Err: &errors.Error{Code: errors.NotFound, Message: "no such room", Err: http.ErrNoCookie},
+		},
 	} {
-		runSynctest(t, tt.name, func(t *testing.T) {
+		runSynctest(t, want.Type, func(t *testing.T) {
 			var refusals recorder[router.Refusal]
-			var limits recorder[router.LimitExceeded]
-			r := refusingRouter(router.Options{OnRefused: refusals.add, OnLimitExceeded: limits.add})
-			events := observeRefusals(r)
+			r := refusingRouter(router.Options{OnRefused: refusals.add})
 			conn := routertest.Dial(t, r, routertest.Token("ann"), routertest.RemoteAddr("192.0.2.1:1"))
 			synctest.Wait()
-			server := onlyConn(t, r)
-			for i, text := range tt.sent {
-				if i > 0 && tt.drain {
-					go func() { _ = r.Shutdown(t.Context()) }()
-					synctest.Wait()
-				}
-				conn.SendText(text)
-				synctest.Wait()
-			}
-			time.Sleep(tt.wait)
+			conn.SendText(text)
 			synctest.Wait()
-			require.Len(t, refusals.all(), 1)
-			got := refusals.all()[0]
-			text := ""
-			if got.Err != nil {
-				text = got.Err.Error()
-			}
-			assert.Equal(t, tt.want, want{got.Type, got.Code, got.Reason, text, got.RetryAfter})
-			assert.Same(t, server, got.Conn)
-			assert.Equal(t, router.Identity{TenantID: "acme", UserID: "ann"}, got.Identity)
-			assert.Equal(t, netip.MustParseAddr("192.0.2.1"), got.IP)
-			assert.Zero(t, got.Unreported)
-			event := observe.Event{Kind: observe.Refused, Type: got.Type, Code: got.Code, Reason: got.Reason, Count: 1}
-			if limit, ok := errors.AsType[*router.LimitExceeded](got.Err); ok {
-				assert.Same(t, server, limit.Conn)
-				assert.Equal(t, tt.want.typ, limit.Type)
-				assert.Equal(t, []router.LimitExceeded{*limit}, limits.all())
-				event.Limit = string(limit.Kind)
-			} else {
-				assert.Empty(t, limits.all())
-			}
-			assert.Equal(t, []observe.Event{event}, events.all())
+			want.Conn, want.Identity, want.IP = onlyConn(t, r), router.Identity{TenantID: "acme", UserID: "ann"}, netip.MustParseAddr("192.0.2.1")
+			limit.Conn, limit.Type, limit.Messages = want.Conn, "SAY", 1
+			assert.Equal(t, []router.Refusal{want}, refusals.all())
 		})
 	}
-}
-
-// observeRefusals returns the events of refusals.
-func observeRefusals(r *router.Router) *recorder[observe.Event] {
-	events := new(recorder[observe.Event])
-	r.Observe(func(e observe.Event) {
-		if e.Kind == observe.Refused {
-			events.add(e)
-		}
-	})
-	return events
-}
-
-func TestOnRefused_ReportsWhateverTheLimitAction(t *testing.T) {
-	for _, action := range []router.LimitAction{router.ActionSend, router.ActionClose, router.ActionCustom} {
-		runSynctest(t, fmt.Sprint(action), func(t *testing.T) {
-			var refusals recorder[router.Refusal]
-			r := refusingRouter(router.Options{OnRefused: refusals.add, LimitAction: action})
-			conn := routertest.Dial(t, r, routertest.Token("ann"))
-			conn.Send(Say{Room: "go", Text: "hi"})
-			synctest.Wait()
-			require.Len(t, refusals.all(), 1)
-			limit, ok := errors.AsType[*router.LimitExceeded](refusals.all()[0].Err)
-			require.True(t, ok)
-			assert.Equal(t, "say", limit.Policy)
-		})
-	}
-}
-
-func TestOnRefused_SkipsAnsweredAndCanceledMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := refusingRouter(router.Options{OnRefused: func(refusal router.Refusal) { t.Errorf("reported: %+v", refusal) }})
-		events := observeRefusals(r)
-		conn := routertest.Dial(t, r, routertest.Token("ann"))
-		routertest.Call[Echoed](conn, Echo{1})
-		synctest.Wait()
-		assert.Equal(t, errors.Canceled, routertest.CallError(conn, Echo{-4}).Code)
-		synctest.Wait()
-		conn.SendText(blockingEcho)
-		synctest.Wait()
-		conn.Abort() // the handler returns when the connection is closed
-		synctest.Wait()
-		assert.Empty(t, events.all())
-	})
 }
 
 func TestOnRefused_ReportsRequestsAndConnections(t *testing.T) {
@@ -192,7 +79,7 @@ func TestOnRefused_ReportsRequestsAndConnections(t *testing.T) {
 			name: "connections of a user", opts: router.Options{Limits: router.Limits{ConnsPerUser: 1}},
 			before: func(t *testing.T, r *router.Router) { routertest.Dial(t, r, routertest.Token("ann")) },
 			dial:   []routertest.Option{routertest.Token("ann")},
-			want:   router.Refusal{Identity: ann, Code: errors.ResourceExhausted, Reason: "limit", RetryAfter: 5 * time.Second}, err: "connections limit exceeded: 2 of 1",
+			want:   router.Refusal{Identity: ann, Code: errors.ResourceExhausted, Reason: "limit", RetryAfter: 5 * time.Second}, err: "connections limit exceeded: 2 of 1, set by router.Limits.ConnsPerUser",
 		},
 		{
 			name: "expected", dial: []routertest.Option{routertest.Token("expired")},
@@ -234,6 +121,12 @@ func TestOnRefused_ReportsRequestsAndConnections(t *testing.T) {
 					return nil
 				}
 				r := router.New(discardLogs(opts))
+				var reasons recorder[string]
+				r.Observe(func(e observe.Event) {
+					if e.Kind == observe.Refused {
+						reasons.add(e.Reason + " " + string(e.Code))
+					}
+				})
 				if tt.before != nil {
 					tt.before(t, r)
 				}
@@ -244,6 +137,7 @@ func TestOnRefused_ReportsRequestsAndConnections(t *testing.T) {
 					routertest.Refused(t, r, dial...)
 				}
 				synctest.Wait()
+				assert.Equal(t, []string{tt.want.Reason + " " + string(tt.want.Code)}, reasons.all())
 				require.Len(t, refusals.all(), 1)
 				got := refusals.all()[0]
 				assert.Equal(t, tt.want.Reason == "on_open", got.Conn != nil)

@@ -39,17 +39,8 @@ func refusedBy(reason refusalReason, err error) *handshakeRefusal {
 }
 
 // refusedByLimit returns a refusal by a limit.
-func refusedByLimit(l LimitExceeded) *handshakeRefusal {
-	return &handshakeRefusal{reasonLimit, limitFailure(l)}
-}
-
-// refusedByAuthenticate returns the refusal for an error of Options.Authenticate, which may be a
-// limit.
-func refusedByAuthenticate(failure *failure.Failure) *handshakeRefusal {
-	if failure.Limit != nil {
-		return &handshakeRefusal{reasonLimit, failure}
-	}
-	return &handshakeRefusal{reasonAuthentication, failure}
+func refusedByLimit(l *LimitExceeded) *handshakeRefusal {
+	return &handshakeRefusal{reasonLimit, limitFailure(*l)}
 }
 
 // errHandshake stands for the error of a handshake that internal/wsconn has answered.
@@ -70,41 +61,43 @@ func (c *Conn) refuseHandshake(w http.ResponseWriter, req *http.Request, refusal
 	if refusal.failure.Limit != nil {
 		payload.Code = errors.ResourceExhausted // status 429 even if the error says to never retry
 	}
+	code := int(refusalStatus(payload.Code))
 	if f, ok := w.(refuser); ok {
-		f.Refuse(int(refusalStatus(payload.Code)), wire.CloseReason(&payload))
+		f.Refuse(code, wire.CloseReason(&payload))
 		return
 	}
-	if r.opts.RefuseAfterUpgrade && refusal.upgrades() && r.refuseAfterUpgrade(w, req, &payload) {
-		return
+	if r.opts.RefuseAfterUpgrade && refusal.upgrades() {
+		_, subprotocol := r.selectFormat(req, TransportWebSocket)
+		if r.upgradedRefusals.Refuse(w, req, subprotocol, &r.transport, code, wire.CloseReason(&payload)) {
+			return
+		}
 	}
 	handshake.WriteErrorHeader(w, req, payload.Code, refusal.failure.RetryAfter)
 	text, _ := envelope.MarshalJSON(payload) // its details have been encoded already
 	_, _ = w.Write(text)
 }
 
+// refusalStatus maps the code of an error to the code of a close frame: 4000 plus the HTTP
+// status.
+func refusalStatus(code errors.Code) StatusCode { return StatusCode(4000 + handshake.Status(code)) }
+
 // upgrades reports whether Options.RefuseAfterUpgrade applies. After an upgrade, a proxy cannot try another node.
 func (h *handshakeRefusal) upgrades() bool {
 	return h.reason != reasonHandshake && h.reason != reasonDraining
-}
-
-// expected reports whether a refusal is what a client without valid credentials causes, so that its
-// cause is no error of the server.
-func (h *handshakeRefusal) expected() bool {
-	return h.reason == reasonAuthentication && h.failure.BlamesClient()
 }
 
 // reportRefusedRequest reports a refused request.
 func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal) {
 	r := c.router
 	if r.hints != nil {
-		r.hintHandshake(req, refused)
+		r.hints.Refused(req, string(refused.reason), limitOf(refused.failure).name(), refused.failure)
 	}
 	refusal := refusalOf(refused.failure, nil, "")
 	if refused.failure.Limit != nil {
 		refusal.Code = errors.ResourceExhausted
 	}
 	refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, string(refused.reason)
-	if refused.expected() {
+	if refused.reason == reasonAuthentication && refused.failure.BlamesClient() { // this is no error of the server
 		r.reportRefusedConn(req.Context(), &refusal, nil, refused.failure.Text)
 	} else {
 		r.reportRefusedConn(req.Context(), &refusal, refused.failure, "")
@@ -113,16 +106,16 @@ func (c *Conn) reportRefusedRequest(req *http.Request, refused *handshakeRefusal
 
 // reportRefusedConn reports a refused request or connection to observers, the log and hooks, which may
 // not return. The failure is nil if its cause is not one of the server; the text of such a
-// cause is for the log, or "".
+// cause, or of a limit, is for the log.
 func (r *Router) reportRefusedConn(ctx context.Context, refusal *Refusal, failure *failure.Failure, text string) {
 	event := observe.Event{Kind: observe.Refused, Reason: refusal.Reason, Code: refusal.Code}
 	var limit *LimitExceeded
 	if failure != nil {
 		if limit = limitOf(failure); limit != nil {
-			event.Limit = string(limit.Kind)
+			event.Limit, text = limit.name(), limit.Error()
 		}
 	}
-	r.observe(event)
+	r.hooks.Observe(event)
 	r.log.Refused(ctx, refusal.Reason, refusal.Code, refusal.Conn.idOrEmpty(), refusal.IP, text)
 	switch {
 	case limit != nil:

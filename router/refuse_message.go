@@ -6,6 +6,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
+	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/internal/wsconn"
 	"github.com/penstock-go/penstock/router/observe"
 )
@@ -27,23 +29,18 @@ func (c *Conn) refuseSettled(in *incoming, refused *failure.Failure) {
 	if in.route != nil {
 		action = in.route.action
 	}
-	if in.refusal == nil && exceedsConcurrency(refused) {
+	if l := limitOf(refused); in.refusal == nil && l != nil && l.Kind == LimitConcurrency {
 		in.refusal = refused
 		c.undo(in.ctx, in.undo)
 	}
 	in.refusal, in.stage = nil, ""
-	refused = refused.To(c.id)
+	refused = refused.To(c.member.ID)
 	if in.route != nil && c.router.hints != nil {
-		c.router.hintError(in.route, refused)
+		details, _ := refused.Payload.Details.(jsonv2.Value) // those of limits have codes that no route declares
+		c.router.hints.Error(in.route.name, in.route.contract.errors.Mismatch(refused.Payload.Code, details))
 	}
 	c.refuse(in.reportContext(), in.typ(), action, in.correlationID(), refused)
 }
-
-// errExited reports application code that calls runtime.Goexit.
-var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
-
-// exitedAt returns the failure of application code that has not returned.
-func exitedAt(stage string) *failure.Failure { return failure.Internal(errExited).At(stage) }
 
 // refuseExited refuses a message for which application code has not returned, unless it has
 // its answer.
@@ -52,9 +49,9 @@ func (c *Conn) refuseExited(in *incoming) {
 	case in.refusal != nil:
 		c.refuseSettled(in, in.refusal)
 	case in.stage == "reply":
-		c.refuseSettled(in, exitedAt(in.stage))
+		c.refuseSettled(in, failure.Exited(in.stage))
 	case in.stage != "":
-		c.refuseMessage(in, exitedAt(in.stage))
+		c.refuseMessage(in, failure.Exited(in.stage))
 	}
 }
 
@@ -66,17 +63,17 @@ func (c *Conn) refuse(ctx context.Context, typ string, action LimitAction, corre
 	c.reportCompleted(ctx, typ, refused.Payload.Code)
 	c.observeRefused(typ, refused)
 	switch {
-	case limit == nil || action == ActionSend:
-		c.answerError(refused, correlationID)
+	case limit == nil || action == ActionSend || limit.Option == optionElements:
+		c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeError(c.binary(), &refused.Payload, correlationID) })
+	case action == ActionClose && limit.Kind == LimitPayload:
+		c.Close(StatusTooBig, wire.CloseReason(&refused.Payload))
 	case action == ActionClose:
-		c.closeForLimit(*limit)
+		c.Close(StatusTryAgainLater, wire.CloseReason(&refused.Payload))
 	}
 	if limit != nil {
-		c.sub.WS.Wake() // before the report, which may have to wait
-		c.reportLimit(ctx, typ, *limit)
-	} else {
-		c.router.reportError(ctx, c, typ, refused)
+		c.member.WS.Wake() // before the report, which may have to wait
 	}
+	c.reportLate(ctx, typ, refused)
 	if c.router.opts.OnRefused != nil && isReported(refused) {
 		refusal := refusalOf(refused, c, typ)
 		refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, refused.Stage
@@ -90,17 +87,15 @@ func isReported(refused *failure.Failure) bool { return refused.Payload.Code != 
 
 // observeRefused reports a refused message to observers.
 func (c *Conn) observeRefused(typ string, refused *failure.Failure) {
-	if c.router.observer == nil || !isReported(refused) {
+	if c.router.hooks.Observer == nil || !isReported(refused) {
 		return
 	}
-	event := observe.Event{Kind: observe.Refused, Type: typ, Reason: refused.Stage, Code: refused.Payload.Code, Count: 1}
-	if limit := limitOf(refused); limit != nil {
-		event.Limit = string(limit.Kind)
-	}
-	c.router.observe(event)
+	c.router.hooks.Observe(observe.Event{
+		Kind: observe.Refused, Type: typ, Reason: refused.Stage, Code: refused.Payload.Code, Count: 1, Limit: limitOf(refused).name(),
+	})
 }
 
-// reportLate reports the error of a call that has been answered already.
+// reportLate reports the error of a message that has its answer.
 func (c *Conn) reportLate(ctx context.Context, typ string, late *failure.Failure) {
 	if limit := limitOf(late); limit != nil {
 		c.reportLimit(ctx, typ, *limit)
@@ -109,10 +104,16 @@ func (c *Conn) reportLate(ctx context.Context, typ string, late *failure.Failure
 	}
 }
 
-// closeForLimit closes the connection because of an exceeded limit.
-func (c *Conn) closeForLimit(limit LimitExceeded) { c.Close(limit.closeCode(), limit.closeReason()) }
-
-// answerError queues an error as the answer to a message.
-func (c *Conn) answerError(refused *failure.Failure, correlationID string) {
-	c.queueAnswer(func() *wsconn.Frame { return envelope.EncodeError(c.binary(), &refused.Payload, correlationID) })
+// reportUnread reports a message that is not read to its end because of a limit, which has closed the connection.
+func (c *Conn) reportUnread(err error) {
+	l := LimitExceeded{Kind: LimitPayload, Option: "router.Limits.MaxMessageBytes", Limit: c.router.transport.MaxMessageBytes, RetryAfter: errors.Never}
+	switch {
+	case errors.Is(err, wsconn.ErrTooBig):
+	case errors.Is(err, wsconn.ErrNoMemory):
+		l = LimitExceeded{Kind: limitInbound, Option: "router.Limits.InboundBytes", Limit: c.router.opts.Limits.InboundBytes}
+	default:
+		return
+	}
+	l.Observed = l.Limit + 1 // or more
+	c.refuse(c.ctx, "", ActionCustom, "", limitFailure(l).At("size"))
 }

@@ -14,10 +14,6 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-type PointerMessage struct{}
-
-func (*PointerMessage) MessageType() string { return "POINTER" }
-
 type Reserved struct{}
 
 func (Reserved) MessageType() string { return "$ws:mine" }
@@ -92,6 +88,7 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		}, []string{"LimitAction is 42"}},
 		{"a nil handler of events", func() { router.On[Say](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
 		{"a nil handler of calls", func() { router.RPC[Say, Echo](router.New(nil), nil) }, []string{"registration_test.go:", "the handler of router_test.Say is nil"}},
+		{"a nil handler of streams", func() { router.Stream[Echo, int](router.New(nil), nil) }, []string{"the handler of router_test.Echo is nil"}},
 		{"a nil router of events", func() { router.On((*router.Router)(nil), say) }, []string{"registration_test.go:", "the router or group of router_test.Say is nil"}},
 		{"no router of events", func() { router.On(nil, say) }, []string{"registration_test.go:", "the router or group of router_test.Say is nil"}},
 		{"a nil router of calls", func() { router.RPC((*router.Router)(nil), echo) }, []string{"registration_test.go:", "the router or group of router_test.Echo is nil"}},
@@ -113,6 +110,9 @@ func TestRegistration_MistakesPanicAtStartUp(t *testing.T) {
 		{"a field that is a duration", func() {
 			router.On(router.New(nil), func(*router.Context, Wrapper[*time.Duration]) error { return nil })
 		}, []string{"cannot be encoded as JSON: field V: ", "time.Duration"}},
+		{"items that cannot be encoded", func() {
+			router.Stream(router.New(nil), func(*router.Context, Echo) iter.Seq2[Wrapper[chan int], error] { return nil })
+		}, []string{"registration_test.go:", "items of type ", "cannot be encoded as JSON"}},
 		{"map keys that are not strings", func() {
 			router.On(router.New(nil), func(*router.Context, Wrapper[map[bool]int]) error { return nil })
 		}, []string{"cannot be encoded as JSON: field V: "}},

@@ -150,38 +150,16 @@ func TestCallConn_NodeEnds(t *testing.T) {
 			assert.LessOrEqual(t, time.Since(start), tt.within)
 			synctest.Wait()
 			nodes[1].isIdle(t)
+			if name == "shut down" {
+				got := <-done
+				assert.Equal(t, errors.Unavailable, errors.CodeOf(got.err))
+				assert.Zero(t, got.after)
+				return
+			}
 			cancel()
 			assert.Error(t, (<-done).err)
 		})
 	}
-}
-
-func TestCallConn_ShutdownOfTheCallerEndsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, nodes := netNodes(t, 2, router.Options{})
-		_, c := dialUser(t, nodes[1].Router, "ann")
-		done := confirmByID(t.Context(), nodes[0].Router, c.ID())
-		synctest.Wait()
-		require.NoError(t, nodes[0].Shutdown(t.Context()))
-		got := <-done
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(got.err))
-		assert.Zero(t, got.after)
-		assert.Equal(t, errors.Unavailable, errors.CodeOf((<-confirmByID(t.Context(), nodes[0].Router, c.ID())).err))
-	})
-}
-
-// TestCallConn_ConnectionEnds closes the connection during a call; the answer is that of Call.
-func TestCallConn_ConnectionEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, nodes := netNodes(t, 2, router.Options{Resume: router.ResumeOptions{}})
-		client, c := dialUser(t, nodes[1].Router, "ann")
-		done := confirmByID(t.Context(), nodes[0].Router, c.ID())
-		client.Next()
-		client.Abort()
-		got := <-done
-		assert.Equal(t, &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}, got.err)
-		assert.Zero(t, got.after)
-	})
 }
 
 // TestCallConn_EndsWithContext ends the caller's context, which the client of the other node
@@ -306,19 +284,10 @@ func netNodes(t *testing.T, n int, opts router.Options) (network *enginetest.Net
 // dialUser opens a connection and returns both sides.
 func dialUser(t *testing.T, r *router.Router, user string) (*routertest.Conn, *router.Conn) {
 	t.Helper()
-	before := map[*router.Conn]bool{}
-	for _, c := range collect(r) {
-		before[c] = true
-	}
-	client := routertest.Dial(t, r, routertest.Token(user))
+	c := dialSession(t, r, user)
 	synctest.Wait()
-	for _, c := range collect(r) {
-		if !before[c] {
-			return client, c
-		}
-	}
-	t.Fatal("the connection is not open")
-	return nil, nil
+	require.NotNil(t, c.conn, "the connection is not open")
+	return c.Conn, c.conn
 }
 
 // confirmByID makes a call with CallConn on a new goroutine.

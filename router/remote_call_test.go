@@ -176,13 +176,13 @@ func TestCallConn_Limits(t *testing.T) {
 		}
 		synctest.Wait()
 		got := <-confirmByID(ctx, nodes[0].Router, c.ID())
-		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 3, Limit: 2}, got.err, "Limits.Concurrency of its node")
+		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitConcurrency, Option: "router.Limits.Concurrency", Observed: 3, Limit: 2}, got.err, "Limits.Concurrency of its node")
 		for range 63 {
 			_, other := dialUser(t, nodes[1].Router, "other")
 			open = append(open, confirmByID(ctx, nodes[0].Router, other.ID()), confirmByID(ctx, nodes[0].Router, other.ID()))
 		}
 		synctest.Wait()
-		want := &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 129, Limit: 128}
+		want := &router.LimitExceeded{Kind: router.LimitConcurrency, Option: "router.Limits.Concurrency", Observed: 129, Limit: 128}
 		assert.Equal(t, want, (<-confirmByID(ctx, nodes[0].Router, d.ID())).err, "64 times Limits.Concurrency of the caller")
 		_, err := nodes[0].UserConns(ctx, "", "ann")
 		assert.Equal(t, want, err)
@@ -204,33 +204,6 @@ func TestCallConn_Limits(t *testing.T) {
 		assert.Equal(t, errors.Internal, errors.CodeOf(err), "replies are values")
 		synctest.Wait()
 		assert.Equal(t, 2, ann.Pending(), "calls")
-	})
-}
-
-// TestCallConn_LimitOfTheOtherNode makes more calls to clients of a node than it admits.
-func TestCallConn_LimitOfTheOtherNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network, nodes := netNodes(t, 1, router.Options{Limits: router.Limits{Concurrency: 1}})
-		caller := newNetNode(t, network, router.Options{})
-		_, c := dialUser(t, nodes[0].Router, "ann")
-		time.Sleep(3 * time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		first := confirmByID(ctx, caller.Router, c.ID())
-		for range 63 {
-			_, other := dialUser(t, nodes[0].Router, "ann")
-			go confirmByID(ctx, caller.Router, other.ID())
-		}
-		synctest.Wait()
-		var got []router.ClientReply[Confirmed]
-		for reply := range router.CallUser[Confirmed](ctx, caller.Router, "", "ann", Confirm{}) {
-			got = append(got, reply)
-		}
-		assert.Equal(t, []router.ClientReply[Confirmed]{
-			{NodeID: nodes[0].Name(), Err: &router.LimitExceeded{Kind: router.LimitConcurrency, Observed: 128, Limit: 64}},
-		}, got)
-		cancel()
-		<-first
 	})
 }
 
@@ -256,23 +229,14 @@ func TestCallConn_Codecs(t *testing.T) {
 			"cbor": {[]routertest.Option{routertest.Codec(cbor.New(nil))}, errors.Internal},
 			"a.v1": {[]routertest.Option{routertest.Codec(a1)}, errors.Internal},
 		} {
-			before := map[*router.Conn]bool{}
-			for _, c := range collect(owner) {
-				before[c] = true
-			}
-			client := routertest.Dial(t, owner, append(tt.opts, routertest.Token("ann"))...)
-			synctest.Wait()
-			for _, c := range collect(owner) {
-				if before[c] {
-					continue
-				}
-				routertest.Handle(client, func(m Confirm) (Confirmed, error) { return Confirmed{Yes: m.Question == "delete?"}, nil })
-				got := <-confirmByID(t.Context(), caller, c.ID())
-				require.NoError(t, got.err, name)
-				assert.True(t, got.reply.Yes, name)
-				got = <-confirmByID(t.Context(), jsonOnly, c.ID())
-				assert.Equal(t, tt.code, errors.CodeOf(got.err), "%s: %v", name, got.err)
-			}
+			client := dialSession(t, owner, "ann", tt.opts...)
+			id := client.conn.ID()
+			routertest.Handle(client.Conn, func(m Confirm) (Confirmed, error) { return Confirmed{Yes: m.Question == "delete?"}, nil })
+			got := <-confirmByID(t.Context(), caller, id)
+			require.NoError(t, got.err, name)
+			assert.True(t, got.reply.Yes, name)
+			got = <-confirmByID(t.Context(), jsonOnly, id)
+			assert.Equal(t, tt.code, errors.CodeOf(got.err), "%s: %v", name, got.err)
 		}
 
 		failure := "too complex"
@@ -282,41 +246,6 @@ func TestCallConn_Codecs(t *testing.T) {
 			codes = append(codes, errors.CodeOf(reply.Err))
 		}
 		assert.ElementsMatch(t, []errors.Code{"", "", errors.Internal}, codes)
-	})
-}
-
-// TestCallConn_ClientIsAway calls a client that has lost its connection during the call, and then
-// by the ID of that connection and that of the one on which it has resumed its session, on another
-// node.
-func TestCallConn_ClientIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		var nodes []*router.Router
-		for range 3 {
-			nodes = append(nodes, userRouter(router.Options{Broker: b, Resume: router.ResumeOptions{Within: time.Minute}}))
-		}
-		client, c := dialUser(t, nodes[1], "ann")
-		client.SendText(`{"type":"$ws:hello","payload":{"session":true}}`)
-		token := routertest.Receive[routertest.Welcome](client).Session.Token
-		done := confirmByID(t.Context(), nodes[0], c.ID())
-		client.Next()
-		client.Abort()
-		assert.Equal(t, &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}, (<-done).err)
-		synctest.Wait()
-		assert.Equal(t, errors.NotFound, errors.CodeOf((<-confirmByID(t.Context(), nodes[0], c.ID())).err))
-		conns, err := nodes[0].UserConns(t.Context(), "", "ann")
-		require.NoError(t, err)
-		assert.Empty(t, conns.Conns)
-
-		client, resumed := dialUser(t, nodes[2], "ann")
-		client.SendText(`{"type":"$ws:resume","payload":{"token":"` + token + `"}}`)
-		client.Next()
-		routertest.Handle(client, func(Confirm) (Confirmed, error) { return Confirmed{Yes: true}, nil })
-		assert.NoError(t, (<-confirmByID(t.Context(), nodes[0], resumed.ID())).err)
-		assert.Equal(t, errors.NotFound, errors.CodeOf((<-confirmByID(t.Context(), nodes[0], c.ID())).err))
-		for _, n := range nodes {
-			require.NoError(t, n.Shutdown(t.Context()))
-		}
 	})
 }
 

@@ -24,7 +24,7 @@ type ErrorReport struct {
 // the log. Invalid credentials of a refresh are expected, as those of a request are.
 func (r *Router) reportError(ctx context.Context, c *Conn, typ string, failure *failure.Failure) {
 	if typ == protocol.TypeAuth && failure.BlamesClient() {
-		r.log.RefreshRefused(ctx, c.id, c.ip, failure)
+		r.log.RefreshRefused(ctx, c.member.ID, c.ip, failure)
 		return
 	}
 	r.reportPrivate(ErrorReport{Conn: c, Type: typ, IP: c.ip, Err: failure.Cause, Context: ctx}, failure)
@@ -35,7 +35,7 @@ func (r *Router) reportPrivate(report ErrorReport, failure *failure.Failure) {
 	switch {
 	case failure.Cause == nil:
 	case r.opts.OnError != nil:
-		r.hook(report.Context, "OnError", func() { r.opts.OnError(report) })
+		r.hooks.Call(report.Context, "OnError", func() { r.opts.OnError(report) })
 	default:
 		r.log.Failed(report.Context, report.Conn.idOrEmpty(), report.Type, report.IP, failure)
 	}

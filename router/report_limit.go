@@ -18,15 +18,16 @@ type reports struct {
 
 // reports returns the connection's queue, and creates it on the first use.
 func (c *Conn) reports() *reports {
-	if r := c.reportQueue.Load(); r != nil {
+	if r := c.extra().reportQueue.Load(); r != nil {
 		return r
 	}
 	config := &executor.Config{MaxWaiting: maxWaitingJobs, Pool: c.messages.Config.Pool}
 	r := &reports{SerialQueue: executor.SerialQueue[func()]{Owner: executor.Funcs{}, Config: config}}
-	if c.reportQueue.CompareAndSwap(nil, r) {
+	extra := c.ownExtra()
+	if extra.reportQueue.CompareAndSwap(nil, r) {
 		return r
 	}
-	return c.reportQueue.Load()
+	return extra.reportQueue.Load()
 }
 
 // reportLimit queues a call of Options.OnLimitExceeded. While the queue is full, it waits, and with
@@ -49,7 +50,7 @@ func (r *Router) callOnLimitExceeded(ctx context.Context, l LimitExceeded) {
 		return
 	}
 	l.Messages = max(l.Messages, 1)
-	r.hook(ctx, "OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
+	r.hooks.Call(ctx, "OnLimitExceeded", func() { r.opts.OnLimitExceeded(l) })
 }
 
 // reportDrops reports the messages that have been dropped since the previous report.

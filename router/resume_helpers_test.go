@@ -29,12 +29,17 @@ func byUserToken(r *http.Request) (router.Identity, error) {
 // newSessionRouter returns a router with sessions. Clients may subscribe to room/… and feed/…, which
 // has a history; handlers subscribe them to private/…, which has one, and to plain/….
 func newSessionRouter(b broker.Broker, change func(*router.Options)) *router.Router {
+	return newSessionRouterKeeping(100, b, change)
+}
+
+// newSessionRouterKeeping is newSessionRouter with a number of messages that histories keep.
+func newSessionRouterKeeping(messages int, b broker.Broker, change func(*router.Options)) *router.Router {
 	opts := discardLogs(router.Options{Broker: b, Authenticate: byUserToken, Resume: router.ResumeOptions{Within: resumeWithin}})
 	if change != nil {
 		change(opts)
 	}
 	r := router.New(opts)
-	history := router.History{Messages: 100}
+	history := router.History{Messages: messages}
 	router.Topic(r, "feed/{name}", &router.TopicOptions{Authorize: permit, History: history})
 	router.Topic(r, "room/{name}", &router.TopicOptions{Authorize: permit})
 	router.Topic(r, "private/{name}", &router.TopicOptions{History: history})
@@ -52,10 +57,10 @@ type sessionClient struct {
 }
 
 // dialSession connects a client of a user.
-func dialSession(t *testing.T, r *router.Router, user string) *sessionClient {
+func dialSession(t *testing.T, r *router.Router, user string, opts ...routertest.Option) *sessionClient {
 	t.Helper()
 	before := collect(r)
-	c := &sessionClient{Conn: routertest.Dial(t, r, routertest.Token(user)), t: t}
+	c := &sessionClient{Conn: routertest.Dial(t, r, append(opts, routertest.Token(user))...), t: t}
 	for _, conn := range collect(r) {
 		if !slices.Contains(before, conn) {
 			c.conn = conn
@@ -138,13 +143,6 @@ func (c *sessionClient) resumeError(token string) errors.Code {
 	}
 	require.NoError(c.t, json.Unmarshal(frame.Payload, &payload))
 	return payload.Code
-}
-
-// acknowledge confirms the latest $ws:resumed.
-func (c *sessionClient) acknowledge() {
-	c.t.Helper()
-	c.SendText(fmt.Sprintf(`{"type":"$ws:ack","meta":{"correlationId":"r%d"}}`, c.calls))
-	synctest.Wait()
 }
 
 // texts returns the texts of the publications that have arrived.

@@ -20,6 +20,7 @@ import (
 // A waitingRouter has the topics "members/{name}", whose members have a long info.
 type waitingRouter struct {
 	*router.Router
+	t       *testing.T
 	allowed bool
 	hold    chan struct{} // Authorize returns when it is closed
 }
@@ -31,7 +32,7 @@ const (
 
 // newWaitingRouter returns a router whose topic "members/a" has members.
 func newWaitingRouter(t *testing.T) *waitingRouter {
-	w := &waitingRouter{allowed: true}
+	w := &waitingRouter{t: t, allowed: true}
 	w.Router = newSessionRouter(nil, func(o *router.Options) { o.Limits.QueueBytes = waitingQueue })
 	router.DeclareMessage[Text](w.Router) // fills the queue
 	router.DeclareMessage[Quote](w.Router)
@@ -83,77 +84,50 @@ func (c *sessionClient) answers() (all []string) {
 }
 
 func TestRevoke_WhileAnswerToSubscribeWaits(t *testing.T) {
-	for access, granted := range map[string]bool{"denied": false, "granted again": true} {
-		runSynctest(t, access, func(t *testing.T) {
-			w := newWaitingRouter(t)
-			c := dialSession(t, w.Router, "ann").hello()
-			w.hold = make(chan struct{})
-			c.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"members/a","presence":true,"positions":true}}`)
-			w.fill(t, c)
-			close(w.hold)
-			synctest.Wait()
-			require.True(t, c.conn.Subscribed("members/a"), "its answer waits")
-			w.allowed = granted
-			require.NoError(t, w.Revoke(t.Context(), "t", "ann", "members/{name}"))
-			all := c.answers()
-			assert.Equal(t, granted, c.conn.Subscribed("members/a"))
-			if granted {
-				assert.Equal(t, []string{"$ws:unsubscribed", "$ws:subscribed"}, all)
-			} else {
-				assert.Equal(t, []string{"$ws:unsubscribed", "RPC_ERROR"}, all)
-			}
-		})
-	}
+	revokeWhileWaiting(t, func(w *waitingRouter) (*sessionClient, string) {
+		return dialSession(w.t, w.Router, "ann").hello(), `{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"members/a","presence":true,"positions":true}}`
+	}, func(t *testing.T, c *sessionClient, granted bool) {
+		want := map[bool]string{true: "$ws:subscribed", false: "RPC_ERROR"}[granted]
+		assert.Equal(t, []string{"$ws:unsubscribed", want}, c.answers())
+	})
 }
 
 func TestRevoke_WhileAnswerToResumeWaits(t *testing.T) {
+	revokeWhileWaiting(t, func(w *waitingRouter) (*sessionClient, string) {
+		old := dialSession(w.t, w.Router, "ann").hello()
+		synctest.Wait()
+		old.Abort()
+		synctest.Wait()
+		return dialSession(w.t, w.Router, "ann"), fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"members/a","presence":true,"positions":true},{"topic":"room/a"}]}}`, old.token)
+	}, func(t *testing.T, c *sessionClient, granted bool) {
+		c.Resume()
+		time.Sleep(time.Second)
+		frame := c.Next()
+		for ; frame.Type != "$ws:resumed"; frame = c.Next() {
+			assert.Contains(t, []string{"TEXT", "$ws:unsubscribed"}, frame.Type)
+		}
+		assert.True(t, c.conn.Subscribed("room/a"))
+		assert.Equal(t, granted, strings.Contains(frame.Text, "secret"), frame.Text)
+		assert.Equal(t, !granted, strings.Contains(frame.Text, "PERMISSION_DENIED"), frame.Text)
+	})
+}
+
+// revokeWhileWaiting revokes the access of a client to members/a, and may grant it again, while the answer to a request waits.
+func revokeWhileWaiting(t *testing.T, request func(*waitingRouter) (*sessionClient, string), check func(t *testing.T, c *sessionClient, granted bool)) {
 	for access, granted := range map[string]bool{"denied": false, "granted again": true} {
 		runSynctest(t, access, func(t *testing.T) {
 			w := newWaitingRouter(t)
-			old := dialSession(t, w.Router, "ann").hello()
-			synctest.Wait()
-			old.Abort()
-			synctest.Wait()
-			c := dialSession(t, w.Router, "ann")
+			c, text := request(w)
 			w.hold = make(chan struct{})
-			c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"members/a","presence":true,"positions":true},{"topic":"room/a"}]}}`, old.token))
+			c.SendText(text)
 			w.fill(t, c)
 			close(w.hold)
 			synctest.Wait()
 			require.True(t, c.conn.Subscribed("members/a"), "its answer waits")
 			w.allowed = granted
 			require.NoError(t, w.Revoke(t.Context(), "t", "ann", "members/{name}"))
-			c.Resume()
-			time.Sleep(time.Second)
-			frame := c.Next()
-			for ; frame.Type != "$ws:resumed"; frame = c.Next() {
-				assert.Contains(t, []string{"TEXT", "$ws:unsubscribed"}, frame.Type)
-			}
+			check(t, c, granted)
 			assert.Equal(t, granted, c.conn.Subscribed("members/a"))
-			assert.True(t, c.conn.Subscribed("room/a"))
-			assert.Equal(t, granted, strings.Contains(frame.Text, "secret"), frame.Text)
-			assert.Equal(t, !granted, strings.Contains(frame.Text, "PERMISSION_DENIED"), frame.Text)
 		})
 	}
-}
-
-// TestRevoke_WhilePartsOfStateWait joins a state that is larger than the send queue.
-func TestRevoke_WhilePartsOfStateWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWaitingRouter(t)
-		const keys = 300
-		for n := range keys {
-			require.NoError(t, w.Publish("feed/a", Quote{Symbol: fmt.Sprint(n, strings.Repeat("x", 100))}))
-		}
-		require.NoError(t, dialSession(t, w.Router, "bob").conn.Subscribe("feed/a")) // keeps the topic on this node
-		c := dialSession(t, w.Router, "ann").hello()
-		c.Pause()
-		c.SendText(`{"type":"$ws:subscribe","meta":{"correlationId":"s"},"payload":{"topic":"feed/a","state":true}}`)
-		synctest.Wait()
-		require.NoError(t, w.Revoke(t.Context(), "t", "ann", "feed/a"))
-		all := c.answers()
-		assert.Less(t, len(all), keys, "the rest of the state is not sent")
-		assert.Contains(t, all, "QUOTE")
-		assert.Equal(t, "$ws:unsubscribed", all[len(all)-1])
-	})
 }

@@ -264,20 +264,8 @@ func registerCall(to Registrar, position string, message receivedType, reply rep
 // addRoute sets the fields that depend on the message's type and the defaults, and adds the route to
 // the router.
 func addRoute(r *Router, message receivedType, rt *Route) *Route {
-	setType(rt, message, r.opts.RejectUnknownFields)
-	if rt.rpc && !rt.stream {
-		rt.timeout = r.opts.Timeouts.Call
-	}
-	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
-	rt.contract.request = message.Type
-	r.routes[rt.name] = rt
-	return rt
-}
-
-// setType sets the fields that depend on the message's type only.
-func setType(rt *Route, message receivedType, rejectUnknown bool) {
 	rt.value = message.value
-	rt.decoding = envelope.DecodingOf(message.Type, rejectUnknown && !rt.protocol)
+	rt.decoding = envelope.DecodingOf(message.Type, r.opts.RejectUnknownFields && !rt.protocol)
 	rt.decoding.JSONOnly = rt.protocol
 	switch {
 	case rt.newContext != nil:
@@ -286,6 +274,13 @@ func setType(rt *Route, message receivedType, rejectUnknown bool) {
 	default:
 		rt.newContext = newContext
 	}
+	if rt.rpc && !rt.stream {
+		rt.timeout = r.opts.Timeouts.Call
+	}
+	rt.maxBytes, rt.action = r.opts.Limits.MaxMessageBytes, r.opts.LimitAction
+	rt.contract.request = message.Type
+	r.routes[rt.name] = rt
+	return rt
 }
 
 // withReply sets the fields that depend on the reply of a call, and returns the route.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/accesslog"
+	"github.com/penstock-go/penstock/internal/access"
 	"github.com/penstock-go/penstock/internal/ask"
 	"github.com/penstock-go/penstock/internal/calls"
 	"github.com/penstock-go/penstock/internal/declared"
@@ -20,12 +20,14 @@ import (
 	"github.com/penstock-go/penstock/internal/handshake"
 	"github.com/penstock-go/penstock/internal/hints"
 	"github.com/penstock-go/penstock/internal/host"
+	"github.com/penstock-go/penstock/internal/member"
+	"github.com/penstock-go/penstock/internal/present"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/registry"
-	"github.com/penstock-go/penstock/internal/sampledlog"
-	"github.com/penstock-go/penstock/internal/sampling"
+	"github.com/penstock-go/penstock/internal/report"
+
 	"github.com/penstock-go/penstock/internal/session"
-	"github.com/penstock-go/penstock/internal/spans"
+
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/wsconn"
 	"github.com/penstock-go/penstock/router/observe"
@@ -52,30 +54,37 @@ type Router struct {
 
 	conns        registry.Conns[*Conn]
 	topics       topic.Topics
-	topicOptions map[*topic.Pattern]TopicOptions // of declared topics; read-only once the router serves
-	node         broker.Node                     // publishes to other nodes
-	asks         ask.Node                        // of this node to others, and of others to this one
-	nodeTopic    string                          // carries the packets of asks to this node
-	// histories stores publications of topics with a History; nil if Options.Broker cannot.
-	histories   broker.Histories
-	events      executor.FuncQueue                          // hook calls that concern no single connection, in order
-	access      *accessLog                                  // nil without Options.UserHistory
-	disconnects accesslog.Recent[registry.User, CloseError] // calls of DisconnectUser
-	sessions    *session.Node
-	shutdowns   host.Shutdowns // read-only once the router serves
-	accessEnds  host.AccessEnds
-	observer    func(observe.Event) // nil without observers
-	inbound     executor.ByteBudget // received messages that wait, of all connections
+	members      member.Node
+	topicOptions map[*topic.Pattern]declaredTopic // read-only once the router serves
+	node         broker.Node                      // publishes to other nodes
+	asks         ask.Node                         // of this node to others, and of others to this one
+	nodeTopic    string                           // carries the packets of asks to this node
+	// histories stores publications of topics with a History; nil if Options.Broker cannot, or before useHistories.
+	histories broker.Histories
+	access    access.Node
+	sessions  *session.Node
+	resume    enabledResume // zero without sessions
+	away      *present.Table
 
-	spans          spans.Tracer
-	log            sampledlog.Log
-	pendingLogs    atomic.Int32 // functions of reportPanicLater in events
-	unloggedPanics atomic.Int64 // that were too many for events; the next one counts them
+	// Topic and ResumeOptions set these, so that a program without them does not link what they call.
+	subscribeClient func(context.Context, member.Conn, *topic.Pattern, protocol.Subscribe, topic.JoinRequest) (protocol.Subscribed, error)
+	startTopic      func(c member.Conn, name string)
+	publishStored   func(ctx context.Context, name string, m Message, opts PublishOption) error
+	openSession     func(context.Context, member.Conn) *protocol.SessionGrant
 
-	unhealthy        atomic.Bool  // Shutdown has begun
-	upgradedRefusals atomic.Int64 // connections of refuseAfterUpgrade
-	refusals         sampling.Counter[refusedClient]
+	shutdowns  host.Shutdowns // read-only once the router serves
+	accessEnds host.AccessEnds
+	inbound    executor.ByteBudget // received messages that wait, of all connections
+
+	spans report.Tracer
+	log   report.Log
+	hooks report.Hooks
+
+	unhealthy        atomic.Bool // Shutdown has begun
+	upgradedRefusals wsconn.Refusals
+	refusals         report.Refusals
 	hints            *hints.Hints // nil without Options.Development
+	proxyWarning     hints.ProxyWarning
 
 	reconnectSpread atomic.Int64 // nanoseconds, of the delays in reconnectReason
 
@@ -100,7 +109,7 @@ const maxInboundBytes = 1 << 20
 // New returns a router. If opts is nil, the defaults are used; otherwise opts is copied. New
 // panics if an option is invalid.
 func New(opts *Options) *Router {
-	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, topicOptions: map[*topic.Pattern]TopicOptions{}, created: time.Now()}
+	r := &Router{opts: opts.withDefaults(), routes: map[string]*Route{}, topicOptions: map[*topic.Pattern]declaredTopic{}, created: time.Now()}
 	r.formats = newFormats(r.opts.Codecs, r.opts.Subprotocols)
 	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
@@ -114,19 +123,24 @@ func New(opts *Options) *Router {
 			MaxWaiting: maxWaitingJobs, MaxBytes: min(r.opts.Limits.InboundBytes, maxInboundBytes), Budget: &r.inbound, Pool: &r.shards[i].pool,
 		}
 	}
+	r.away = present.New(r.opts.Limits.SessionsPerUser, r.opts.Limits.ConnsPerIP)
 	r.topics.Init(r.topicConfig())
-	r.refusals.Init(1, refusalInterval)
+	r.refusals.Init()
 	r.initLog()
-	r.spans = spans.Tracer{Tracer: r.opts.Tracer, Panicked: func(v any) {
-		r.observe(observe.Event{Kind: observe.Panicked, Reason: "Tracer"})
-		r.reportPanicLater("Tracer", v)
+	r.spans = report.Tracer{Tracer: r.opts.Tracer, Panicked: func(v any) {
+		r.hooks.Observe(observe.Event{Kind: observe.Panicked, Reason: "Tracer"})
+		r.hooks.PanickedLater("Tracer", v)
 	}}
 	r.registerProtocolRoutes()
-	r.initSessions()
 	r.connectBroker()
-	r.mustStoreSessions()
-	r.sessions.UseStore(r.histories)
-	r.openUserLogs()
+	if r.opts.Resume != nil {
+		r.opts.Resume.enableSessions(r)
+	}
+	r.initSessions()
+	r.initAccess()
+	if r.opts.UserHistory != nil {
+		r.opts.UserHistory.enableUserLogs(r)
+	}
 	r.receiveFromNodes()
 	return r
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
-	"github.com/penstock-go/penstock/router/routertest"
 )
 
 type Say struct {
@@ -51,20 +50,4 @@ func TestTypes_AreSafeDuringRegistration(t *testing.T) {
 	router.RPC(r, echo)
 	wg.Wait()
 	assert.ElementsMatch(t, []string{"ECHO", "SAY"}, slices.Collect(r.Types()))
-}
-
-func TestRouter_HandlesEventsAndCalls(t *testing.T) {
-	r := router.New(nil)
-	router.On(r, func(ctx *router.Context, m Say) error {
-		if err := ctx.Subscribe(m.Room); err != nil {
-			return err
-		}
-		return ctx.Publish(m.Room, m)
-	})
-	router.RPC(r, echo)
-
-	conn := routertest.Dial(t, r)
-	conn.Send(Say{Room: "go", Text: "hi"})
-	assert.Equal(t, Say{Room: "go", Text: "hi"}, routertest.Receive[Say](conn))
-	assert.Equal(t, Echoed{N: 7}, routertest.Call[Echoed](conn, Echo{N: 7}))
 }

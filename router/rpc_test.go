@@ -2,85 +2,16 @@ package router_test
 
 import (
 	"context"
-	"encoding/json"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-func TestCall_IsAnsweredOnce(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		handle func(*router.Context, Echo) (Echoed, error)
-		want   string // the payload
-	}{
-		{"with its reply", echo, `{"n":5}`},
-		{"with its error", func(*router.Context, Echo) (Echoed, error) {
-			return Echoed{}, &errors.Error{
-				Code: "NO_ECHO", Message: "the room is full", Details: struct {
-					Seats int `json:"seats"`
-				}{},
-				RetryAfter: 90 * time.Millisecond, Err: errors.New("secret"),
-			}
-		}, `{"code":"NO_ECHO","message":"the room is full","details":{"seats":0},"retryable":true,"retryAfterMs":90}`},
-		{"a terminal code has no retry delay", func(*router.Context, Echo) (Echoed, error) {
-			return Echoed{}, &errors.Error{Code: errors.NotFound, RetryAfter: time.Second}
-		}, `{"code":"NOT_FOUND","retryable":false}`},
-		{"at the deadline, if the handler returns later", func(ctx *router.Context, m Echo) (Echoed, error) {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return Echoed(m), nil
-		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
-		{"at the deadline, if the handler ignores it", func(_ *router.Context, m Echo) (Echoed, error) {
-			time.Sleep(time.Hour)
-			return Echoed(m), nil
-		}, `{"code":"DEADLINE_EXCEEDED","message":"the time for the call is up","retryable":true}`},
-		{"details that cannot be encoded are omitted", func(*router.Context, Echo) (Echoed, error) {
-			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: map[string]any{"f": func() {}}}
-		}, `{"code":"ABORTED","retryable":true}`},
-		{"details that are no object are omitted", func(*router.Context, Echo) (Echoed, error) {
-			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: []int{1}}
-		}, `{"code":"ABORTED","retryable":true}`},
-		{"details that are a nil pointer are omitted", func(*router.Context, Echo) (Echoed, error) {
-			return Echoed{}, &errors.Error{Code: errors.Aborted, Details: (*Echo)(nil)}
-		}, `{"code":"ABORTED","retryable":true}`},
-	} {
-		runSynctest(t, tt.name, func(t *testing.T) {
-			r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: 10 * time.Second}}))
-			router.RPC(r, tt.handle)
-			conn := routertest.Dial(t, r)
-			conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c \"1\" é"},"payload":{"n":5}}`)
-			time.Sleep(2 * time.Hour)
-			require.Equal(t, 1, conn.Pending())
-			frame := conn.Next()
-			assert.Equal(t, `c "1" é`, frame.Meta.CorrelationID)
-			assert.JSONEq(t, tt.want, string(frame.Payload))
-		})
-	}
-}
-
-// Unencodable cannot be encoded if F is not a number.
-type Unencodable struct {
-	F float64 `json:"f"`
-}
-
-func (Unencodable) MessageType() string { return "UNENCODABLE" }
-
-func TestCall_UnencodableReplyIsInternalError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(discardLogs(router.Options{}))
-		router.RPC(r, func(*router.Context, Echo) (Unencodable, error) { return Unencodable{math.NaN()}, nil })
-		assert.Equal(t, errors.Internal, routertest.CallError(routertest.Dial(t, r), Echo{}).Code)
-	})
-}
 
 func TestSend_RejectsReservedNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,39 +134,6 @@ func TestRoute_SerialAndConcurrentChangeOrder(t *testing.T) {
 		got := trace.all()
 		assert.Equal(t, []string{"echo starts", "echo ends"}, got[:2])
 		assert.ElementsMatch(t, []string{"1 starts", "2 starts"}, got[2:4])
-	})
-}
-
-func TestProgress_PrecedesReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		late := make(chan error, 1)
-		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-			if err := ctx.Progress(map[string]int{"percent": 50}); err != nil {
-				return Echoed{}, err
-			}
-			go func() {
-				<-ctx.Done()
-				late <- ctx.Progress("after the reply")
-			}()
-			return Echoed(m), nil
-		})
-		router.On(r, func(ctx *router.Context, _ Nothing) error { return ctx.Progress(1) })
-		conn := routertest.Dial(t, r)
-		conn.SendText(`{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
-		frame := conn.Next()
-		assert.Equal(t, "$ws:rpc-progress", frame.Type)
-		assert.Equal(t, "c", frame.Meta.CorrelationID)
-		var root map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal([]byte(frame.Text), &root))
-		assert.JSONEq(t, `{"percent":50}`, string(root["data"]))
-		assert.JSONEq(t, `{"percent":50}`, string(root["payload"]))
-		assert.Equal(t, "ECHOED", conn.Next().Type)
-		require.NoError(t, <-late)
-		synctest.Wait()
-		assert.Zero(t, conn.Pending())
-		conn.Send(Nothing{})
-		assert.Equal(t, errors.FailedPrecondition, routertest.ReceiveError(conn).Code)
 	})
 }
 

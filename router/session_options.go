@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
 )
 
@@ -59,28 +60,32 @@ func (s ResumedSession) Drop(topic string) { s.dropped[topic] = struct{}{} }
 // minResumeWithin bounds how often the records of sessions are stored.
 const minResumeWithin = time.Second
 
-// check panics if an option is invalid.
-func (o ResumeOptions) check() {
-	if o.Within != 0 && o.Within < minResumeWithin {
+// enabledResume is the type of Router.resume: it has no methods, because the linker keeps those of the types of fields.
+type enabledResume ResumeOptions
+
+// enableSessions lets clients have sessions. It panics if an option is invalid, or if the broker cannot store them.
+func (o ResumeOptions) enableSessions(r *Router) {
+	switch {
+	case o.Within == 0:
+		return
+	case o.Within < minResumeWithin:
 		panic(fmt.Sprintf("router: Resume.Within is %v; it must be at least %v, or 0 to disable sessions", o.Within, minResumeWithin))
 	}
+	r.mustHaveHistories("Resume.Within", "stores no sessions")
+	r.resume, r.openSession = enabledResume(o), r.members.OpenSession
+	r.routes[protocol.TypeHello].afterAnswer = func(ctx *Context) { r.members.AnnounceTopics(&ctx.conn.member, nil) }
+	protocolCall(r, r.handleResume).afterAnswer = func(ctx *Context) { r.members.StartResumed((*memberConn)(ctx.conn)) }
 }
 
 // resumes reports whether clients can have sessions.
-func (r *Router) resumes() bool { return r.opts.Resume.Within > 0 }
-
-// mustStoreSessions panics if sessions are enabled and the broker cannot store them.
-func (r *Router) mustStoreSessions() {
-	if r.resumes() {
-		r.mustHaveHistories("Resume.Within", "stores no sessions")
-	}
-}
+func (r *Router) resumes() bool { return r.resume.Within > 0 }
 
 // A SessionEnd says that a client can no longer resume a session; see ResumeOptions.OnSessionEnd.
 type SessionEnd struct {
 	ConnID   string // of the last connection of the session on this node
 	Identity Identity
 	Reason   SessionEndReason
+	Option   string // that has ended it, if it is SessionLimited: "router.Limits.SessionsPerUser", for example
 }
 
 // A SessionEndReason says why a session has ended.
@@ -96,22 +101,9 @@ const (
 
 // reportSessionEnd queues a call of ResumeOptions.OnSessionEnd.
 func (r *Router) reportSessionEnd(c *Conn, reason session.EndReason) {
-	if r.opts.Resume.OnSessionEnd == nil {
+	if r.resume.OnSessionEnd == nil {
 		return
 	}
-	end := SessionEnd{c.id, c.Identity(), sessionEndReason(reason)}
-	r.events.Add(func() { r.hook(context.Background(), "OnSessionEnd", func() { r.opts.Resume.OnSessionEnd(end) }) })
-}
-
-func sessionEndReason(reason session.EndReason) SessionEndReason {
-	switch reason {
-	case session.Closed:
-		return SessionClosed
-	case session.AccessEnded:
-		return SessionRevoked
-	case session.Limited:
-		return SessionLimited
-	default:
-		return SessionExpired
-	}
+	end := SessionEnd{c.member.ID, c.Identity(), SessionEndReason(reason.String()), reason.Option()}
+	r.hooks.Later.Add(func() { r.hooks.Call(context.Background(), "OnSessionEnd", func() { r.resume.OnSessionEnd(end) }) })
 }

@@ -35,19 +35,6 @@ func byExpiringToken(r *http.Request) (router.Identity, error) {
 	return id, nil
 }
 
-func TestResume_OtherTenantIsRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, func(o *router.Options) {
-			o.Authenticate = func(req *http.Request) (router.Identity, error) {
-				tenant, user, _ := strings.Cut(router.Token(req), ":")
-				return router.Identity{TenantID: tenant, UserID: user}, nil
-			}
-		})
-		old := dialSession(t, r, "acme:ann").hello()
-		assert.Equal(t, errors.PermissionDenied, dialSession(t, r, "other:ann").resumeError(old.token))
-	})
-}
-
 func TestResume_OnResumeDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reject := error(errors.Errorf(errors.FailedPrecondition, "the game is over"))
@@ -55,11 +42,11 @@ func TestResume_OnResumeDecides(t *testing.T) {
 		b := memory.NewBroker()
 		one := newSessionRouter(b, nil)
 		two := newSessionRouter(b, func(o *router.Options) {
-			o.Resume.OnResume = func(ctx *router.Context, s router.ResumedSession) error {
+			o.Resume = router.ResumeOptions{Within: resumeWithin, OnResume: func(ctx *router.Context, s router.ResumedSession) error {
 				sessions.add(append([]string{s.ConnID}, s.Topics...))
 				assert.False(t, ctx.Conn().Subscribed("plain/a"), "OnResume precedes the subscriptions")
 				return reject
-			}
+			}}
 		})
 		old := dialSession(t, one, "ann").hello()
 		require.NoError(t, old.conn.Subscribe("plain/b"))
@@ -121,31 +108,13 @@ func TestResume_IsUnknownUnlessEnabled(t *testing.T) {
 	})
 }
 
-// TestSession_GreetingsWithoutOneHaveTheSameAnswer compares the answers of servers with and without
-// sessions.
-func TestSession_GreetingsWithoutOneHaveTheSameAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		on := newSessionRouter(nil, nil)
-		off := newSessionRouter(nil, func(o *router.Options) { o.Resume = router.ResumeOptions{} })
-		for _, payload := range []string{``, `,"payload":{}`, `,"payload":{"session":false}`, `,"payload":{"other":1}`, `,"payload":null`, `,"payload":[]`} {
-			var answers []string
-			for _, r := range []*router.Router{on, off} {
-				c := dialSession(t, r, "ann")
-				c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"h"}` + payload + `}`)
-				answers = append(answers, strings.ReplaceAll(c.Next().Text, c.conn.ID(), "ID"))
-			}
-			assert.Equal(t, answers[1], answers[0], payload)
-		}
-	})
-}
-
 func TestOptions_ResumeMustBeValid(t *testing.T) {
 	assert.PanicsWithValue(t, "router: Resume.Within is 1ms; it must be at least 1s, or 0 to disable sessions", func() {
 		router.New(&router.Options{Resume: router.ResumeOptions{Within: time.Millisecond}})
 	})
 	assert.Panics(t, func() { router.New(&router.Options{Resume: router.ResumeOptions{Within: -time.Minute}}) })
-	assert.PanicsWithValue(t, "router: Resume.Within: Options.Broker, a *router_test.discardBroker, stores no sessions; it must be a broker.HistoryBroker", func() {
-		router.New(&router.Options{Broker: &discardBroker{}, Resume: router.ResumeOptions{Within: time.Minute}})
+	assert.PanicsWithValue(t, "router: Resume.Within: Options.Broker, a *router_test.recordingBroker, stores no sessions; it must be a broker.HistoryBroker", func() {
+		router.New(&router.Options{Broker: &recordingBroker{}, Resume: router.ResumeOptions{Within: time.Minute}})
 	})
 }
 
@@ -198,7 +167,7 @@ func TestSessions_ThatWaitForAnotherConnectionAreBounded(t *testing.T) {
 			const limit = 3
 			r := newSessionRouter(nil, func(o *router.Options) {
 				o.Limits.SessionsPerUser = limit
-				o.Resume.OnSessionEnd = func(router.SessionEnd) {}
+				o.Resume = router.ResumeOptions{Within: resumeWithin, OnSessionEnd: func(router.SessionEnd) {}}
 			})
 			wait := func(ctx *router.Context, _ router.TopicMatch) error { <-ctx.Done(); return ctx.Err() }
 			router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: wait})
@@ -223,7 +192,7 @@ func TestSession_RecordIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSessionRouter(nil, nil)
 		router.On(r, func(ctx *router.Context, _ Nothing) error {
-			_, err := subscribeSince(ctx, "private/x", broker.Position{})
+			err := subscribeSince(ctx, "private/x", broker.Position{})
 			return err
 		})
 		c := dialSession(t, r, "ann").hello()
@@ -256,58 +225,6 @@ func TestSession_RecordIsBounded(t *testing.T) {
 	})
 }
 
-// storeReturns is longer than a save that hangs takes, and the wait for the next one.
-const storeReturns = 15 * time.Second
-
-// TestResume_GreetingWithoutStoreFollowsWhatIsRevoked revokes access while the node of a client that has just greeted is
-// cut off, and before.
-func TestResume_GreetingWithoutStoreFollowsWhatIsRevoked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, cut := newCutRouter()
-		other := &unreliableBroker{Broker: cut.Broker}
-		two := newSessionRouter(other, nil)
-		require.NoError(t, one.Revoke(t.Context(), "t", "ann", "plain/early"))
-		_, err := one.DisconnectUser("t", "ann", 4403, "")
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		c := dialSession(t, one, "ann")
-		cut.store.Store(storeAway)
-		c.hello()
-		for _, topic := range []string{"plain/early", "plain/a", "plain/b"} {
-			require.NoError(t, c.conn.Subscribe(topic))
-		}
-		time.Sleep(time.Second)
-		other.silent.Store(true)
-		require.NoError(t, two.Revoke(t.Context(), "t", "ann", "plain/a"))
-		synctest.Wait()
-		require.True(t, c.conn.Subscribed("plain/a"), "the packet was lost")
-		cut.store.Store(storeWorks)
-		time.Sleep(storeReturns)
-		assert.False(t, c.conn.Subscribed("plain/a"))
-		assert.True(t, c.conn.Subscribed("plain/b"))
-		assert.True(t, c.conn.Subscribed("plain/early"), "it was granted later")
-		c.Abort()
-		synctest.Wait()
-		topics := dialSession(t, two, "ann").resume(c.token, "").Topics
-		assert.Len(t, topics, 2)
-	})
-}
-
-// TestResume_GreetingThatIsNotAnsweredHasNoSession has a client that goes while the store hangs.
-func TestResume_GreetingThatIsNotAnsweredHasNoSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, cut := newCutRouter()
-		c := dialSession(t, one, "ann")
-		cut.store.Store(storeHangs)
-		c.SendText(`{"type":"$ws:hello","meta":{"correlationId":"1"},"payload":{"session":true}}`)
-		synctest.Wait()
-		conn := c.conn
-		c.Abort()
-		synctest.Wait()
-		assert.False(t, conn.Resumable())
-	})
-}
-
 // drain drops what a client has received.
 func drain(c *sessionClient) {
 	for c.Pending() > 0 {
@@ -315,23 +232,13 @@ func drain(c *sessionClient) {
 	}
 }
 
-func TestRevoke_ManyTopicsEndTheSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSessionRouter(nil, nil)
-		old := dialSession(t, r, "ann").hello()
-		old.Abort()
-		synctest.Wait()
-		for n := range 257 {
-			require.NoError(t, r.Revoke(t.Context(), "t", "ann", fmt.Sprint("plain/", n)))
-		}
-		assert.Equal(t, errors.NotFound, dialSession(t, r, "ann").resumeError(old.token))
-	})
-}
-
 func TestRevoke_InvalidArguments(t *testing.T) {
 	r := newSessionRouter(nil, nil)
 	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(r.Revoke(t.Context(), "t", "ann", "")))
 	assert.Equal(t, errors.InvalidArgument, errors.CodeOf(r.Revoke(t.Context(), "t", "", "plain/a")))
+	n, err := r.DisconnectUser("t", "", 4001, "")
+	require.NoError(t, err)
+	assert.Zero(t, n)
 }
 
 const presenceGrace = time.Minute
@@ -361,5 +268,34 @@ func TestPresenceGrace_AbsentUsersAreBounded(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, r.Presence("club/go"))
 		assert.Zero(t, r.AbsentConns())
+	})
+}
+
+// TestResume_ResumesThatAreCutShortAreBounded resumes a session again and again, and closes each
+// connection before it has an answer.
+func TestResume_ResumesThatAreCutShortAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 5
+		r := newSessionRouter(nil, func(o *router.Options) {
+			o.Limits.SessionsPerUser = limit
+			o.Resume = router.ResumeOptions{Within: resumeWithin, OnSessionEnd: func(router.SessionEnd) {}}
+		})
+		wait := func(*router.Context, router.TopicMatch) error { time.Sleep(time.Second); return nil }
+		router.Topic(r, "slow/{name}", &router.TopicOptions{Authorize: wait})
+		first := dialSession(t, r, "ann").hello()
+		for range 50 {
+			c := dialSession(t, r, "ann")
+			c.SendText(fmt.Sprintf(`{"type":"$ws:resume","meta":{"correlationId":"r"},"payload":{"token":%q,"topics":[{"topic":"slow/a"}]}}`, first.token))
+			synctest.Wait()
+			c.Abort()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		assert.LessOrEqual(t, r.AwaySessions(), limit+1)
+		assert.LessOrEqual(t, r.SessionOwners(), limit+1)
+		dialSession(t, r, "ann").resume(first.token, "")
+		synctest.Wait()
+		assert.Zero(t, r.AwaySessions())
+		assert.Equal(t, 1, r.SessionOwners())
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router/observe"
 )
@@ -46,7 +46,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 	r.shutdowns.End(ctx)
 	r.sessions.Close(ctx)
 	r.topics.Close()
-	r.access.close()
+	r.access.Close()
 	defer r.log.Flush()
 	defer r.asks.Close()
 	if closing := r.node.Close(ctx); closing != nil {
@@ -58,7 +58,7 @@ func (r *Router) Shutdown(ctx context.Context) error {
 // closeConns drains all connections, and aborts those that are left when ctx is done.
 func (r *Router) closeConns(ctx context.Context) error {
 	conns, drained := r.conns.Drain()
-	r.observe(observe.Event{Kind: observe.Shutdown, Count: len(conns)})
+	r.hooks.Observe(observe.Event{Kind: observe.Shutdown, Count: len(conns)})
 	r.askToLeave(ctx, conns)
 	r.drainPaced(ctx, conns)
 	select {
@@ -68,9 +68,9 @@ func (r *Router) closeConns(ctx context.Context) error {
 	}
 	left := r.conns.List()
 	for _, c := range left {
-		c.sub.WS.Abort()
+		c.member.WS.Abort()
 	}
-	r.observe(observe.Event{Kind: observe.Aborted, Count: len(left)})
+	r.hooks.Observe(observe.Event{Kind: observe.Aborted, Count: len(left)})
 	return ctx.Err()
 }
 
@@ -79,7 +79,7 @@ func (r *Router) lameDuck(ctx context.Context) {
 	if r.unhealthy.Swap(true) || r.opts.Timeouts.LameDuck == 0 {
 		return
 	}
-	_ = sleep.For(ctx, r.opts.Timeouts.LameDuck)
+	_ = rules.Sleep(ctx, r.opts.Timeouts.LameDuck)
 }
 
 // Healthy reports whether load balancers may send new clients to this node: until Shutdown
@@ -123,7 +123,7 @@ func (r *Router) drainPaced(ctx context.Context, conns []*Conn) {
 	due := time.Now()
 	for _, c := range conns {
 		if wait := time.Until(due); wait >= time.Millisecond {
-			_ = sleep.For(ctx, wait)
+			_ = rules.Sleep(ctx, wait)
 		}
 		c.drain()
 		due = due.Add(random.N(2*pause + 1))

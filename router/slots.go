@@ -21,7 +21,7 @@ func (r *Router) initConns() {
 func (r *Router) chargeHandshake(c *Conn) *handshakeRefusal {
 	var wait time.Duration
 	if c.address, wait = r.conns.ChargeHandshake(c.ip, r.sinceStart(time.Now())); wait > 0 {
-		return refusedByLimit(*rateExceeded(r.opts.Limits.HandshakesPerIP, wait, "HandshakesPerIP"))
+		return refusedByLimit(rateExceeded(r.opts.Limits.HandshakesPerIP, wait, "router.Limits.HandshakesPerIP"))
 	}
 	return nil
 }
@@ -43,8 +43,10 @@ func refusedSlot(refusal *registry.Refusal) *handshakeRefusal {
 	return refusedByLimit(connsExceeded(refusal))
 }
 
-func connsExceeded(refusal *registry.Refusal) LimitExceeded {
-	return LimitExceeded{Kind: LimitConnections, Observed: int64(refusal.Observed), Limit: int64(refusal.Limit), RetryAfter: connectionRetry}
+func connsExceeded(refusal *registry.Refusal) *LimitExceeded {
+	return &LimitExceeded{
+		Kind: LimitConnections, Option: refusal.Option, Observed: int64(refusal.Observed), Limit: int64(refusal.Limit), RetryAfter: connectionRetry,
+	}
 }
 
 // connectionRetry is an estimate: when a connection will be closed is unknown.

@@ -20,7 +20,7 @@ import (
 // the default limits.
 func startLargeJoin(t *testing.T) (counted *unreliableBroker, r *router.Router, client *routertest.Conn) {
 	counted = unreliable()
-	r = newStateRouter(counted, 1, nil)
+	r = newStateRouter(counted, nil)
 	text := strings.Repeat("x", 600)
 	for n := range largeState {
 		err := r.Publish("feed/a", Quote{Symbol: fmt.Sprint(n, text), N: n}, router.Stored(t.Context(), nil))
@@ -51,8 +51,8 @@ func TestStateParts_LargeStateNeedsLittleMemory(t *testing.T) {
 			}
 		}
 		assert.Len(t, keys, largeState)
-		assert.Greater(t, counted.reads.bytes, int64(10<<20))
-		assert.Less(t, counted.reads.longest, int64(broker.DefaultStateBytes+5000), "and what is stored together with the last one")
+		assert.Greater(t, counted.reads.all().bytes, int64(10<<20))
+		assert.Less(t, counted.reads.all().longest, int64(broker.DefaultStateBytes+5000), "and what is stored together with the last one")
 		assert.LessOrEqual(t, onlyConn(t, r).QueueStats().PeakBytes, 1<<20)
 	})
 }
@@ -78,7 +78,7 @@ func TestStateParts_DisconnectedClientReadsNoMore(t *testing.T) {
 			synctest.Wait()
 			end(onlyConn(t, r), client)
 			synctest.Wait()
-			assert.Less(t, counted.reads.bytes, int64(2<<20))
+			assert.Less(t, counted.reads.all().bytes, int64(2<<20))
 		})
 	}
 }
@@ -89,9 +89,8 @@ func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const topics, keys = 20, 100
 		counted := unreliable()
-		opts := smallQueue()
-		opts.Limits.QueueBytes = 30_000
-		r := newStateRouter(counted, 1, opts)
+		opts := discardLogs(router.Options{Limits: router.Limits{QueueBytes: 30_000}})
+		r := newStateRouter(counted, opts)
 		for topic := range topics {
 			for n := range keys {
 				err := r.Publish(fmt.Sprint("feed/", topic), Quote{Symbol: fmt.Sprint(n), N: n}, router.Stored(t.Context(), nil))
@@ -112,7 +111,7 @@ func TestStateParts_ConnectionHoldsOnePart(t *testing.T) {
 		client.SendText(`{"type":"$ws:hello"}`)
 		client.SendText(`{"type":"ECHO","meta":{"correlationId":"e"},"payload":{}}`)
 		synctest.Wait()
-		assert.Less(t, counted.reads.parts, int64(2*topics-5), "the first part of each topic, one part that waits, and those that were sent")
+		assert.Less(t, counted.reads.all().parts, int64(2*topics-5), "the first part of each topic, one part that waits, and those that were sent")
 		client.Resume()
 		types := map[string]int{}
 		for types["$ws:state"] < topics {

@@ -30,6 +30,7 @@ type storyClient struct {
 	inbox   []string // what has arrived, without answers
 	answers map[string]routertest.Frame
 	offsets map[string]uint64 // up to which publications of a topic have arrived, or a notice
+	state   storyState
 }
 
 func userOf(name string) string {
@@ -63,7 +64,6 @@ func (w *storyWorld) greet(args []string) (string, error) {
 		c.token = welcome.Session.Token
 		c.first = cmp.Or(c.first, c.token)
 	}
-	synctest.Wait()
 	return frame.Type, nil
 }
 
@@ -93,6 +93,7 @@ func (w *storyWorld) answerOf(c *storyClient) routertest.Frame {
 func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 	if id := frame.Meta.CorrelationID; id != "" {
 		c.answers[id] = frame
+		w.notePositions(c, frame)
 		return
 	}
 	var message struct {
@@ -103,7 +104,7 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 		Payload struct {
 			resumedTopic
 
-			Text         string
+			Text, Symbol string
 			N            int
 			ExpiresInMs  int
 			Code         errors.Code
@@ -115,12 +116,13 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 	meta, payload := message.Meta, message.Payload
 	topic := shown(payload.Topic)
 	switch frame.Type {
-	case "BLOB", "QUOTE":
-		if last, known := c.offsets[meta.Topic]; known && meta.Offset > 0 && frame.Type == "BLOB" { // a state has gaps
+	case "BLOB", "QUOTE", "DELISTED":
+		last, known := c.offsets[meta.Topic]
+		if known && meta.Offset > 0 && (meta.Offset > last || frame.Type != "QUOTE") { // others are a part of the state
 			require.Equal(w.t, last+1, meta.Offset, "%s: %s", w.where, frame.Text)
 			c.offsets[meta.Topic] = meta.Offset
 		}
-		c.inbox = append(c.inbox, cmp.Or(payload.Text, fmt.Sprint(payload.N)))
+		c.inbox = append(c.inbox, c.state.receive(frame.Type, payload.Symbol, cmp.Or(payload.Text, fmt.Sprint(payload.N))))
 	case "$ws:subscribed", "$ws:position":
 		w.position(c, payload.resumedTopic)
 		if payload.Lost != nil {
@@ -129,6 +131,9 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 		c.inbox = append(c.inbox, "+"+topic)
 	case "$ws:unsubscribed":
 		delete(c.offsets, payload.Topic)
+		if payload.Error != nil {
+			topic += ":" + string(payload.Error.Code)
+		}
 		c.inbox = append(c.inbox, "-"+topic)
 	case "$ws:presence":
 		c.inbox = append(append(c.inbox, signed("-", payload.Left...)...), signed("+", payload.Joined...)...)
@@ -143,6 +148,26 @@ func (w *storyWorld) read(c *storyClient, frame routertest.Frame) {
 
 // shown returns the name of a topic in stories: that of the messages to a user is empty.
 func shown(topic string) string { return cmp.Or(topic, "log") }
+
+// notePositions notes what an answer says of topics.
+func (w *storyWorld) notePositions(c *storyClient, frame routertest.Frame) {
+	var payload struct {
+		resumed
+		resumedTopic
+
+		State *int
+	}
+	if frame.Type != "$ws:subscribed" && frame.Type != "$ws:resumed" {
+		return
+	}
+	require.NoError(w.t, json.Unmarshal(frame.Payload, &payload))
+	for _, topic := range append(payload.Topics, payload.resumedTopic) {
+		w.position(c, topic)
+	}
+	if payload.State != nil {
+		c.state = storyState{}
+	}
+}
 
 // position notes the position of a topic.
 func (w *storyWorld) position(c *storyClient, at resumedTopic) {
@@ -164,6 +189,12 @@ func (w *storyWorld) gets(args []string) (string, error) {
 	return got, nil
 }
 
+// texts: NAME returns how many texts have arrived since the last call.
+func (w *storyWorld) texts(args []string) (string, error) {
+	got, err := w.gets(args)
+	return fmt.Sprint(len(strings.Fields(got))), err
+}
+
 func (w *storyWorld) readAll(c *storyClient) {
 	for c.Pending() > 0 {
 		w.read(c, c.Next())
@@ -176,12 +207,18 @@ func (w *storyWorld) answer(args []string) (string, error) {
 	return w.result(c, w.answerOf(c))
 }
 
-// waits: NAME STEP makes a call that has no answer yet.
-func (w *storyWorld) waits(args []string) (string, error) {
-	c := w.client(args[1])
+// asks: STEP makes a call whose answer the step "answer" expects.
+func (w *storyWorld) asks(args []string) (string, error) {
 	w.noAnswer = true
 	_, err := storySteps()[args[0]](w, args[1:])
 	w.noAnswer = false
+	return "", err
+}
+
+// waits: STEP makes a call that has no answer yet.
+func (w *storyWorld) waits(args []string) (string, error) {
+	c := w.client(args[1])
+	_, err := w.asks(args)
 	synctest.Wait()
 	w.readAll(c)
 	require.NotContains(w.t, c.answers, c.waiting, w.where)
@@ -221,7 +258,6 @@ func (w *storyWorld) result(c *storyClient, frame routertest.Frame) (string, err
 	var words []string
 	for _, topic := range payload.Topics {
 		name := shown(topic.Topic)
-		w.position(c, topic)
 		switch {
 		case topic.Error != nil:
 			words = append(words, name+":"+string(topic.Error.Code))
@@ -270,7 +306,7 @@ func (w *storyWorld) tokenOf(name string) string {
 	return token[:n]
 }
 
-// presented returns a topic of a resume or subscribe: "TOPIC@OFFSET+presence+positions+state",
+// presented returns a topic of a resume or subscribe: "TOPIC@OFFSET+presence+positions+state+last=N",
 // "TOPIC@EPOCH/OFFSET", "TOPIC@NAME/OFFSET". "log" has the messages to the user.
 func (w *storyWorld) presented(c *storyClient, text string) string {
 	words := strings.Split(text, "+")
@@ -289,7 +325,11 @@ func (w *storyWorld) presented(c *storyClient, text string) string {
 		object += fmt.Sprintf(`,"epoch":%q,"offset":%s`, epoch, offset)
 	}
 	for _, flag := range words[1:] {
-		object += fmt.Sprintf(`,%q:true`, flag)
+		name, value, hasValue := strings.Cut(flag, "=")
+		if !hasValue {
+			value = "true"
+		}
+		object += fmt.Sprintf(`,%q:%s`, name, value)
 	}
 	return object + "}"
 }

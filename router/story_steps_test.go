@@ -22,10 +22,11 @@ import (
 // of a node its number.
 func storySteps() map[string]func(w *storyWorld, args []string) (string, error) {
 	return map[string]func(w *storyWorld, args []string) (string, error){
-		"connect": (*storyWorld).connect, "open": (*storyWorld).open, "greet": (*storyWorld).greet, "gets": (*storyWorld).gets,
-		"answer": (*storyWorld).answer, "waits": (*storyWorld).waits, "resume": (*storyWorld).resume, "ack": (*storyWorld).ack,
+		"connect": (*storyWorld).connect, "open": (*storyWorld).open, "greet": (*storyWorld).greet, "gets": (*storyWorld).gets, "how-many-texts": (*storyWorld).texts,
+		"answer": (*storyWorld).answer, "asks": (*storyWorld).asks, "waits": (*storyWorld).waits, "resume": (*storyWorld).resume, "ack": (*storyWorld).ack,
 		"closed": (*storyWorld).closed, "changes": (*storyWorld).changes, "stays": (*storyWorld).stays, "kill": (*storyWorld).kill,
-		"reason": (*storyWorld).reason, "says": (*storyWorld).says,
+		"reason": (*storyWorld).reason, "says": (*storyWorld).says, "set": (*storyWorld).set, "fill": (*storyWorld).fill,
+		"quotes": (*storyWorld).quotes, "keys": (*storyWorld).keys, "messages": (*storyWorld).messages, "notices": (*storyWorld).notices,
 		"subscribe": func(w *storyWorld, a []string) (string, error) {
 			return w.request(w.client(a[0]), "$ws:subscribe", w.presented(w.client(a[0]), a[1]))
 		},
@@ -48,7 +49,7 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 		// call NAME TYPE PAYLOAD makes a call.
 		"call":    func(w *storyWorld, a []string) (string, error) { return w.request(w.client(a[0]), a[1], a[2]) },
 		"release": func(w *storyWorld, _ []string) (string, error) { close(w.release); return "", nil },
-		// What handlers do: grant NAME TOPIC..., join NAME TOPIC INFO, since NAME TOPIC, withdraw NAME TOPIC, identity NAME USER [VALID], drop NAME CODE.
+		// What handlers do: grant NAME TOPIC..., join NAME TOPIC INFO, hide NAME TOPIC, since NAME TOPIC, withdraw NAME TOPIC, identity NAME USER [VALID], drop NAME CODE.
 		"grant": func(w *storyWorld, a []string) (string, error) {
 			var errs []error
 			for _, topic := range a[1:] {
@@ -61,7 +62,14 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 			synctest.Wait()
 			return codeOf(err)
 		},
-		// since NAME TOPIC [OFFSET]: from an offset on, or from now on. state NAME TOPIC: with the state.
+		"hide": func(w *storyWorld, a []string) (string, error) {
+			return codeOf(w.client(a[0]).conn.Subscribe(a[1], router.Hidden()))
+		},
+		// since NAME TOPIC [OFFSET]: from an offset on, or from now on. state NAME TOPIC: with the state. last NAME TOPIC N: with
+		// the latest publications.
+		"last": func(w *storyWorld, a []string) (string, error) {
+			return codeOf(w.client(a[0]).conn.Subscribe(a[1], router.Last(int(number(w, a[2], 0)), nil)))
+		},
 		"since": func(w *storyWorld, a []string) (string, error) {
 			at := broker.Position{}
 			if len(a) > 2 {
@@ -164,10 +172,6 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 			_, err := w.node(a[0]).DisconnectUser("t", a[1], router.StatusCode(number(w, a[2], 0)), "")
 			return codeOf(err)
 		},
-		// set NODE TOPIC N sets the state of the key k.
-		"set": func(w *storyWorld, a []string) (string, error) {
-			return codeOf(w.node(a[0]).Publish(a[1], Quote{Symbol: "k", N: int(number(w, a[2], 0))}))
-		},
 		"publish-local": func(w *storyWorld, a []string) (string, error) {
 			return codeOf(w.node(a[0]).Publish(a[1], Blob{Text: a[2]}, router.Local()))
 		},
@@ -188,6 +192,7 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 			synctest.Wait()
 			return result, nil
 		},
+		// deny hidden: of all topics.
 		"deny":      func(w *storyWorld, a []string) (string, error) { return w.setDenied(a[0], true) },
 		"allow":     func(w *storyWorld, a []string) (string, error) { return w.setDenied(a[0], false) },
 		"authorize": func(w *storyWorld, a []string) (string, error) { w.authorizeFor = duration(w, a[0], 0); return "", nil },
@@ -210,7 +215,18 @@ func storySteps() map[string]func(w *storyWorld, args []string) (string, error) 
 		"back":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).setCut(false); return "", nil },
 		"slow":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).slow.Store(true); return "", nil },
 		"fast":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).slow.Store(false); return "", nil },
-		"pause":  func(w *storyWorld, a []string) (string, error) { w.client(a[0]).Pause(); return "", nil },
+		// undelivered NODE, delivered NODE (publications of the store). ahead NODE N: so many reads of a state have a position that no node reaches.
+		"undelivered": func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).drop.Store(true); return "", nil },
+		"delivered":   func(w *storyWorld, a []string) (string, error) { w.broker(a[0]).drop.Store(false); return "", nil },
+		"ahead": func(w *storyWorld, a []string) (string, error) {
+			w.broker(a[0]).ahead.Store(int32(number(w, a[1], 0))) //nolint:gosec // small
+			return "", nil
+		},
+		// errors NODE returns the types of the messages of which OnError was called since the last one.
+		"errors": func(w *storyWorld, a []string) (string, error) {
+			return strings.Join(w.node(a[0]).errors.take(), " "), nil
+		},
+		"pause": func(w *storyWorld, a []string) (string, error) { w.client(a[0]).Pause(); return "", nil },
 		"read": func(w *storyWorld, a []string) (string, error) {
 			w.client(a[0]).Resume()
 			synctest.Wait()

@@ -50,6 +50,7 @@ func TestStories_Revoke(t *testing.T)     { runStories(t, "revoke") }
 func TestStories_Users(t *testing.T)      { runStories(t, "users") }
 func TestStories_Identities(t *testing.T) { runStories(t, "identities") }
 func TestStories_Topics(t *testing.T)     { runStories(t, "topics") }
+func TestStories_State(t *testing.T)      { runStories(t, "state") }
 
 func runStories(t *testing.T, name string) {
 	t.Parallel()

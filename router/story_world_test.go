@@ -51,10 +51,11 @@ type storyNode struct {
 	lost     recorder[int]
 	resumed  recorder[[]string] // topics that OnResume has seen
 	closed   recorder[bool]     // Conn.Resumable in OnClose
+	errors   recorder[string]   // types of messages that OnError has received
 }
 
-// start starts the nodes, with options: nodes=2, within=2m (sessions), grace=0 (presence), topics, queue, sessions
-// (of a user), address-sessions, user-history, drop=TOPIC,TOPIC (in OnResume), resume-takes=1s (likewise), per-user (connections), events (OnPresence), cut (off the store). NAME/2=VALUE is for node 2 alone, ends (OnSessionEnd
+// start starts the nodes, with options: nodes=2, within=2m (sessions), grace=0 (presence), history=100, topics, queue, queue-bytes,
+// slow=2 (consumers), patient (time-outs of an hour), sessions (of a user), address-sessions, user-history, drop=TOPIC,TOPIC (in OnResume), resume-takes=1s (likewise), per-user (connections), events (OnPresence), cut (off the store). NAME/2=VALUE is for node 2 alone, ends (OnSessionEnd
 // is called), observe (members of club/go).
 func (w *storyWorld) start(options map[string]string) {
 	if w.nodes != nil {
@@ -72,8 +73,8 @@ func (w *storyWorld) start(options map[string]string) {
 			}
 		}
 		_, n.broker.cut = own["cut"]
-		n.Router = newSessionRouter(n.broker, func(o *router.Options) { w.configure(n, o, own) })
-		club := &router.TopicOptions{Authorize: w.authorize, Presence: true, PresenceGrace: duration(w, options["grace"], 0)}
+		n.Router = newSessionRouterKeeping(int(number(w, own["history"], 100)), n.broker, func(o *router.Options) { w.configure(n, o, own) })
+		club := &router.TopicOptions{Authorize: w.authorize, AuthorizeHidden: w.authorizeHidden, Presence: true, PresenceGrace: duration(w, options["grace"], 0)}
 		router.Topic(n.Router, "club/{name}", club)
 		router.On(n.Router, func(*router.Context, Nothing) error { <-w.release; return nil })
 		router.RPC(n.Router, func(ctx *router.Context, m Echo) (Echoed, error) {
@@ -96,20 +97,26 @@ func (w *storyWorld) start(options map[string]string) {
 
 func (w *storyWorld) configure(n *storyNode, o *router.Options, options map[string]string) {
 	o.Authenticate = byExpiringToken
-	o.Resume.Within = duration(w, options["within"], resumeWithin)
+	resume := router.ResumeOptions{Within: duration(w, options["within"], resumeWithin)}
 	o.Limits.Topics = int(number(w, options["topics"], 0))
 	o.Limits.QueueMessages = int(number(w, options["queue"], 0))
+	o.Limits.QueueBytes = int(number(w, options["queue-bytes"], 0))
+	o.SlowConsumer = router.SlowConsumerPolicy(number(w, options["slow"], 0))
+	o.OnError = func(e router.ErrorReport) { n.errors.add(e.Type) }
+	if _, patient := options["patient"]; patient {
+		o.Timeouts = router.Timeouts{Message: time.Hour, Ping: time.Hour, Call: time.Hour}
+	}
 	o.Limits.SessionsPerUser = int(number(w, options["sessions"], 0))
 	o.Limits.ConnsPerIP = int(number(w, options["address-sessions"], 0))
-	o.Timeouts.Call = duration(w, options["call-timeout"], 0)
+	o.Timeouts.Call = duration(w, options["call-timeout"], o.Timeouts.Call)
 	o.OnClose = func(c *router.Conn, _ router.CloseError) { n.closed.add(c.Resumable()) }
 	if _, ends := options["ends"]; ends {
-		o.Resume.OnSessionEnd = func(e router.SessionEnd) { n.ends.add(e.Identity.UserID + ":" + string(e.Reason)) }
+		resume.OnSessionEnd = func(e router.SessionEnd) { n.ends.add(e.Identity.UserID + ":" + string(e.Reason)) }
 	}
 	if _, observe := options["observe"]; observe {
 		o.OnPresence = n.events.add
 	}
-	o.UserHistory.Messages = int(number(w, options["user-history"], 0))
+	o.UserHistory = router.History{Messages: int(number(w, options["user-history"], 0))}
 	takes := duration(w, options["resume-takes"], 0)
 	o.Limits.ConnsPerUser = int(number(w, options["per-user"], 0))
 	if _, events := options["events"]; events {
@@ -117,7 +124,7 @@ func (w *storyWorld) configure(n *storyNode, o *router.Options, options map[stri
 	}
 	o.OnMessagesLost = func(_ string, messages int) { n.lost.add(messages) }
 	if options["drop"] != "" || takes > 0 {
-		o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
+		resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
 			time.Sleep(takes)
 			n.resumed.add(s.Topics)
 			for topic := range strings.SplitSeq(options["drop"], ",") {
@@ -126,6 +133,7 @@ func (w *storyWorld) configure(n *storyNode, o *router.Options, options map[stri
 			return nil
 		}
 	}
+	o.Resume = resume
 }
 
 func (w *storyWorld) authorize(_ *router.Context, topic router.TopicMatch) error {
@@ -138,6 +146,15 @@ func (w *storyWorld) authorize(_ *router.Context, topic router.TopicMatch) error
 	}
 	if denied {
 		return errors.Errorf(errors.PermissionDenied, "no member")
+	}
+	return nil
+}
+
+func (w *storyWorld) authorizeHidden(*router.Context, router.TopicMatch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.denied["hidden"] {
+		return errors.Errorf(errors.PermissionDenied, "members must be seen")
 	}
 	return nil
 }

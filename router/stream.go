@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/protocol"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // Stream registers the handler of a stream: a call that sends any number of items before its
@@ -110,7 +111,7 @@ func sendItems[Item any](ctx *Context, items iter.Seq2[Item, error]) error {
 // withoutClosed makes a stream whose client leaves CANCELLED, as the contexts of other calls do:
 // that is no failure of the server.
 func withoutClosed(err error) error {
-	if errors.Is(err, errClosed) {
+	if errors.Is(err, wsconn.ErrClosed) {
 		return context.Canceled
 	}
 	return err

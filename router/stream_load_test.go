@@ -94,42 +94,6 @@ func liveBytes() int64 {
 	return int64(stats.HeapAlloc + stats.StackInuse)
 }
 
-// TestStream_MillionItemsToSlowReader stops reading before every 100,000 items, each time until the
-// server has stopped producing. It runs alone, because it measures the memory of the process.
-func TestStream_MillionItemsToSlowReader(t *testing.T) {
-	const maxGrowth = 4 << 20
-	items := testscale.Tiers(200_000, 200_000, 1_000_000)
-	r := router.New(discardLogs(router.Options{Timeouts: patient}))
-	router.Stream(r, count)
-	server := httptest.NewServer(r)
-	defer server.Close()
-	client := dialStream(t, server)
-	before := liveBytes()
-	require.NoError(t, client.send(fmt.Sprintf(`{"type":"COUNT","meta":{"correlationId":"b7c1"},"payload":{"to":%d}}`, items)))
-	require.Eventually(t, func() bool { return len(collect(r)) == 1 }, time.Minute, time.Millisecond)
-	conn := onlyConn(t, r)
-	growth, start := int64(0), time.Now()
-	for n := range items {
-		if n%100_000 == 0 {
-			require.Eventually(t, func() bool { return conn.QueueStats().Backpressure }, time.Minute, time.Millisecond)
-			growth = max(growth, liveBytes()-before)
-		}
-		text, err := client.next()
-		require.NoError(t, err)
-		if itemOf(text) != n {
-			require.Failf(t, "out of order", "received %s, want item %d", text, n)
-		}
-	}
-	text, err := client.next()
-	require.NoError(t, err)
-	assert.Contains(t, string(text), `"$ws:stream-end"`)
-	stats := conn.QueueStats()
-	t.Logf("%d items in %v; peak of the queue: %d messages, %d bytes; growth: %d bytes", items, time.Since(start), stats.PeakMessages, stats.PeakBytes, growth)
-	assert.LessOrEqual(t, stats.PeakMessages, 1024/2+2, "half of the queue, and the end")
-	assert.Less(t, growth, int64(maxGrowth))
-	require.NoError(t, conn.Context().Err(), "the connection stays open")
-}
-
 func TestStream_TenThousandOpenStreamsOfOneConnection(t *testing.T) {
 	const maxBytes = 16 << 10
 	streams := testscale.Tiers(1000, 2000, 10_000)
@@ -199,40 +163,6 @@ func TestStream_ItemAllocatesNoMoreThanSendWait(t *testing.T) {
 	assert.Less(t, stream, sendWait+0.5)
 }
 
-func TestProgressWait_ReturnsWhyCallHasEnded(t *testing.T) {
-	for name, tt := range map[string]struct {
-		end  func(*routertest.Pending, *routertest.Conn)
-		want errors.Code
-	}{
-		"abort":    {func(p *routertest.Pending, _ *routertest.Conn) { p.Abort() }, errors.Canceled},
-		"deadline": {func(*routertest.Pending, *routertest.Conn) { time.Sleep(time.Minute) }, errors.DeadlineExceeded},
-		"close":    {func(_ *routertest.Pending, c *routertest.Conn) { c.Close() }, errors.Unavailable},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			r := router.New(discardLogs(router.Options{Timeouts: router.Timeouts{Call: time.Minute}}))
-			results := make(chan error, 2)
-			router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-				results <- ctx.ProgressWait(m.N)
-				<-ctx.Done()
-				err := ctx.ProgressWait(m.N)
-				results <- err
-				return Echoed{}, err
-			})
-			conn := routertest.Dial(t, r)
-			call := routertest.Start(conn, Echo{3})
-			assert.Equal(t, 3, routertest.NextItem[int](call))
-			require.NoError(t, <-results)
-			synctest.Wait()
-			tt.end(call, conn)
-			err := <-results
-			require.Equal(t, tt.want, errors.CodeOf(err), "%v", err)
-			if tt.want != errors.Unavailable {
-				assert.Equal(t, tt.want, routertest.ReceiveAnswerError(call).Code)
-			}
-		})
-	}
-}
-
 func TestProgress_DoesNothingAfterAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := router.New(discardLogs(router.Options{}))
@@ -251,34 +181,5 @@ func TestProgress_DoesNothingAfterAnswer(t *testing.T) {
 		require.ErrorIs(t, kept.ProgressWait(1), context.Canceled)
 		synctest.Wait()
 		assert.Zero(t, conn.Pending())
-	})
-}
-
-// TestProgressWait_SlowReaderStaysConnected sends more progress than the queue of a paused client
-// holds.
-func TestProgressWait_SlowReaderStaysConnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const updates = 100
-		r := router.New(discardLogs(router.Options{Limits: router.Limits{QueueMessages: 8}, Timeouts: patient}))
-		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-			for n := range updates {
-				if err := ctx.ProgressWait(n); err != nil {
-					return Echoed{}, err
-				}
-			}
-			return Echoed(m), nil
-		})
-		client, conn := dialPaused(t, r)
-		call := routertest.Start(client, Echo{7})
-		time.Sleep(9 * time.Minute)
-		assert.LessOrEqual(t, conn.QueueStats().Messages, 5)
-		resume(client)
-		want := 0
-		for n := range routertest.Items[int](call) {
-			assert.Equal(t, want, n)
-			want++
-		}
-		assert.Equal(t, updates, want)
-		assert.Equal(t, Echoed{7}, routertest.ReceiveAnswer[Echoed](call))
 	})
 }

@@ -5,15 +5,12 @@ import (
 	"iter"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
@@ -80,51 +77,23 @@ func newStreamRouter(opts router.Options, handle func(*router.Context, Count) it
 	return s, router.Stream(s, handle)
 }
 
-func TestStream_SendsItemsThenEnd(t *testing.T) {
-	s, _ := newStreamRouter(router.Options{}, nil)
-	server := httptest.NewServer(s)
-	defer server.Close()
-	ws := dialServer(t, server)
-	write(t, ws, websocket.MessageText, `{"type":"COUNT","meta":{"correlationId":"b7c1"},"payload":{"to":2}}`)
-	assert.Equal(t, `{"data":0,"meta":{"correlationId":"b7c1"},"payload":0,"type":"$ws:rpc-progress"}`, read(t, ws))
-	assert.Equal(t, `{"data":1,"meta":{"correlationId":"b7c1"},"payload":1,"type":"$ws:rpc-progress"}`, read(t, ws))
-	assert.Equal(t, `{"meta":{"correlationId":"b7c1"},"type":"$ws:stream-end"}`, read(t, ws))
-	require.Eventually(t, func() bool { return len(s.events.all()) == 4 }, time.Minute, time.Millisecond)
-	assert.Equal(t, []string{"started", "handled", "completed ", "finished"}, s.events.all())
-	assert.Empty(t, s.failures.all())
-
-	// Without a correlation ID, as for a call.
-	write(t, ws, websocket.MessageText, `{"type":"COUNT","payload":{"to":1}}`)
-	assert.Equal(t, `{"data":0,"meta":{},"payload":0,"type":"$ws:rpc-progress"}`, read(t, ws))
-	assert.Equal(t, `{"meta":{},"type":"$ws:stream-end"}`, read(t, ws))
-}
-
 func TestStream_EndIsReplyOrError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handle func(*router.Context, Count) iter.Seq2[int, error]
 		items  int
-		reply  bool
 		code   errors.Code // of the error that is the answer
 		report string      // of the private part of the error
 	}{
-		"without items": {handle: func(*router.Context, Count) iter.Seq2[int, error] {
-			return func(func(int, error) bool) {}
-		}},
-		"reply": {items: 3, reply: true, handle: func(ctx *router.Context, _ Count) iter.Seq2[int, error] {
+		"reply": {items: 3, handle: func(ctx *router.Context, _ Count) iter.Seq2[int, error] {
 			return func(yield func(int, error) bool) {
 				if yield(0, nil) && yield(1, nil) && yield(2, nil) {
 					ctx.SetReply(Counted{3})
 				}
 			}
 		}},
-		"reply set by the handler": {items: 3, reply: true, handle: func(ctx *router.Context, m Count) iter.Seq2[int, error] {
+		"reply set by the handler": {items: 3, handle: func(ctx *router.Context, m Count) iter.Seq2[int, error] {
 			ctx.SetReply(Counted{3})
 			return count(ctx, Count{3})
-		}},
-		"error": {items: 1, code: errors.NotFound, handle: func(*router.Context, Count) iter.Seq2[int, error] {
-			return func(yield func(int, error) bool) {
-				_ = yield(0, nil) && yield(1, errors.Errorf(errors.NotFound, "no more"))
-			}
 		}},
 		"private error": {code: errors.Internal, report: "named cookie not present", handle: func(*router.Context, Count) iter.Seq2[int, error] {
 			return func(yield func(int, error) bool) { yield(0, http.ErrNoCookie) }
@@ -162,12 +131,9 @@ func TestStream_EndIsReplyOrError(t *testing.T) {
 				items++
 			}
 			assert.Equal(t, tt.items, items)
-			switch {
-			case tt.reply:
+			if tt.code == "" {
 				assert.Equal(t, Counted{3}, routertest.ReceiveAnswer[Counted](stream))
-			case tt.code == "":
-				stream.End()
-			default:
+			} else {
 				assert.Equal(t, tt.code, routertest.ReceiveAnswerError(stream).Code)
 			}
 			synctest.Wait()
@@ -276,93 +242,6 @@ func TestStream_HoldsPermitUntilIteratorReturns(t *testing.T) {
 			"started", "completed CANCELLED", "handled", "finished",
 		}, s.events.all())
 	})
-}
-
-func TestStream_HasDeadlineOnlyIfOneIsSet(t *testing.T) {
-	for name, tt := range map[string]struct {
-		route, client, want time.Duration // 0: none
-	}{
-		"none":                {},
-		"route":               {route: time.Minute, want: time.Minute},
-		"client":              {client: time.Minute, want: time.Minute},
-		"client below route":  {route: time.Hour, client: time.Minute, want: time.Minute},
-		"client above route":  {route: time.Minute, client: time.Hour, want: time.Minute},
-		"above Timeouts.Call": {client: time.Hour, want: time.Hour},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			var yields recorder[bool]
-			s, route := newStreamRouter(router.Options{Timeouts: router.Timeouts{Call: time.Second}}, func(ctx *router.Context, _ Count) iter.Seq2[int, error] {
-				return func(yield func(int, error) bool) {
-					deadline, ok := ctx.Deadline()
-					assert.Equal(t, tt.want > 0, ok)
-					if ok {
-						assert.Equal(t, tt.want, time.Until(deadline))
-					}
-					select {
-					case <-ctx.Done():
-					case <-time.After(24 * time.Hour):
-					}
-					yields.add(yield(0, nil))
-				}
-			})
-			if tt.route > 0 {
-				route.Timeout(tt.route)
-			}
-			conn := routertest.Dial(t, s)
-			opts := []routertest.StartOption{}
-			if tt.client > 0 {
-				opts = append(opts, routertest.Timeout(tt.client))
-			}
-			stream := routertest.Start(conn, Count{}, opts...)
-			start := time.Now()
-			synctest.Wait()
-			if tt.want == 0 {
-				time.Sleep(24 * time.Hour)
-				assert.Equal(t, 0, routertest.NextItem[int](stream))
-				stream.End()
-				assert.Equal(t, []bool{true}, yields.all())
-				return
-			}
-			time.Sleep(tt.want)
-			assert.Equal(t, errors.DeadlineExceeded, routertest.ReceiveAnswerError(stream).Code)
-			assert.Equal(t, tt.want, time.Since(start))
-			synctest.Wait()
-			assert.Equal(t, []bool{false}, yields.all())
-			assert.Contains(t, s.events.all(), "completed DEADLINE_EXCEEDED")
-			assert.Empty(t, s.failures.all())
-		})
-	}
-}
-
-// Channels cannot be encoded.
-type Channels struct {
-	C chan int
-}
-
-func TestStream_RegistrationMistakesPanic(t *testing.T) {
-	r := router.New(nil)
-	assert.PanicsWithValue(t, "", func() {
-		defer panicPattern(t, `stream_test.go:\d+: the handler of router_test.Count is nil; it must be a function`)
-		router.Stream[Count, int](r, nil)
-	})
-	assert.PanicsWithValue(t, "", func() {
-		defer panicPattern(t, `stream_test.go:\d+: items of type router_test.Channels cannot be encoded as JSON`)
-		router.Stream(r, func(*router.Context, Count) iter.Seq2[Channels, error] { return nil })
-	})
-	router.Stream(r, count)
-	assert.PanicsWithValue(t, "", func() {
-		defer panicPattern(t, `"COUNT" registered at .*stream_test.go:\d+ and at .*stream_test.go:\d+`)
-		router.RPC(r, func(*router.Context, Count) (Counted, error) { return Counted{}, nil })
-	})
-}
-
-// panicPattern replaces the text of a panic that matches a pattern by "". It must be deferred.
-func panicPattern(t *testing.T, pattern string) {
-	v := recover()
-	if assert.Regexp(t, pattern, v) {
-		v = ""
-	}
-	panic(v)
 }
 
 func TestStream_ItemsHaveFormatOfConnection(t *testing.T) {

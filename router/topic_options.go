@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/topic"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
@@ -26,6 +27,11 @@ type TopicOptions struct {
 	// sets it. A client that asks for it receives the members with the answer to $ws:subscribe,
 	// and then every change, so clients learn the connection, tenant and user IDs of others.
 	Presence bool
+
+	// AuthorizeHidden decides, after Authorize, whether a client may subscribe without being present: it
+	// receives publications and, if it asks for them, the members, and no member sees it. If nil, the client
+	// gets PERMISSION_DENIED. Handlers subscribe their connections with [Hidden].
+	AuthorizeHidden func(*Context, TopicMatch) error
 
 	// PresenceGrace is for clients without sessions (Options.Resume): a user who loses the
 	// connection stays present for this time, and is the same member when another connection of the
@@ -134,5 +140,14 @@ func Topic(r *Router, pattern string, opts *TopicOptions) {
 		SlowConsumer:  wsconn.SlowConsumerPolicy(o.SlowConsumer),
 		MaxPerConn:    o.MaxPerConn,
 	})
-	r.topicOptions[p] = o
+	r.topicOptions[p] = declaredTopic{o.Authorize, o.AuthorizeHidden, o.History.Durability, o.Messages}
+	r.subscribeClient, r.startTopic, r.publishStored = r.members.SubscribeClient, r.members.StartTopic, r.publishOnHistory
+}
+
+// A declaredTopic is what the router keeps of TopicOptions, besides the topic.Pattern. The linker would keep the methods
+// of a History.
+type declaredTopic struct {
+	authorize, authorizeHidden func(*Context, TopicMatch) error
+	durability                 broker.Durability
+	messages                   []Message
 }

@@ -1,12 +1,9 @@
 package router_test
 
 import (
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,27 +40,6 @@ func newChat() *router.Router {
 		return ctx.Publish(m.Room, Say(m), router.Except(ctx.Conn()))
 	})
 	return r
-}
-
-// TestPublish_SharedFramesStayIntact publishes while the buffers of earlier messages
-// return to their pool.
-func TestPublish_SharedFramesStayIntact(t *testing.T) {
-	r := newChat()
-	var members []*routertest.Conn
-	for range 8 {
-		members = append(members, routertest.Dial(t, r))
-	}
-	for c := range r.Conns() {
-		require.NoError(t, c.Subscribe("go"))
-	}
-	for n := range 300 {
-		require.NoError(t, r.Publish("go", Say{"go", strings.Repeat(string(rune('a'+n%26)), n)}))
-	}
-	for _, c := range members {
-		for n := range 300 {
-			require.Equal(t, strings.Repeat(string(rune('a'+n%26)), n), routertest.Receive[Say](c).Text)
-		}
-	}
 }
 
 // TestSubscribe_LastOfConcurrentCallsWins subscribes last on every connection while the topic is
@@ -129,61 +105,6 @@ func (Position) MessageType() string { return "POSITION" }
 
 func (m Position) ConflationKey() string { return m.Player }
 
-func TestSlowConsumer_PolicyAffectsOnlySlowConnection(t *testing.T) {
-	for name, tt := range map[string]struct {
-		policy router.SlowConsumerPolicy
-		left   []Position // received by the slow connection after Resume
-		drops  int64
-		high   int // calls of OnBackpressure
-	}{
-		"drop oldest": {router.DropOldest, []Position{{"bob", 96}, {"ann", 97}, {"bob", 97}, {"ann", 98}, {"bob", 98}, {"ann", 99}, {"bob", 99}}, 191, 1},
-		"drop newest": {router.DropNewest, []Position{{"ann", 1}, {"bob", 1}, {"ann", 2}, {"bob", 2}, {"ann", 3}, {"bob", 3}, {"ann", 4}}, 191, 1},
-		"conflate":    {router.Conflate, []Position{{"ann", 99}, {"bob", 99}}, 0, 0},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			var drops, high atomic.Int64
-			r := router.New(&router.Options{
-				Limits:       router.Limits{QueueMessages: 7},
-				Timeouts:     router.Timeouts{Message: time.Hour, Ping: time.Hour},
-				SlowConsumer: tt.policy,
-				OnLimitExceeded: func(l router.LimitExceeded) {
-					assert.Equal(t, router.LimitQueue, l.Kind)
-					assert.EqualValues(t, 7, l.Limit)
-					drops.Add(l.Messages)
-				},
-				OnBackpressure: func(_ *router.Conn, messages, _ int) {
-					high.Add(1)
-					assert.Equal(t, 4, messages)
-				},
-			})
-			slow, quick := routertest.Dial(t, r), routertest.Dial(t, r)
-			for c := range r.Conns() {
-				require.NoError(t, c.Subscribe("game"))
-			}
-			synctest.Wait() // the client has started to read
-			slow.Pause()
-			for n := range 100 {
-				for _, player := range []string{"ann", "bob"} {
-					require.NoError(t, r.Publish("game", Position{player, n}))
-					synctest.Wait()
-					assert.Equal(t, Position{player, n}, routertest.Receive[Position](quick))
-				}
-			}
-			assert.Equal(t, tt.drops, drops.Load())
-			assert.EqualValues(t, tt.high, high.Load())
-			slow.Resume()
-			for _, player := range []string{"ann", "bob"} {
-				assert.Equal(t, Position{player, 0}, routertest.Receive[Position](slow), "it was already written to the connection")
-			}
-			for _, want := range tt.left {
-				assert.Equal(t, want, routertest.Receive[Position](slow))
-			}
-			synctest.Wait()
-			assert.Zero(t, slow.Pending())
-		})
-	}
-}
-
 // TestPublication_NamesItsTopicToClientsThatHaveGreeted has topics with a history and without.
 func TestPublication_NamesItsTopicToClientsThatHaveGreeted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +136,7 @@ func TestSince_ClientsThatHaveNotGreetedReceiveNoPositions(t *testing.T) {
 			Authorize: permit,
 		})
 		router.RPC(r, func(ctx *router.Context, m Echo) (Echoed, error) {
-			_, err := subscribeSince(ctx, "feed/a", broker.Position{})
+			err := subscribeSince(ctx, "feed/a", broker.Position{})
 			return Echoed(m), err
 		})
 		router.On(r, func(ctx *router.Context, m Blob) error { return ctx.Publish("feed/a", m, router.Except(ctx.Conn())) })

@@ -4,9 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/envelope"
-	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/tracing"
 )
@@ -21,17 +19,8 @@ func (c *Conn) startMessage(in *incoming) {
 	}
 	in.ctx, _ = c.router.spans.Start(c.ctx, tracing.Operation{
 		Kind: tracing.Message, Type: in.typ(), At: in.At, Remote: find(in.Bytes, in.Truncated()),
-		ConnID: c.id, IP: c.ip, TenantID: identity.TenantID, UserID: identity.UserID,
+		ConnID: c.member.ID, IP: c.ip, TenantID: identity.TenantID, UserID: identity.UserID,
 	})
-}
-
-// traceOf returns the trace context of a call to the client: that of ctx, or of the calling node.
-func (c *Conn) traceOf(ctx context.Context, m Message) *tracing.TraceContext {
-	t := c.router.spans.Inject(ctx)
-	if encoded, ok := m.(encodedMessage); ok {
-		t = encoded.Trace
-	}
-	return &t
 }
 
 // publishTraced publishes a message in a span.
@@ -46,21 +35,10 @@ func (r *Router) publishTraced(ctx context.Context, name string, m Message, opts
 	}
 	receivers := 0
 	if traced {
-		defer func() { r.spans.End(ctx, tracing.Result{Code: publicationCode(err), Connections: receivers}) }()
+		defer func() { r.spans.End(ctx, tracing.Result{Code: codeOf(err), Connections: receivers}) }()
 	}
 	receivers, err = r.publishNow(ctx, name, m, opts)
 	return err
-}
-
-// publicationCode returns the code of the error with which a publication has ended.
-func publicationCode(err error) errors.Code {
-	if err == nil {
-		return ""
-	}
-	if _, ok := failure.AsType[*LimitExceeded](err); ok {
-		return errors.ResourceExhausted
-	}
-	return errors.CodeOf(err)
 }
 
 // receiveMessage delivers a message of another node, in a span if that node has traced it.

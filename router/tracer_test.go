@@ -256,16 +256,12 @@ func TestTracer_CallsToClients(t *testing.T) {
 			second := router.New(&router.Options{Broker: b})
 			time.Sleep(3 * time.Second) // until the nodes know each other
 			for i, r := range []*router.Router{first, second} {
-				client := routertest.Dial(t, r)
+				client, conn := dialUser(t, r, "")
 				client.SendText(fmt.Sprintf(`{"type":"$ws:hello","meta":{"correlationId":"h"},"payload":{"trace":%v}}`, asks))
 				client.Next()
-				var id string
-				for c := range r.Conns() {
-					id = c.ID()
-				}
 				done := make(chan error, 1)
 				go func() {
-					_, err := router.CallConn[Quote](t.Context(), first, id, Quote{N: 1})
+					_, err := router.CallConn[Quote](t.Context(), first, conn.ID(), Quote{N: 1})
 					done <- err
 				}()
 				call := client.Next()

@@ -66,12 +66,12 @@ func (h *transportHandler) OnClosed() { h.cancel((*Conn)(h).closeCause()) }
 func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	c := (*Conn)(h)
 	if over.Conflated > 0 {
-		c.router.observe(observe.Event{Kind: observe.Conflated, Count: over.Conflated})
+		c.router.hooks.Observe(observe.Event{Kind: observe.Conflated, Count: over.Conflated})
 	}
 	if over.Dropped == 0 {
 		return
 	}
-	c.router.observe(observe.Event{Kind: observe.Dropped, Policy: SlowConsumerPolicy(over.Policy).String(), Count: over.Dropped})
+	c.router.hooks.Observe(observe.Event{Kind: observe.Dropped, Policy: SlowConsumerPolicy(over.Policy).String(), Limit: over.Option, Count: over.Dropped})
 	if c.router.opts.OnLimitExceeded == nil {
 		return
 	}
@@ -79,7 +79,7 @@ func (h *transportHandler) OnOverflow(over wsconn.Overflow) {
 	r.mu.Lock()
 	first := r.drops.Messages == 0
 	r.drops = LimitExceeded{
-		Kind: LimitQueue, Conn: c,
+		Kind: LimitQueue, Conn: c, Option: over.Option,
 		Observed: int64(over.Queued), Limit: int64(over.Limit),
 		Messages: r.drops.Messages + int64(over.Dropped),
 	}
@@ -97,11 +97,11 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 	}
 	c.reports().EnqueueNow(func() {
 		defer c.release()
-		c.router.hook(c.ctx, "OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
+		c.router.hooks.Call(c.ctx, "OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
 	})
 }
 
 // OnWrite reports a write to observers.
 func (h *transportHandler) OnWrite(w wsconn.Write) {
-	h.router.observe(observe.Event{Kind: observe.Written, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
+	h.router.hooks.Observe(observe.Event{Kind: observe.Written, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/router"
 )
 
 // How the values of a store fail.
@@ -38,6 +37,7 @@ type unreliableBroker struct {
 	away   atomic.Bool  // histories and states cannot be read
 	slow   atomic.Bool  // reads wait
 	ahead  atomic.Int32 // how many reads of a state have a position that no node reaches
+	later  atomic.Int64 // nanoseconds that Follow takes
 
 	before atomic.Pointer[func()] // called before the next change of a value
 	append func(context.Context, broker.Append, broker.HistoryNode) (broker.Appended, error)
@@ -59,24 +59,30 @@ type unreliableBroker struct {
 
 // A readCount counts what is read of histories and states.
 type readCount struct {
-	mu                           sync.Mutex
+	mu     sync.Mutex
+	counts readCounts
+}
+
+type readCounts struct {
 	reads, batches, publications int
 	parts, bytes, longest        int64 // of states
 }
 
-func (c *readCount) count(f func(*readCount)) {
+func (c *readCount) count(f func(*readCounts)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f(c)
+	f(&c.counts)
 }
+
+// all returns the counts until now.
+func (c *readCount) all() (counts readCounts) {
+	c.count(func(now *readCounts) { counts = *now })
+	return counts
+}
+
+func (c *readCount) reset() { c.count(func(counts *readCounts) { *counts = readCounts{} }) }
 
 func unreliable() *unreliableBroker { return &unreliableBroker{Broker: memory.NewBroker()} }
-
-// newCutRouter returns a node that can be cut off.
-func newCutRouter() (one *router.Router, cut *unreliableBroker) {
-	cut = unreliable()
-	return newSessionRouter(cut, nil), cut
-}
 
 // ConnectHistory adds a node.
 func (b *unreliableBroker) ConnectHistory(h broker.Callbacks, hh broker.HistoryCallbacks) broker.HistoryNode {
@@ -172,6 +178,10 @@ func (n *unreliableNode) Follow(topic string) {
 	n.broker.mu.Lock()
 	n.broker.followed[topic] = true
 	n.broker.mu.Unlock()
+	if d := n.broker.later.Load(); d > 0 {
+		time.AfterFunc(time.Duration(d), func() { n.HistoryNode.Follow(topic) })
+		return
+	}
 	n.HistoryNode.Follow(topic)
 }
 
@@ -201,7 +211,7 @@ func (n *unreliableNode) Read(ctx context.Context, q broker.Query) (broker.Page,
 		return broker.Page{}, err
 	}
 	page, err := n.HistoryNode.Read(ctx, q)
-	n.broker.reads.count(func(c *readCount) { c.reads, c.publications = c.reads+1, c.publications+len(page.Publications) })
+	n.broker.reads.count(func(c *readCounts) { c.reads, c.publications = c.reads+1, c.publications+len(page.Publications) })
 	return page, err
 }
 
@@ -210,7 +220,7 @@ func (n *unreliableNode) ReadAll(ctx context.Context, b broker.Batch) ([]broker.
 		return nil, err
 	}
 	pages, err := n.HistoryNode.ReadAll(ctx, b)
-	n.broker.reads.count(func(c *readCount) {
+	n.broker.reads.count(func(c *readCounts) {
 		c.batches++
 		for _, page := range pages {
 			c.publications += len(page.Publications)
@@ -228,7 +238,7 @@ func (n *unreliableNode) ReadState(ctx context.Context, q broker.StateQuery) (br
 	for _, p := range part.Publications {
 		bytes += int64(len(p.Packet) + len(p.StateKey))
 	}
-	n.broker.reads.count(func(c *readCount) {
+	n.broker.reads.count(func(c *readCounts) {
 		c.parts, c.bytes, c.longest = c.parts+1, c.bytes+bytes, max(c.longest, bytes)
 	})
 	if n.broker.ahead.Add(-1) >= 0 {

@@ -1,13 +1,8 @@
 package router_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +14,6 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/cluster/enginetest"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -61,12 +54,6 @@ func TestCallUser_OldNodeIsReported(t *testing.T) {
 		assert.Equal(t, errors.Unavailable, errors.CodeOf(got[1].Err))
 		assert.ErrorContains(t, got[1].Err, old.Name())
 		assert.Equal(t, []time.Duration{time.Second, 5 * time.Second}, after)
-
-		conns, err := nodes[0].UserConns(t.Context(), "", "ann")
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-		assert.ErrorContains(t, err, old.Name())
-		assert.Equal(t, []string{old.Name()}, conns.Silent)
-		assert.Len(t, conns.Conns, 1)
 	})
 }
 
@@ -151,132 +138,4 @@ func TestCallUser_WithoutOtherNodes(t *testing.T) {
 			assert.Zero(t, asked)
 		}
 	})
-}
-
-// TestCallUser_ManyConnections calls a user with more connections than a node calls, which is that
-// of the caller or another one.
-func TestCallUser_ManyConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		opts := discardLogs(router.Options{Broker: b, Limits: router.Limits{ConnsPerIP: router.Unlimited, HandshakesPerIP: router.Rate{PerSecond: router.Unlimited}}})
-		one, two := userRouter(*opts), userRouter(*opts)
-		const limit = 256
-		for range limit {
-			answerAfter(routertest.Dial(t, one, routertest.Token("ann")), time.Second)
-		}
-		synctest.Wait()
-		for _, caller := range []*router.Router{one, two} {
-			got, _ := replies(t.Context(), caller, "ann")
-			assert.Len(t, got, limit)
-			for _, reply := range got {
-				assert.NoError(t, reply.Err)
-			}
-		}
-		routertest.Dial(t, one, routertest.Token("ann"))
-		synctest.Wait()
-		for _, caller := range []*router.Router{one, two} {
-			got, _ := replies(t.Context(), caller, "ann")
-			assert.Equal(t, []router.ClientReply[Confirmed]{
-				{NodeID: one.NodeID(), Err: &router.LimitExceeded{Kind: router.LimitConnections, Observed: limit + 1, Limit: limit}},
-			}, got)
-		}
-	})
-}
-
-// TestCallUser_RandomFaults calls a user whose clients are connected to several nodes, while
-// packets are lost, repeated or late, nodes stop, and clients disconnect. Whatever happens, no
-// client is called twice by one call, each connection has one result at most, and whatever a client
-// that stays connected to a healthy node answers is a result.
-func TestCallUser_RandomFaults(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(testscale.Tiers(20, 20, 500)) {
-		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 59))
-			_, nodes := netNodes(t, 4, router.Options{Timeouts: router.Timeouts{Call: 20 * time.Second}})
-			clients := map[string]*calledClient{}
-			for range rnd.IntN(12) {
-				n := nodes[rnd.IntN(len(nodes))]
-				client, c := dialUser(t, n.Router, "ann")
-				clients[c.ID()] = newCalledClient(client, n, rnd)
-			}
-			faulty := map[string]bool{}
-			for _, n := range nodes[1:] { // the caller is healthy
-				if rnd.IntN(2) == 0 {
-					faulty[n.Name()] = true
-					fault := randomFault(rnd.IntN(5))
-					time.AfterFunc(time.Duration(rnd.IntN(1500))*time.Millisecond, func() { n.update(fault) })
-				}
-			}
-			got, after := replies(t.Context(), nodes[0].Router, "ann")
-			seen := map[string]bool{}
-			for i, reply := range got {
-				id := cmp.Or(reply.ConnID, reply.NodeID)
-				assert.False(t, seen[id], "%+v is the second result", reply)
-				seen[id] = true
-				assert.LessOrEqual(t, after[i], 20*time.Second)
-				if reply.ConnID == "" {
-					assert.True(t, faulty[reply.NodeID], "node %s is healthy", reply.NodeID)
-					continue
-				}
-				client := clients[reply.ConnID]
-				require.NotNil(t, client)
-				assert.Equal(t, client.node.Name(), reply.NodeID)
-				switch {
-				case reply.Err == nil:
-					assert.Equal(t, int32(1), client.calls.Load())
-				case !faulty[reply.NodeID]:
-					assert.True(t, client.leaves || client.delay > 20*time.Second, "%v", reply.Err)
-				}
-			}
-			for id, client := range clients {
-				assert.LessOrEqual(t, client.calls.Load(), int32(1))
-				assert.True(t, seen[id] || faulty[client.node.Name()], "a connection has no result")
-			}
-			nodes[0].isIdle(t)
-			time.Sleep(2 * time.Second) // all faults have begun
-			for _, n := range nodes {
-				n.update(healthy)
-			}
-			time.Sleep(time.Minute)
-			for _, n := range nodes {
-				n.isIdle(t)
-			}
-			conns, err := nodes[0].UserConns(t.Context(), "", "ann")
-			require.NoError(t, err, "after the faults")
-			maps.DeleteFunc(clients, func(_ string, client *calledClient) bool { return client.leaves && client.calls.Load() > 0 })
-			assert.Len(t, conns.Conns, len(clients))
-		})
-	}
-}
-
-// A calledClient answers after some time, or not at all.
-type calledClient struct {
-	node   *netNode
-	delay  time.Duration
-	leaves bool // instead of answering
-	calls  atomic.Int32
-}
-
-func newCalledClient(client *routertest.Conn, n *netNode, rnd *rand.Rand) *calledClient {
-	c := &calledClient{node: n, delay: time.Duration(rnd.IntN(2000)) * time.Millisecond, leaves: rnd.IntN(5) == 0}
-	if rnd.IntN(5) == 0 {
-		c.delay = 30 * time.Second
-	}
-	routertest.Handle(client, func(Confirm) (Confirmed, error) {
-		c.calls.Add(1)
-		time.Sleep(c.delay)
-		if c.leaves {
-			client.Abort()
-		}
-		return Confirmed{Yes: true}, nil
-	})
-	return c
-}
-
-func randomFault(kind int) func(*enginetest.Faults) {
-	return []func(*enginetest.Faults){
-		lossy, duplicate, late,
-		func(f *enginetest.Faults) { f.Disconnect = true },
-		func(f *enginetest.Faults) { f.FailPublish, f.Disconnect = true, true },
-	}[kind]
 }

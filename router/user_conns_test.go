@@ -1,9 +1,6 @@
 package router_test
 
 import (
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -15,7 +12,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster/enginetest"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -53,20 +49,6 @@ func TestUserConns_WithoutAnswers(t *testing.T) {
 			assert.LessOrEqual(t, time.Since(start), 5*time.Second)
 		})
 	}
-}
-
-func TestUserConns_EndsWithContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, nodes := netNodes(t, 2, router.Options{})
-		nodes[0].update(lossy)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for range 2 {
-			got, err := nodes[0].UserConns(ctx, "", "ann")
-			assert.Equal(t, context.DeadlineExceeded, err)
-			assert.Empty(t, got.Conns)
-		}
-	})
 }
 
 func TestUserConns_StartedNode(t *testing.T) {
@@ -118,69 +100,4 @@ func TestUserConns_Fields(t *testing.T) {
 			assert.Zero(t, got)
 		}
 	})
-}
-
-// TestUserConns_Bounded lists a user with more connections than are returned.
-func TestUserConns_Bounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		opts := discardLogs(router.Options{Broker: memory.NewBroker(), Limits: router.Limits{ConnsPerIP: router.Unlimited, HandshakesPerIP: router.Rate{PerSecond: router.Unlimited}}})
-		nodes := []*router.Router{userRouter(*opts), userRouter(*opts), userRouter(*opts)}
-		for i := range 1200 {
-			routertest.Dial(t, nodes[i%2], routertest.Token("ann"))
-		}
-		synctest.Wait()
-		for _, r := range nodes {
-			got, err := r.UserConns(t.Context(), "", "ann")
-			require.NoError(t, err)
-			assert.Len(t, got.Conns, 1000)
-			assert.Equal(t, 1200, got.Total)
-		}
-	})
-}
-
-// TestUserConns_AreThoseOfAllNodes compares the connections of random users on random nodes with a
-// model.
-func TestUserConns_AreThoseOfAllNodes(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(testscale.Tiers(5, 10, 100)) {
-		runSynctest(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 59))
-			_, nodes := netNodes(t, 3, router.Options{})
-			type conn struct {
-				client *routertest.Conn
-				user   string
-				node   string
-			}
-			open := map[string]conn{} // by ID
-			for range 100 {
-				if rnd.IntN(3) == 0 {
-					for id, c := range open {
-						c.client.Close()
-						delete(open, id)
-						break
-					}
-				} else {
-					n, user := nodes[rnd.IntN(3)], []string{"ann", "bob"}[rnd.IntN(2)]
-					client, c := dialUser(t, n.Router, user)
-					open[c.ID()] = conn{client, user, n.Name()}
-				}
-				synctest.Wait()
-				for _, user := range []string{"ann", "bob"} {
-					got, err := nodes[rnd.IntN(3)].UserConns(t.Context(), "", user)
-					require.NoError(t, err)
-					want, listed := map[string]string{}, map[string]string{}
-					for id, c := range open {
-						if c.user == user {
-							want[id] = c.node
-						}
-					}
-					for _, c := range got.Conns {
-						listed[c.ConnID] = c.NodeID
-					}
-					assert.Equal(t, want, listed)
-					assert.Equal(t, len(want), got.Total)
-				}
-			}
-		})
-	}
 }

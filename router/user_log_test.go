@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
@@ -75,6 +73,84 @@ func TestUserHistory_FullStore(t *testing.T) {
 	})
 }
 
+// TestUserHistory_GreetingPrecedesMessages sends a message as soon as the greeting is answered, while the node that the user
+// connects to first needs time to follow the log.
+func TestUserHistory_GreetingPrecedesMessages(t *testing.T) {
+	for name, test := range map[string]struct {
+		hello string
+		store time.Duration // how long it takes
+		want  []string
+	}{
+		"with a session":               {`{"session":true}`, 500 * time.Millisecond, numbers(1, 1)},
+		"without a session":            {`{}`, 500 * time.Millisecond, numbers(1, 1)},
+		"a store that does not answer": {`{}`, 10 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := unreliable()
+				r, other := newUserLogRouter(b, nil), newUserLogRouter(b.Broker, nil)
+				synctest.Wait()
+				b.later.Store(int64(test.store))
+				b.away.Store(true)
+				time.AfterFunc(test.store, func() { b.away.Store(false) })
+				c, began := dialSession(t, r, "ann"), time.Now()
+				assert.Equal(t, "$ws:welcome", c.call("$ws:hello", test.hello).Type)
+				assert.GreaterOrEqual(t, time.Since(began), min(test.store, 2*time.Second))
+				assert.LessOrEqual(t, time.Since(began), 2*time.Second)
+				_, err := other.SendToUser("t", "ann", Blob{Text: "1"})
+				require.NoError(t, err)
+				time.Sleep(time.Minute)
+				assert.Equal(t, test.want, c.blobs())
+			})
+		})
+	}
+}
+
+// TestUserHistory_LoginPrecedesMessages sends a message to the new user of an open connection as soon as the client knows of the
+// change, while the node needs time to follow the log of that user.
+func TestUserHistory_LoginPrecedesMessages(t *testing.T) {
+	const refresh, token = "$ws:auth", `{"token":"ann"}`
+	for name, test := range map[string]struct {
+		typ, payload string
+		session      bool
+		store, call  time.Duration // how long the store takes, and a call at most
+		want         []string
+	}{
+		"a refresh":                          {refresh, token, false, 500 * time.Millisecond, time.Minute, numbers(1, 1)},
+		"a refresh with a session":           {refresh, token, true, 500 * time.Millisecond, time.Minute, numbers(1, 1)},
+		"a handler":                          {"WHO_AM_I", `{}`, false, 500 * time.Millisecond, time.Minute, numbers(1, 1)},
+		"a store that does not answer":       {refresh, token, false, 10 * time.Second, time.Minute, nil},
+		"a refresh that must be short":       {refresh, token, false, 10 * time.Second, time.Second, nil},
+		"a handler whose call must be short": {"WHO_AM_I", `{}`, false, 10 * time.Second, time.Second, nil},
+	} {
+		runSynctest(t, name, func(t *testing.T) {
+			b := unreliable()
+			r, other := newUserLogRouter(b, func(o *router.Options) { o.Timeouts.Call = test.call }), newUserLogRouter(b.Broker, nil)
+			router.RPC(r, func(ctx *router.Context, _ WhoAmI) (YouAre, error) {
+				return YouAre{}, ctx.Conn().SetIdentity(router.Identity{TenantID: "t", UserID: "ann"})
+			})
+			c := dialSession(t, r, "")
+			if test.session {
+				c.hello()
+			}
+			b.later.Store(int64(test.store))
+			b.away.Store(true)
+			time.AfterFunc(test.store, func() { b.away.Store(false) })
+			began, most := time.Now(), min(2*time.Second, test.call/2)
+			assert.NotEqual(t, "RPC_ERROR", c.call(test.typ, test.payload).Type)
+			assert.GreaterOrEqual(t, time.Since(began), min(test.store, most))
+			assert.LessOrEqual(t, time.Since(began), most)
+			began = time.Now()
+			assert.NotEqual(t, "RPC_ERROR", c.call(test.typ, test.payload).Type)
+			assert.Zero(t, time.Since(began), "the user is the same")
+			_, err := other.SendToUser("t", "ann", Blob{Text: "1"})
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			assert.Equal(t, test.want, c.blobs())
+		})
+	}
+}
+
 func TestUserHistory_WithoutSessionsMessagesHaveNoPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newUserLogRouter(nil, func(o *router.Options) { o.Resume = router.ResumeOptions{} })
@@ -94,27 +170,10 @@ func TestUserHistory_IdleLogsAreComparedTogether(t *testing.T) {
 			routertest.Dial(t, r, routertest.Token(fmt.Sprint("user", n)))
 		}
 		time.Sleep(10 * time.Minute)
-		m.reads = readCount{}
+		m.reads.reset()
 		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, m.reads.batches, 2)
-		assert.Zero(t, m.reads.reads)
-	})
-}
-
-// TestUserHistory_BinaryFormats resumes a session over a connection with another format.
-func TestUserHistory_BinaryFormats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		codec := cbor.New(nil)
-		r := newUserLogRouter(memory.NewBroker(), func(o *router.Options) { o.Codecs = []router.Codec{codec} })
-		old, at := dialLog(t, r, "ann")
-		old.Abort()
-		sendTexts(t, r, "ann", 1, 3)
-		c := routertest.Dial(t, r, routertest.Token("ann"), routertest.Codec(codec))
-		c.SendText(fmt.Sprintf(`{"type":"$ws:resume","payload":{"token":%q,"topics":[{"topic":"","epoch":%q,"offset":%d}]}}`, old.token, at.Epoch, at.Offset))
-		assert.Equal(t, "$ws:resumed", c.Next().Type)
-		for _, text := range numbers(1, 3) {
-			assert.Equal(t, Blob{Text: text}, routertest.Receive[Blob](c))
-		}
+		assert.LessOrEqual(t, m.reads.all().batches, 2)
+		assert.Zero(t, m.reads.all().reads)
 	})
 }
 
@@ -178,54 +237,6 @@ func TestSendToUser_ConflatesOnOtherNodes(t *testing.T) {
 			last = routertest.Receive[Position](ann)
 		}
 		assert.Equal(t, 999, last.X)
-	})
-}
-
-func TestDisconnectUser_ClosesConnectionsOnAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		one, two := newNode(b), newNode(b)
-		here, there, other := one.dial(t, "ann"), two.dial(t, "ann"), two.dial(t, "bob")
-		synctest.Wait()
-		reason := strings.Repeat("x", 200)
-		n, err := one.DisconnectUser("acme", "ann", 4001, reason)
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
-		for _, c := range []*routertest.Conn{here, there} {
-			assert.Equal(t, router.CloseError{Code: 4001, Reason: reason[:123]}, c.Closed())
-		}
-		n, err = one.DisconnectUser("acme", "", 4001, "")
-		require.NoError(t, err)
-		assert.Zero(t, n)
-		synctest.Wait()
-		other.Send(Say{"go", "still connected"})
-		synctest.Wait()
-	})
-}
-
-func TestUsers_IgnoreMalformedPackets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &recordingBroker{}
-		n := newNode(b)
-		ann := n.dial(t, "ann")
-		synctest.Wait()
-		_, err := n.SendToUser("acme", "ann", Say{"go", "hi"})
-		require.NoError(t, err)
-		_, err = n.DisconnectUser("acme", "ann", 4001, "bye")
-		require.NoError(t, err)
-		routertest.Receive[Say](ann)
-		for _, packet := range b.published.all() {
-			for end := range len(packet) - len("bye") { // every prefix without the code, and without a whole message
-				if packet[0] == 2 && end > strings.Index(packet, "{") && strings.Contains(packet, "{") {
-					break
-				}
-				b.Receive("\x00users", "two", []byte(packet[:end]))
-			}
-		}
-		b.Receive("\x00users", "two", []byte("\x09\x04acme\x03ann"))
-		b.MessagesLost("\x00users", 3)
-		synctest.Wait()
-		assert.Equal(t, []int{3}, n.lost.all())
 	})
 }
 
@@ -304,25 +315,50 @@ func TestDisconnectUser_LogThatIsTooShort(t *testing.T) {
 	})
 }
 
-// TestAccessLog_IgnoresMalformedEntries stores what no version of this package does.
-func TestAccessLog_IgnoresMalformedEntries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		r := newUserLogRouter(b, nil)
-		c := dialSession(t, r, "ann")
-		session := b.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
-		whole := "\x01n\x03\x01t\x03ann\xa3\x22"
-		packets := []string{"", "\x01n\x09\x01t\x03ann", "\x01n\x06\x01t\x03ann\x00", "\x01n\x06\x01t\x03ann\x00\x01", "\x01n\x03\x01t\x00\xa3\x22"}
-		for end := range len(whole) {
-			packets = append(packets, whole[:end])
+// blobs returns the texts that have arrived, among other messages.
+func (c *sessionClient) blobs() (texts []string) {
+	for c.Pending() > 0 {
+		if frame := c.Next(); frame.Type == "BLOB" {
+			texts = append(texts, decodeFrame[Blob](c.t, frame).Text)
 		}
-		for _, packet := range packets {
-			_, err := session.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(packet)})
+	}
+	return texts
+}
+
+type subscribed struct {
+	Epoch     string `json:"epoch"`
+	Offset    uint64 `json:"offset"`
+	Recovered bool   `json:"recovered"`
+}
+
+func (subscribed) MessageType() string { return "$ws:subscribed" }
+
+// TestPackets_MalformedOnesAreIgnored receives what no version of this package sends: on a topic, to users, and in the log of
+// those whose access has ended.
+func TestPackets_MalformedOnesAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &recordingBroker{}
+		n := newNode(b)
+		ann := n.dial(t, "ann")
+		ann.Send(Join{"go"})
+		synctest.Wait()
+		for _, packet := range []string{"", "\x00", "\xff?", "\x01\xff", "\x01\x05abc", "\x02\x04acme\x03ann\x01", "\x09\x04acme\x03ann"} {
+			b.Receive("go", "two", []byte(packet))
+			b.Receive("\x00users", "two", []byte(packet))
+		}
+		b.MessagesLost("go", 7)
+		b.MessagesLost("\x00users", 3)
+		synctest.Wait()
+		assert.Equal(t, []int{7, 3}, n.lost.all())
+		assert.Zero(t, ann.Pending())
+
+		store := memory.NewBroker()
+		bob := dialSession(t, newUserLogRouter(store, nil), "bob")
+		other := store.ConnectHistory(broker.Callbacks{}, broker.HistoryCallbacks{})
+		for _, packet := range []string{"", "\x01n\x09\x01t\x03bob", "\x01n\x06\x01t\x03bob\x00\x01", "\x01n\x03\x01t\x00\xa3\x22"} {
+			_, err := other.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(packet)})
 			require.NoError(t, err)
 		}
-		assert.Zero(t, c.isClosed())
-		_, err := session.Append(t.Context(), broker.Append{Topic: "\x00access", Packet: []byte(whole)})
-		require.NoError(t, err)
-		assert.EqualValues(t, 4387, c.isClosed())
+		assert.Zero(t, bob.isClosed())
 	})
 }

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"math"
+
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/protocol"
@@ -31,8 +33,8 @@ func (w *Work) add(c *Conn, m *protocol.Subscribe) {
 	if m.Presence && p.Presence {
 		w.Members += topics.MemberCount(m.Topic)
 	}
-	if p.HasHistory() && m.Epoch != "" {
-		w.Publications += topics.MissedAtMost(m.Topic, p, broker.Position{Epoch: m.Epoch, Offset: m.Offset})
+	if p.HasHistory() {
+		w.Publications += topics.ReadAtMost(m.Topic, p, broker.Position{Epoch: m.Epoch, Offset: m.Offset}, int(min(m.Last, math.MaxInt32)))
 	}
 }
 

@@ -2,8 +2,6 @@ package run_test
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -14,11 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/redistest"
-	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/run"
@@ -58,19 +54,15 @@ func (c *crash) isDead() bool {
 	return c.dead
 }
 
-// A crashingLimiter is a limiter as a node uses it that dies.
-type crashingLimiter struct {
-	limit.Limiter
-
-	crash *crash
-}
-
-func (l crashingLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (d limit.Decision, err error) {
-	err = l.crash.write(func() (err error) {
-		d, err = l.Limiter.Take(ctx, key, take)
-		return err
-	})
-	return d, err
+// limiter returns l as the node uses it.
+func (c *crash) limiter(l limit.Limiter) limit.Limiter {
+	return &fakelimiter.Limiter{Do: func(ctx context.Context, key limit.Key, take limit.Take) (d limit.Decision, err error) {
+		err = c.write(func() (err error) {
+			d, err = l.Take(ctx, key, take)
+			return err
+		})
+		return d, err
+	}}
 }
 
 // A crashingBroker is the broker of a node that dies.
@@ -130,7 +122,7 @@ func crashAfter(t *testing.T, writes int, every time.Duration, limiters []limit.
 		meter := limit.NewMeter(limit.MaxLease, limiters...)
 		if i == 0 {
 			options.Broker = crashingBroker{b, c}
-			meter = limit.NewMeter(limit.MaxLease, crashingLimiter{limiters[0], c}, crashingLimiter{limiters[1], c})
+			meter = limit.NewMeter(limit.MaxLease, c.limiter(limiters[0]), c.limiter(limiters[1]))
 		}
 		r := router.New(options)
 		all = append(all, run.New(r, "answer/{chat}", &run.Options[token]{Budget: meter, Lease: 3 * time.Second}))
@@ -214,51 +206,4 @@ func TestBudget_CrashAtEachStep(t *testing.T) {
 		crashes++
 	}
 	assert.Greater(t, crashes, 30, "after each of these writes, a node has died")
-}
-
-func TestBudget_CrashAtEachStepAcrossMidnight(t *testing.T) {
-	for writes := 1; ; writes++ {
-		crashed := false
-		synctest.Test(t, func(t *testing.T) {
-			const daily = 100
-			bucket := memory.NewLimiter(limit.Per(most, 100_000*time.Hour))
-			quota := memory.NewQuota(limit.QuotaPolicy{Max: daily, Period: limit.Day})
-			now := time.Now().UTC()
-			time.Sleep(now.Truncate(24 * time.Hour).Add(24*time.Hour - 600*time.Millisecond).Sub(now))
-			_, crashed = crashAfter(t, writes, 25*time.Millisecond, []limit.Limiter{bucket, quota})
-			granted := 0
-			for ; ; granted++ {
-				d, err := limit.Consume(t.Context(), quota, limit.Key{"ann"}, 1)
-				require.NoError(t, err)
-				if !d.Allowed {
-					break
-				}
-			}
-			assert.LessOrEqual(t, granted, daily, "after %d writes: what was refunded counts for the day of the reservation", writes)
-			assert.GreaterOrEqual(t, granted, daily-tokens-2*slice, "after %d writes", writes)
-		})
-		if !crashed {
-			return
-		}
-	}
-}
-
-// TestBudget_CrashOnRedis does the same with limiters on a real server, in real time: all steps at once.
-func TestBudget_CrashOnRedis(t *testing.T) {
-	t.Parallel()
-	client := redis.WithNamespace(redistest.Shared(t), "crash-"+rand.Text())
-	steps := make([]int, 60)
-	for i := range steps {
-		steps[i] = i + 1
-	}
-	for _, writes := range testscale.Sample(steps, 6) {
-		t.Run(fmt.Sprint(writes), func(t *testing.T) {
-			t.Parallel()
-			bucket := redis.NewLimiter(client, limit.Per(most, 100_000*time.Hour).Named(fmt.Sprint("bucket-", writes)))
-			quota := redis.NewQuota(client, limit.QuotaPolicy{Name: fmt.Sprint("quota-", writes), Max: most, Period: limit.Month})
-			end, _ := crashAfter(t, writes, time.Millisecond, []limit.Limiter{bucket, quota})
-			checkTaken(t, most-left(t, bucket), end)
-			checkTaken(t, most-left(t, quota), end)
-		})
-	}
 }

@@ -112,64 +112,6 @@ func TestClients_NoneMayWithoutAuthorize(t *testing.T) {
 	})
 }
 
-// TestClients_RevokedAccessEndsAttachments: what is emitted after Revoke is not sent.
-func TestClients_RevokedAccessEndsAttachments(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		allowed := true
-		r, rs := userRouter(t, &run.Options[token]{Authorize: func(*router.Context, run.Action, run.Topic) error {
-			if !allowed {
-				return errors.Errorf(errors.PermissionDenied, "no more")
-			}
-			return nil
-		}})
-		next := make(chan token)
-		_, err := rs.Start(t.Context(), "answer/ann", nil, func(_ context.Context, out *run.Output[token]) (err error) {
-			for item := range next {
-				err = errors.Join(err, out.Emit(item))
-			}
-			return err
-		})
-		require.NoError(t, err)
-		ann := routertest.Dial(t, r, routertest.Token("ann"))
-		p := routertest.Start(ann, attach{Topic: "answer/ann"})
-		routertest.NextItem[run.Part[token]](p)
-		next <- token{"public"}
-		assert.Equal(t, "public", routertest.NextItem[run.Part[token]](p).Item.Text)
-		require.NoError(t, r.Revoke(t.Context(), "", "ann", "answer/{chat}"))
-		next <- token{"still public"}
-		assert.Equal(t, "still public", routertest.NextItem[run.Part[token]](p).Item.Text, "Authorize has permitted it again")
-		allowed = false
-		require.NoError(t, r.Revoke(t.Context(), "", "ann", "answer/{chat}"))
-		next <- token{"secret"}
-		failure := routertest.ReceiveAnswerError(p)
-		assert.Equal(t, errors.NotFound, failure.Code)
-		close(next)
-	})
-}
-
-// TestClients_RevokedAccessHidesTheEnd of a run that has no other item.
-func TestClients_RevokedAccessHidesTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		allowed := true
-		r, rs := userRouter(t, &run.Options[token]{Authorize: func(*router.Context, run.Action, run.Topic) error {
-			if !allowed {
-				return errors.Errorf(errors.PermissionDenied, "no more")
-			}
-			return nil
-		}})
-		end := make(chan error)
-		_, err := rs.Start(t.Context(), "answer/ann", nil, func(context.Context, *run.Output[token]) error { return <-end })
-		require.NoError(t, err)
-		ann := routertest.Dial(t, r, routertest.Token("ann"))
-		p := routertest.Start(ann, attach{Topic: "answer/ann"})
-		routertest.NextItem[run.Part[token]](p)
-		allowed = false
-		require.NoError(t, r.Revoke(t.Context(), "", "ann", "answer/{chat}"))
-		end <- errors.Errorf(errors.FailedPrecondition, "secret")
-		assert.Equal(t, errors.NotFound, routertest.ReceiveAnswerError(p).Code)
-	})
-}
-
 // TestClients_SlowReadersReceiveMergedItems gives one credit at a time.
 func TestClients_SlowReadersReceiveMergedItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	Queued      = runs.Queued      // its budget is being reserved
 	Running     = runs.Running     // its producer runs
 	Completed   = runs.Completed   // the producer has returned nil
-	Failed      = runs.Failed      // the producer has returned an error
+	Failed      = runs.Failed      // the producer has returned an error, or the store refuses an item
 	Stopped     = runs.Stopped     // on request
 	Interrupted = runs.Interrupted // its node died, was cut off from the store, or has shut down
 	Exhausted   = runs.Exhausted   // its budget has no more tokens, or it exceeds Limits.Items or Limits.Bytes

@@ -7,8 +7,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/runs"
-	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -77,7 +77,7 @@ func (p *userPermit) acquireLater(ctx context.Context) (release func()) {
 	go func() {
 		defer close(ended)
 		for p.acquire(ctx) != nil {
-			if sleep.For(ctx, permitInterval) != nil {
+			if rules.Sleep(ctx, permitInterval) != nil {
 				return
 			}
 		}

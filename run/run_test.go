@@ -2,16 +2,13 @@ package run_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/run"
 )
@@ -52,57 +49,4 @@ func read(t *testing.T, rs *run.Runs[token], from run.From) (text string, info r
 		text += part.Item.Text
 	}
 	return text, r.Info()
-}
-
-func TestRun_ReachesReadersOnAllNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := nodes(t, 3, run.Options[token]{Merge: concat})
-		want := ""
-		info, err := all[0].Start(t.Context(), "answer/1", nil, func(ctx context.Context, out *run.Output[token]) error {
-			for i := range 500 {
-				time.Sleep(2 * time.Millisecond)
-				if err := out.Emit(token{fmt.Sprint(i, " ")}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		require.NoError(t, err)
-		for i := range 500 {
-			want += fmt.Sprint(i, " ")
-		}
-		for _, rs := range all {
-			time.Sleep(200 * time.Millisecond)
-			text, end := read(t, rs, run.From{Run: info.ID})
-			assert.Equal(t, want, text)
-			assert.Equal(t, run.Completed, end.State)
-			assert.EqualValues(t, 500, end.Items)
-		}
-	})
-}
-
-func TestRun_StopsOnAnotherNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := nodes(t, 2, run.Options[token]{})
-		info, err := all[0].Start(t.Context(), "answer/1", nil, func(ctx context.Context, out *run.Output[token]) error {
-			_ = out.Emit(token{"a"})
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		require.NoError(t, err)
-		_, err = all[1].Start(t.Context(), "answer/1", nil, func(context.Context, *run.Output[token]) error { return nil })
-		assert.Equal(t, errors.Aborted, errors.CodeOf(err))
-		synctest.Wait()
-		began := time.Now()
-		end, err := all[1].Stop(t.Context(), "answer/1", info.ID, "ann")
-		require.NoError(t, err)
-		assert.Less(t, time.Since(began), time.Second)
-		assert.Equal(t, run.Stopped, end.State)
-		assert.Equal(t, "ann", end.StoppedBy)
-		text, end := read(t, all[1], run.From{})
-		assert.Equal(t, "a", text)
-		assert.Equal(t, run.Stopped, end.State)
-		_, err = all[1].Start(t.Context(), "answer/1", nil, func(context.Context, *run.Output[token]) error { return nil })
-		require.NoError(t, err)
-	})
 }

@@ -3,9 +3,6 @@ package run_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,46 +55,6 @@ func TestStart_RejectsOtherTopics(t *testing.T) {
 	assert.Equal(t, errors.NotFound, errors.CodeOf(err))
 }
 
-// TestStart_SameRequestIsOneRun starts a run on several nodes at once, again while it runs, after its end, and after the
-// next run.
-func TestStart_SameRequestIsOneRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := nodes(t, 4, run.Options[token]{})
-		var runs, begun atomic.Int32
-		produce := func(ctx context.Context, _ *run.Output[token]) error {
-			runs.Add(1)
-			return sleep(ctx, time.Second)
-		}
-		first := &run.StartOptions{RequestID: "1"}
-		var ids sync.Map
-		start := func(rs *run.Runs[token]) {
-			info, err := rs.Start(t.Context(), "answer/1", first, produce)
-			assert.NoError(t, err)
-			ids.Store(info.ID, true)
-			if !info.Repeated {
-				begun.Add(1)
-			}
-		}
-		var wg sync.WaitGroup
-		for i := range 16 {
-			wg.Go(func() { start(all[i%4]) })
-		}
-		wg.Wait()
-		start(all[1])
-		time.Sleep(2 * time.Second)
-		start(all[2])
-		_, err := all[3].Start(t.Context(), "answer/1", &run.StartOptions{RequestID: "2"}, produce)
-		require.NoError(t, err)
-		start(all[0])
-		synctest.Wait()
-		n := 0
-		ids.Range(func(any, any) bool { n++; return true })
-		assert.Equal(t, 1, n)
-		assert.EqualValues(t, 1, begun.Load())
-		assert.EqualValues(t, 2, runs.Load())
-	})
-}
-
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -105,18 +62,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-func TestStart_NextRunDoesNotWaitForTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := nodes(t, 2, run.Options[token]{})
-		for i := range 20 {
-			info, err := all[i%2].Start(t.Context(), "answer/1", nil, wait)
-			require.NoError(t, err)
-			_, err = all[(i+1)%2].Stop(t.Context(), "answer/1", info.ID, "")
-			require.NoError(t, err)
-		}
-	})
 }
 
 func TestStart_PermitsOfAUser(t *testing.T) {
@@ -151,28 +96,8 @@ func TestStart_SameRequestAfterTheEnd(t *testing.T) {
 			again, err := rs.Start(t.Context(), "answer/1", opts, nothing)
 			require.NoError(t, err)
 			require.Equal(t, info.ID, again.ID)
+			require.True(t, again.Repeated)
 			require.Equal(t, run.Completed, again.State)
-		}
-	})
-}
-
-// TestAttach_WhileTheRunEnds receives all items, even if the node of the run has seen the end already.
-func TestAttach_WhileTheRunEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rs := nodes(t, 1, run.Options[token]{})[0]
-		produce := func(_ context.Context, out *run.Output[token]) error {
-			return errors.Join(out.Emit(token{"a"}), out.Emit(token{"b"}))
-		}
-		for i := range 500 {
-			info, err := rs.Start(t.Context(), "answer/1", nil, produce)
-			require.NoError(t, err)
-			for range i % 50 { // so that the run is at another place
-				runtime.Gosched()
-			}
-			text, end := read(t, rs, run.From{Run: info.ID})
-			require.Equal(t, "ab", text)
-			require.Equal(t, run.Completed, end.State)
-			synctest.Wait()
 		}
 	})
 }

@@ -136,20 +136,3 @@ func TestAbort_NextSendBegins(t *testing.T) {
 		assert.Equal(t, text(10), answers["2"].text)
 	})
 }
-
-// TestDisconnect_IsNoStop: the next resume receives everything.
-func TestDisconnect_IsNoStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := nodes(t, 2, aisdk.Options{})
-		p := all[0].open(t, "ann")
-		p.write(submit("1", "ann-1", "m", script{Items: 100, EveryMs: 10, FailAfter: -1, Text: "w"}))
-		start := p.next()
-		require.NoError(t, p.ws.CloseNow())
-		assert.Equal(t, "start", start.Type)
-		p = all[1].open(t, "ann")
-		p.write(resume("2", "ann-1"))
-		a := p.read("2")
-		assert.Equal(t, text(100), a.text)
-		assert.Equal(t, "end", a.end.Type)
-	})
-}

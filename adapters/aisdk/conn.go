@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/jsonv2"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wire"
 	"github.com/penstock-go/penstock/router"
 )
@@ -145,7 +145,7 @@ func (c *conn) begin(s *stream) error {
 	case c.draining:
 		refused = errShutdown
 	case len(c.streams) >= limit:
-		refused = &router.LimitExceeded{Kind: router.LimitConcurrency, Type: string(s.action), Observed: int64(limit) + 1, Limit: int64(limit)}
+		refused = &router.LimitExceeded{Kind: router.LimitConcurrency, Option: "aisdk.Limits.Requests", Type: string(s.action), Observed: int64(limit) + 1, Limit: int64(limit)}
 	default:
 		s.after = c.abortedLocked(s.chat)
 		c.streams[s.requestID] = s
@@ -272,7 +272,7 @@ func (c *conn) patience() time.Duration { return 2 * c.handler.opts.PingInterval
 // ping disconnects a client that does not answer. While a frame is written, the timeout of that
 // counts: a ping would wait behind it, and the library gives it 5 s.
 func (c *conn) ping() {
-	for sleep.For(c.ctx, c.handler.opts.PingInterval) == nil {
+	for rules.Sleep(c.ctx, c.handler.opts.PingInterval) == nil {
 		writes := c.writes.Load()
 		if writes%2 == 1 {
 			continue

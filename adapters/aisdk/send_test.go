@@ -189,7 +189,7 @@ func TestLimits_AnswerTheRequest(t *testing.T) {
 			}}),
 			Limits: aisdk.Limits{Requests: 2},
 			OnLimitExceeded: func(a aisdk.Access, l router.LimitExceeded) {
-				exceeded = append(exceeded, fmt.Sprint(a.Action, a.Chat, l.Kind, l.Limit))
+				exceeded = append(exceeded, fmt.Sprint(a.Action, a.Chat, l.Kind, l.Limit, l.Option))
 			},
 		})[0]
 		p := n.open(t, "ann")
@@ -207,7 +207,7 @@ func TestLimits_AnswerTheRequest(t *testing.T) {
 		assert.Equal(t, "the limit is exceeded (starts); retry in 59s", a.end.ErrorText)
 		p.write(resume("5", "ann-1"))
 		assert.Equal(t, text(100), p.read("5").text)
-		assert.Equal(t, []string{"resumeann-1in_flight2", "sendann-4rate2"}, exceeded)
+		assert.Equal(t, []string{"resumeann-1in_flight2aisdk.Limits.Requests", "sendann-4rate2"}, exceeded)
 	})
 }
 

@@ -141,6 +141,12 @@ func TestClient_RequestCannotBeRepeated(t *testing.T) {
 	assert.EqualValues(t, 2, sent.Load())
 }
 
+// answer returns a response of the Worker.
+func answer(body string) *http.Response {
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body))}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
@@ -189,8 +195,13 @@ func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
 }
 
 func TestLimiter_ConnectionIsUsedAgainAfterErrors(t *testing.T) {
-	var dialed atomic.Int64
+	var dialed, answered atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if answered.Add(1) > 50 { // the outage has ended
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[3600000000,1,0,0]]]}`)
+			return
+		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(w, strings.Repeat("x", 50_000))
 	}))
@@ -206,6 +217,9 @@ func TestLimiter_ConnectionIsUsedAgainAfterErrors(t *testing.T) {
 		_, err := limit.Consume(t.Context(), l, ann(), 1)
 		require.Error(t, err)
 	}
+	d, err := limit.Consume(t.Context(), l, ann(), 1)
+	require.NoError(t, err)
+	assert.True(t, d.Allowed)
 	assert.EqualValues(t, 1, dialed.Load())
 }
 

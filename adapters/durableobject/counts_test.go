@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,15 +53,12 @@ func allCounts(client *durableobject.Client) map[string]limit.Limiter {
 }
 
 func TestCounts_RequestsAreThoseOfTheProtocol(t *testing.T) {
-	var got atomic.Pointer[string]
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var got string
+	opts := &durableobject.Options{HTTPClient: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
-		assert.NoError(t, err)
-		got.Store(new(string(body)))
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"v":2,"tick":1000,"replies":[[[0,1,0,0,0,0,1,9]]]}`)
-	}))
-	t.Cleanup(server.Close)
+		got = string(body)
+		return answer(`{"v":2,"tick":1000,"replies":[[[0,1,0,0,0,0,1,9]]]}`), err
+	})}}
 	for _, tt := range []struct {
 		what string
 		take limit.Take
@@ -77,20 +72,20 @@ func TestCounts_RequestsAreThoseOfTheProtocol(t *testing.T) {
 		{"undo", limit.Take{Mode: mode.Undoing, Undo: &limit.Receipt{Tokens: 2, Stamp: 7}}, "2,7"},
 		{"take", limit.Take{Cost: 4}, "0,0"}, // never allowed
 	} {
-		client := durableobject.NewClient(server.URL, secret, nil)
+		client := durableobject.NewClient("https://limits.example", secret, opts)
 		for kind, l := range allCounts(client) {
 			_, err := l.Take(t.Context(), limit.Key{"a"}, tt.take)
 			require.NoError(t, err)
 			numbers := map[string]string{"log": "3,1000000,0", "counter": "3,1000", "cooldown": "3,1000000,60000000", "quota": `3,\d+,\d+,\d+,\d+,\d+`}[kind]
-			assert.Regexp(t, fmt.Sprintf(`^{"v":2,"calls":\[\[\["%s","p",":a","%s",%s,%s\]\]\]}$`, kind, tt.what, numbers, tt.end), *got.Load())
+			assert.Regexp(t, fmt.Sprintf(`^{"v":2,"calls":\[\[\["%s","p",":a","%s",%s,%s\]\]\]}$`, kind, tt.what, numbers, tt.end), got)
 		}
 	}
-	reserved := durableobject.NewSlidingLog(durableobject.NewClient(server.URL, secret, nil), limit.WindowPolicy{Name: "p", Max: 3, Window: time.Second})
+	reserved := durableobject.NewSlidingLog(durableobject.NewClient("https://limits.example", secret, opts), limit.WindowPolicy{Name: "p", Max: 3, Window: time.Second})
 	_, err := limit.Reserve(t.Context(), reserved, limit.Key{"a"}, 1, time.Second)
 	require.NoError(t, err)
-	assert.Equal(t, `{"v":2,"calls":[[["log","p",":a","take",3,1000000,0,1,1000000]]]}`, *got.Load())
+	assert.Equal(t, `{"v":2,"calls":[[["log","p",":a","take",3,1000000,0,1,1000000]]]}`, got)
 	require.NoError(t, limit.Charge(t.Context(), reserved, limit.Key{"a"}, 9))
-	assert.Equal(t, `{"v":2,"calls":[[["log","p",":a","charge",3,1000000,0,9,0]]]}`, *got.Load())
+	assert.Equal(t, `{"v":2,"calls":[[["log","p",":a","charge",3,1000000,0,9,0]]]}`, got)
 }
 
 // TestCounts_RememberedWaitsEndAtWholeTicks has a denial of 3,334 µs on a clock of whole
@@ -100,8 +95,7 @@ func TestCounts_RememberedWaitsEndAtWholeTicks(t *testing.T) {
 		var requests atomic.Int64
 		transport := roundTripper(func(*http.Request) (*http.Response, error) {
 			requests.Add(1)
-			body := io.NopCloser(strings.NewReader(`{"v":2,"tick":1000,"replies":[[[3,3,3334,3334,3334,3334,0,9]]]}`))
-			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, nil
+			return answer(`{"v":2,"tick":1000,"replies":[[[3,3,3334,3334,3334,3334,0,9]]]}`), nil
 		})
 		client := durableobject.NewClient("https://limits.example", secret, &durableobject.Options{HTTPClient: &http.Client{Transport: transport}})
 		l := allCounts(client)["cooldown"]

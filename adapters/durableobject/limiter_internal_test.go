@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/batch/batchtest"
@@ -101,67 +98,4 @@ func testContract(t *testing.T, s *workerdtest.Server, cases []limittest.Case, g
 	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, harness(s), groups) })
 	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, harness(s), groups) })
 	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, harness(s), groups) })
-}
-
-// TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the object back during a block.
-func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
-	s, c := startTestClock(t, 1), newClock()
-	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(10).Named("block"), "")
-	for n, call := range []func(limit.Key) (limit.Decision, error){
-		func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
-		func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
-		func(k limit.Key) (limit.Decision, error) { return limit.ConsumeKeeping(t.Context(), l, k, 1, 1) },
-	} {
-		key := limit.Key{"user", strconv.Itoa(n)}
-		require.NoError(t, l.Block(t.Context(), key, time.Minute))
-		c.Sleep(10 * time.Second)
-		c.Rewind(24 * time.Hour)
-		for range 2 {
-			d, err := call(key)
-			require.NoError(t, err)
-			assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-		}
-		c.Sleep(59 * time.Second)
-		d, err := call(key)
-		require.NoError(t, err)
-		assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-		c.Sleep(time.Second)
-		d, err = call(key)
-		require.NoError(t, err)
-		assert.True(t, d.Allowed)
-	}
-}
-
-// TestLimiter_BackwardClockForgivesNoDeficit moves the clock back after a reservation, whose
-// tokens would otherwise be granted twice.
-func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
-	s, c := startTestClock(t, 1), newClock()
-	l := newTestLimiter(newTestClient(s, c), limit.PerSecond(1).Burst(10).Named("deficit"), "")
-	ann := limit.Key{"user", "ann"}
-	for range 2 {
-		d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-	}
-	c.Rewind(time.Hour)
-	d, err := limit.Consume(t.Context(), l, ann, 1)
-	require.NoError(t, err)
-	assert.Equal(t, 11*time.Second, d.RetryAfter)
-	c.Sleep(11 * time.Second)
-	d, err = limit.Consume(t.Context(), l, ann, 1)
-	require.NoError(t, err)
-	assert.True(t, d.Allowed)
-}
-
-func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {
-	client := NewClient("http://127.0.0.1:1", "secret", nil)
-	unnamed := NewLimiter(client, limit.PerHour(5))
-	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6)), "give it a name")
-	require.ErrorContains(t, unnamed.SetPolicy(limit.PerHour(6).Named("x")), "give it a name")
-	named := NewLimiter(client, limit.PerHour(5).Named("x"))
-	require.ErrorContains(t, named.SetPolicy(limit.PerHour(6).Named("y")), `named "x"`)
-	require.ErrorContains(t, named.SetPolicy(limit.PerHour(0).Named("x")), "durableobject: ")
-	assert.Equal(t, []limit.Description{{Name: "x", Limit: 5, Window: time.Hour, Refill: 1, Per: 12 * time.Minute}}, named.Describe())
-	require.NoError(t, named.SetPolicy(limit.PerMinute(6).Named("x")))
-	assert.Equal(t, []limit.Description{{Name: "x", Limit: 6, Window: time.Minute, Refill: 1, Per: 10 * time.Second}}, named.Describe())
 }

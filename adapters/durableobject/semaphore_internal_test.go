@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/durableobject/internal/workerdtest"
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
@@ -58,31 +58,10 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	proxy := redistest.StartProxy(t, strings.TrimPrefix(server.URL, "http://"))
-	key := limit.Key{"user", "", "ann"}
 	alive := newTestSemaphore(NewClient(server.URL, server.Secret, nil), 2, 3*time.Second)
 	dying := newTestSemaphore(NewClient("http://"+proxy.Addr, server.Secret, nil), 2, 3*time.Second)
-	held, err := alive.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	lost, err := dying.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	proxy.Cut()
-	denied, err := alive.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	assert.Nil(t, denied.Release)
-	start := time.Now()
-	require.Eventually(t, func() bool {
-		p, err := alive.Acquire(t.Context(), key)
-		if err != nil || p.Release == nil {
-			return false
-		}
-		assert.EqualValues(t, 2, p.InUse, "the live process keeps its permit")
-		p.Release()
-		return true
-	}, time.Minute, 10*time.Millisecond)
-	assert.Less(t, time.Since(start), 30*time.Second)
-	held.Release()
-	lost.Release()
-	alive.awaitInUse(t, key, 0)
+	batchtest.DeadHolder(t, limit.Key{"ann"}, alive, dying, proxy.Cut)
+	alive.awaitInUse(t, limit.Key{"ann"}, 0)
 }
 
 // TestSemaphore_CanceledAcquireLeavesNoPermit has callers time out while the reply is delayed.
@@ -103,86 +82,4 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 		proxy.Restore()
 	}
 	require.Eventually(t, func() bool { return direct.inUse(t, key) == 0 }, time.Minute, 10*time.Millisecond, "sooner than a lease expires")
-}
-
-// TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease moves the clock of the object back by an
-// hour, so that the leases of dead processes end in an hour.
-func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
-	t.Parallel()
-	server, c := startTestClock(t, 1), newClock()
-	s := newTestSemaphore(newTestClient(server, c), 3, time.Second)
-	key := limit.Key{"user", "", "ann"}
-	for _, name := range []string{"one", "two", "three"} {
-		h := &holder{semaphore: s, key: keyname.JoinASCII(s.prefix, keyname.Parts(&key)), name: name}
-		call, err := h.call(t.Context(), acquirePermit)
-		require.NoError(t, err)
-		require.True(t, call.Response.acquired)
-	}
-	c.Rewind(time.Hour)
-	denied, err := s.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	assert.Nil(t, denied.Release, "a lease may still be in use")
-	c.Sleep(999 * time.Millisecond)
-	require.EqualValues(t, 3, s.inUse(t, key))
-	c.Sleep(time.Millisecond)
-	require.Zero(t, s.inUse(t, key))
-}
-
-func TestSemaphore_RestartKeepsPermits(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	s := NewSemaphore(NewClient(server.URL, server.Secret, nil), "render", 1)
-	key := limit.Key{"user", "", "ann"}
-	held, err := s.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	require.NotNil(t, held.Release)
-	server.Restart()
-	var denied limit.Permit
-	require.Eventually(t, func() bool {
-		denied, err = s.Acquire(t.Context(), key)
-		return err == nil
-	}, time.Minute, time.Millisecond)
-	assert.Nil(t, denied.Release)
-	held.Release()
-	s.awaitInUse(t, key, 0)
-}
-
-// TestSemaphore_ClearedStorageGrantsAtMostTwice removes the storage while all permits are in use.
-func TestSemaphore_ClearedStorageGrantsAtMostTwice(t *testing.T) {
-	t.Parallel()
-	server := startServer(t)
-	key := limit.Key{"user", "", "ann"}
-	s := newTestSemaphore(NewClient(server.URL, server.Secret, nil), 2, 3*time.Second)
-	var held []limit.Permit
-	acquire := func() bool {
-		p, err := s.Acquire(t.Context(), key)
-		if err != nil || p.Release == nil {
-			return false
-		}
-		held = append(held, p)
-		return true
-	}
-	require.True(t, acquire())
-	require.True(t, acquire())
-	server.Clear()
-	require.Eventually(t, func() bool { acquire(); return s.inUse(t, key) >= 2 }, time.Minute, time.Millisecond)
-	for range 20 {
-		acquire()
-	}
-	granted := int64(len(held))
-	assert.LessOrEqual(t, granted, int64(4))
-	s.awaitInUse(t, key, granted) // after its renewal, every holder counts
-	for len(held) > 2 {
-		assert.False(t, acquire(), "%d permits are in use", len(held))
-		held[0].Release()
-		held = held[1:]
-		s.awaitInUse(t, key, int64(len(held)))
-	}
-	assert.False(t, acquire(), "two permits are in use")
-	held[0].Release()
-	require.Eventually(t, acquire, time.Minute, time.Millisecond)
-	for _, p := range held {
-		p.Release()
-	}
-	s.awaitInUse(t, key, 0)
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,58 +37,6 @@ func TestWorker_DenialWritesNoRow(t *testing.T) {
 	written(0, noon+1, take("k", token), limitCall{"k", -token, 0, 1}, take("k", 0))
 	written(1, noon-1, take("k", token), take("k", token)) // moves the block with the clock
 	assert.Equal(t, 3, w.stats(0).Records)
-}
-
-// TestWorker_RestartsGrantNothing kills the process, and restarts the object, while callers charge one
-// bucket.
-func TestWorker_RestartsGrantNothing(t *testing.T) {
-	const charges, callers, restarts = 2000, 8, 12
-	w := startWorker(t, 1)
-	p := limit.Policy{Capacity: charges * 3 / 4, Refill: 1, Per: 24 * time.Hour}
-	token := adapter.UnitsOf(p).PerToken()
-	charge := limitBody(p, take("k", token))
-	var granted, denied, answered atomic.Int64
-	send := func() bool {
-		status, reply, err := w.try(limitPath, 0, charge)
-		if err != nil || status != http.StatusOK || reply.Replies[0] == nil {
-			return false
-		}
-		answered.Add(1)
-		if reply.Replies[0][0][0] >= token {
-			granted.Add(1)
-		} else {
-			denied.Add(1)
-		}
-		return true
-	}
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for answered.Load() < charges {
-				if !send() {
-					time.Sleep(time.Millisecond) // while the process restarts
-				}
-			}
-		})
-	}
-	for i := range restarts {
-		// Each restart happens while the callers charge.
-		target := charges * int64(i+1) / (restarts + 2)
-		require.Eventually(t, func() bool { return answered.Load() >= target }, time.Minute, time.Millisecond)
-		if i%2 == 0 {
-			w.Restart()
-		} else {
-			w.operate("abort", 0)
-		}
-	}
-	wg.Wait()
-	for range p.Capacity / 2 {
-		require.True(t, send())
-	}
-	t.Logf("%d granted, %d denied, capacity %d", granted.Load(), denied.Load(), p.Capacity)
-	assert.LessOrEqual(t, granted.Load(), p.Capacity)
-	assert.Greater(t, granted.Load(), p.Capacity/2)
-	assert.Positive(t, denied.Load())
 }
 
 func TestWorker_ClearedStorageGrantsOneCapacity(t *testing.T) {

@@ -117,35 +117,3 @@ func TestBroker_WaitingNodesMissNothingWhileOthersExpire(t *testing.T) {
 		}
 	})
 }
-
-// TestBroker_ExpiredTopicIsNotRecovered presents positions of a topic that was forgotten, before and after
-// it is published again.
-func TestBroker_ExpiredTopicIsNotRecovered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.NewBroker()
-		s := connectHistory(t, b)
-		page, err := s.Read(t.Context(), broker.Query{Topic: "news"})
-		require.NoError(t, err)
-		since := []broker.Position{page.Position, publish(t, s, "news"), publish(t, s, "news")}
-		time.Sleep(25 * time.Hour)
-		for range 3 {
-			n := newWaitingNode(t, b)
-			for _, position := range since {
-				assert.False(t, n.join(t, position).Recovered, position)
-			}
-			n.Close()
-			publish(t, s, "news")
-		}
-	})
-}
-
-func TestBroker_RestartWithoutDataEndsPositions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		unused := newWaitingNode(t, memory.NewBroker()).join(t, broker.Position{}).Position
-		restarted := memory.NewBroker()
-		n := newWaitingNode(t, restarted)
-		assert.False(t, n.join(t, unused).Recovered)
-		publish(t, connectHistory(t, restarted), "news")
-		assert.False(t, n.join(t, unused).Recovered)
-	})
-}

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -180,37 +179,4 @@ func TestLimiter_TableShrinksAfterFlood(t *testing.T) {
 	_, err := limit.Consume(t.Context(), l, limit.Key{"after"}, 1)
 	require.NoError(t, err)
 	assert.Len(t, l.shards[0].table.Load().slots, minSlots)
-}
-
-// BenchmarkConsume_Flood sends each call for a new key to a limiter that is full.
-func BenchmarkConsume_Flood(b *testing.B) {
-	for _, bench := range []struct {
-		name   string
-		policy limit.Policy
-	}{
-		{"buckets fill soon", limit.Per(10, 10*time.Millisecond)},
-		{"buckets fill late", limit.PerHour(10)},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			l := NewLimiterMaxKeys(bench.policy, 1<<18)
-			keys := make([]limit.Key, 1<<20)
-			for i := range keys {
-				keys[i] = limit.Key{"ip", strconv.Itoa(i)}
-				if _, err := limit.Consume(context.Background(), l, keys[i], 1); err != nil {
-					b.Fatal(err)
-				}
-			}
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			i := 0
-			for b.Loop() {
-				if _, err := limit.Consume(context.Background(), l, keys[i], 1); err != nil {
-					b.Fatal(err)
-				}
-				i = (i + 1) % len(keys)
-			}
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/1e6/b.Elapsed().Seconds(), "allocMB/s")
-		})
-	}
 }

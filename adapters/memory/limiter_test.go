@@ -6,7 +6,6 @@ import (
 	"math"
 	"runtime"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,45 +72,6 @@ func TestLimiter_ConsumeAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}), "admitted and denied calls")
-}
-
-func TestLimiter_ConcurrentGrowthKeepsCapacity(t *testing.T) {
-	const keys, capacity, callers = 5000, 3, 8
-	l := memory.NewLimiter(limit.PerHour(capacity))
-	granted := make([]atomic.Int64, keys)
-	var wg sync.WaitGroup
-	for caller := range callers {
-		wg.Go(func() {
-			for n := range keys {
-				k := (n*(2*caller+1) + caller*977) % keys
-				d, err := limit.Consume(context.Background(), l, user(fmt.Sprint(k)), 1)
-				if err == nil && d.Allowed {
-					granted[k].Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for k := range granted {
-		require.EqualValues(t, capacity, granted[k].Load(), "key %d", k)
-	}
-}
-
-func TestLimiter_EvictionIsInvisible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := limit.PerSecond(1).Burst(3)
-		l := memory.NewLimiterMaxKeys(p, 64)
-		models := map[string]*limittest.Model{}
-		start := time.Now()
-		for n := range 20_000 {
-			name := fmt.Sprint(n * n % 61) // few enough to be kept, and enough to need evictions
-			if models[name] == nil {
-				models[name] = limittest.NewModel(p)
-			}
-			require.Equal(t, models[name].Consume(time.Since(start), 1), consume(t, l, user(name), 1), "call %d", n)
-			time.Sleep(time.Duration(n%97) * time.Millisecond)
-		}
-	})
 }
 
 func TestLimiter_FloodThrottlesOnlyUntrackedKeys(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/adapter"
-	"github.com/penstock-go/penstock/limit/limittest"
 )
 
 // A manualClock is a clock that only sleep advances.
@@ -24,28 +22,9 @@ func newManualClock() *manualClock {
 func (c *manualClock) now() time.Time        { return c.at }
 func (c *manualClock) sleep(d time.Duration) { c.at = c.at.Add(d) }
 
-func testSimulatedWindows[P any](t *testing.T, cases []limittest.WindowCase[P], newLimiter func(*memory.Simulation, P) adapter.Resetter) {
-	t.Helper()
-	for _, c := range cases {
-		t.Run(c.Name, func(t *testing.T) {
-			clock := newManualClock()
-			simulation := memory.NewSimulation(clock.now)
-			c.Run(t, limittest.WindowHarness[P]{
-				New:   func(p P) adapter.Resetter { return newLimiter(simulation, p) },
-				Sleep: clock.sleep, Now: clock.now,
-			})
-		})
-	}
-}
-
-func TestSimulation_WindowsFulfillContractOnManualClock(t *testing.T) {
-	testSimulatedWindows(t, limittest.SlidingLogCases(), func(s *memory.Simulation, p limit.WindowPolicy) adapter.Resetter { return s.NewSlidingLog(p) })
-	testSimulatedWindows(t, limittest.SlidingCounterCases(), func(s *memory.Simulation, p limit.WindowPolicy) adapter.Resetter { return s.NewSlidingCounter(p) })
-	testSimulatedWindows(t, limittest.QuotaCases(), func(s *memory.Simulation, p limit.QuotaPolicy) adapter.Resetter { return s.NewQuota(p) })
-}
-
 func TestSimulation_DecidesLikeRealClock(t *testing.T) {
 	bucket := limit.PerSecond(7).Burst(3)
+	window := limit.WindowPolicy{Max: 5, Window: time.Second}
 	cooldown := limit.CooldownPolicy{Max: 3, Window: time.Second, Penalty: 2 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
 		clock := newManualClock()
@@ -54,6 +33,7 @@ func TestSimulation_DecidesLikeRealClock(t *testing.T) {
 		pairs := [][2]limit.Limiter{
 			{memory.NewLimiter(bucket), s.NewLimiter(bucket)},
 			{memory.NewCooldown(cooldown, nil), s.NewCooldown(cooldown, func(limit.Penalty) { penalties++ })},
+			{memory.NewSlidingLog(window), s.NewSlidingLog(window)},
 		}
 		for n := range 2000 {
 			key, step := limit.Key{"user", fmt.Sprint(n % 3)}, time.Duration(n*n%197)*time.Millisecond

@@ -55,7 +55,7 @@ type Broker struct {
 
 	// Tests change them.
 	metadataAge, idempotencyTime time.Duration
-	rules                        rules
+	rules                        transactionRules
 }
 
 var _ broker.HistoryBroker = (*Broker)(nil)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/broker/brokertest"
-	"github.com/penstock-go/penstock/internal/postgrestest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -63,53 +62,44 @@ func TestHistory_LifetimesKeepContract(t *testing.T) {
 	}
 }
 
-// restarts is a fault of the server that all nodes have.
-func restarts(server *postgrestest.Server) []brokertest.Fault {
-	return []brokertest.Fault{{Name: "PostgreSQL is killed and restarted", Duration: time.Second, Begin: func(broker.Node) func() {
-		server.Kill()
-		return server.Restart
-	}}}
-}
-
-// TestHistory_KeepsContractWhenServerRestarts runs the cases with faults on a server that is killed.
-func TestHistory_KeepsContractWhenServerRestarts(t *testing.T) {
+// TestBroker_KeepsContractWhenServerRestarts runs the cases with faults on a server that is killed.
+func TestBroker_KeepsContractWhenServerRestarts(t *testing.T) {
 	testscale.FullOnly(t, "TestFailover_RestartKeepsEpoch")
 	t.Parallel()
 	for _, c := range brokertest.HistoryCases() {
-		if !slices.Contains([]string{"outcome is true", "value outcome is true"}, c.Name) {
+		if c.Name != "outcome is true" && c.Name != "value outcome is true" {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t)
-			c.Run(t, brokertest.HistoryCluster{
-				Connect: func(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
-					return NewBroker(openPool(t, server.URL()), nil).ConnectHistory(handler, history)
-				},
-				Faults: restarts(server), Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: time.Second,
-			})
+			connect, faults := restartingServer(t)
+			c.Run(t, brokertest.HistoryCluster{Connect: connect, Faults: faults, Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond, Age: time.Second})
 		})
 	}
-}
-
-// TestBroker_KeepsContractWhenServerRestarts does so for packets.
-func TestBroker_KeepsContractWhenServerRestarts(t *testing.T) {
-	testscale.FullOnly(t, "TestFailover_RestartKeepsEpoch")
-	t.Parallel()
 	for _, c := range brokertest.Cases() {
 		if c.Name != "loss is reported" {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			server := startServer(t)
+			connect, faults := restartingServer(t)
 			c.Run(t, brokertest.Cluster{
-				Connect: func(handler broker.Callbacks) broker.Node {
-					return NewBroker(openPool(t, server.URL()), nil).Connect(handler)
-				},
-				Kill:   func(n broker.Node) { n.(*historyNode).Kill() },
-				Faults: restarts(server), Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond,
+				Connect: func(handler broker.Callbacks) broker.Node { return connect(handler, broker.HistoryCallbacks{}) },
+				Kill:    func(n broker.Node) { n.(*historyNode).Kill() },
+				Faults:  faults, Timeout: 30 * time.Second, QuietPeriod: 100 * time.Millisecond,
 			})
 		})
 	}
+}
+
+// restartingServer returns how a node connects to a server of the test, and the fault of that server.
+func restartingServer(t *testing.T) (func(broker.Callbacks, broker.HistoryCallbacks) broker.HistoryNode, []brokertest.Fault) {
+	server := startServer(t)
+	connect := func(handler broker.Callbacks, history broker.HistoryCallbacks) broker.HistoryNode {
+		return NewBroker(openPool(t, server.URL()), nil).ConnectHistory(handler, history)
+	}
+	return connect, []brokertest.Fault{{Name: "PostgreSQL is killed and restarted", Duration: time.Second, Begin: func(broker.Node) func() {
+		server.Kill()
+		return server.Restart
+	}}}
 }

@@ -21,7 +21,14 @@ import (
 // openPool returns a pool that ends with the test.
 func openPool(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
+	config, err := pgxpool.ParseConfig(url)
+	require.NoError(t, err)
+	return openConfig(t, config)
+}
+
+func openConfig(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	return pool
@@ -61,10 +68,7 @@ func (f *faultyCluster) connect(handler broker.Callbacks, history broker.History
 	proxy := redistest.StartProxy(f.t, server)
 	config, err := pgxpool.ParseConfig(strings.Replace(f.url, server, proxy.Addr, 1) + "&connect_timeout=1")
 	require.NoError(f.t, err)
-	pool, err := pgxpool.NewWithConfig(f.t.Context(), config)
-	require.NoError(f.t, err)
-	f.t.Cleanup(pool.Close)
-	b := NewBroker(pool, &Options{Schema: f.schema})
+	b := NewBroker(openConfig(f.t, config), &Options{Schema: f.schema})
 	if f.edit != nil {
 		f.edit(b)
 	}

@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,114 +8,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
-	"github.com/penstock-go/penstock/internal/batch"
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/adapter"
 )
 
-// TestJoint_EqualsLimitersInMemory makes random calls to limiters of several kinds, and compares
-// what they decide in one step with what limiters in memory decide one after the other.
 func TestJoint_EqualsLimitersInMemory(t *testing.T) {
 	t.Parallel()
 	s := newLimitServer(t)
-	rng := rand.New(rand.NewPCG(31, 32))
+	j := batchtest.Joint{Rounds: testscale.Tiers(3, 10, 30), Now: s.clock.Now, Sleep: s.Sleep, Forget: s.clock.Forget}
+	j.New = func(p batchtest.Policies, onPenalty func(limit.Penalty)) []limit.Limiter {
+		l := s.limits()
+		q := l.NewQuota(p.Quota)
+		q.rows.clock = s.clock.Now
+		return []limit.Limiter{l.NewLimiter(p.Bucket), l.NewSlidingLog(p.Window), l.NewSlidingCounter(p.Window), q, l.NewCooldown(p.Cooldown, onPenalty)}
+	}
 	simulation := memory.NewSimulation(s.clock.Now)
-	for round := range testscale.Tiers(3, 10, 30) {
-		remote, local, penalties := jointPairs(s, rng, simulation, fmt.Sprint(round))
-		if round%2 == 0 { // reservations reach the next period of the quota
-			s.Sleep(time.Hour - time.Duration(s.clock.Now().UnixNano())%time.Hour - 20*time.Second)
-		}
-		for step := range 60 {
-			there, here := jointRequests(rng, remote, local)
-			got, err := limit.Take{Receipt: true}.All(t.Context(), there...)
-			require.NoError(t, err)
-			want, err := limit.Take{Receipt: true}.All(t.Context(), here...)
-			require.NoError(t, err)
-			requireSameDecision(t, want, got, "round %d, step %d: %+v", round, step, there)
-			if rng.IntN(4) == 0 {
-				require.NoError(t, got.Receipt.UndoAll(t.Context(), there...))
-				require.NoError(t, want.Receipt.UndoAll(t.Context(), here...))
-			}
-			s.clock.Local.Add(int64(2 * batch.CacheTime)) // a remembered denial may not be the longest one
-			requireSameForOneKey(t, rng, remote, local)
-			require.Equal(t, penalties[1], penalties[0], "round %d, step %d: the hook of the cooldown", round, step)
-			if i := rng.IntN(40); i < len(remote) {
-				require.NoError(t, remote[i].(limit.Blocker).Block(t.Context(), limit.Key{"user", "ann"}, 300*time.Millisecond))
-				require.NoError(t, local[i].(limit.Blocker).Block(t.Context(), limit.Key{"user", "ann"}, 300*time.Millisecond))
-			}
-			pause := time.Duration(rng.Int64N(int64(400 * time.Millisecond))).Truncate(time.Microsecond)
-			if rng.IntN(3) == 0 && !got.Allowed && got.RetryAfter < time.Hour {
-				pause = got.RetryAfter
-			}
-			s.Sleep(pause)
-			s.clock.Local.Add(int64(2 * batch.CacheTime))
+	j.InMemory = func(p batchtest.Policies, onPenalty func(limit.Penalty)) []limit.Limiter {
+		return []limit.Limiter{
+			simulation.NewLimiter(p.Bucket), simulation.NewSlidingLog(p.Window), simulation.NewSlidingCounter(p.Window),
+			simulation.NewQuota(p.Quota), simulation.NewCooldown(p.Cooldown, onPenalty),
 		}
 	}
-}
-
-func requireSameDecision(t *testing.T, want, got limit.Decision, args ...any) {
-	t.Helper()
-	require.Equal(t, want.Receipt == limit.Receipt{}, got.Receipt == limit.Receipt{})
-	want.Receipt, got.Receipt = limit.Receipt{}, limit.Receipt{}
-	require.Equal(t, want, got, args...)
-}
-
-// jointRequests returns requests to some of the limiters, and the same ones to those in memory.
-func jointRequests(rng *rand.Rand, remote, local []limit.Limiter) (there, here []limit.Request) {
-	for _, i := range rng.Perm(len(remote))[:1+rng.IntN(len(remote))] {
-		key, cost := limit.Key{"user", []string{"ann", "bob"}[rng.IntN(2)]}, rng.Int64N(4)
-		if rng.IntN(20) == 0 {
-			cost = 100 // never allowed
-		}
-		there = append(there, limit.Request{Limiter: remote[i], Key: key, Cost: cost})
-		here = append(here, limit.Request{Limiter: local[i], Key: key, Cost: cost})
-	}
-	return there, here
-}
-
-// requireSameForOneKey takes from several limiters by limit.AllOf, and may wait if all of them can.
-func requireSameForOneKey(t *testing.T, rng *rand.Rand, remote, local []limit.Limiter) {
-	t.Helper()
-	var there, here []limit.Limiter
-	for _, i := range rng.Perm(len(remote))[:1+rng.IntN(len(remote)-1)] {
-		there, here = append(there, remote[i]), append(here, local[i])
-	}
-	key, take := limit.Key{"user", "ann"}, limit.Take{Cost: rng.Int64N(4), Receipt: true}
-	waiting := take
-	waiting.MaxWait = time.Duration(rng.Int64N(int64(10 * time.Second)))
-	thereAll, hereAll := limit.AllOf(there...), limit.AllOf(here...)
-	if adapter.Check(thereAll, waiting) == nil {
-		take = waiting
-	}
-	got, err := thereAll.Take(t.Context(), key, take)
-	require.NoError(t, err)
-	want, err := hereAll.Take(t.Context(), key, take)
-	require.NoError(t, err)
-	requireSameDecision(t, want, got, "%+v of %T", take, there)
-	if rng.IntN(4) == 0 {
-		require.NoError(t, got.Receipt.Undo(t.Context(), thereAll, key))
-		require.NoError(t, want.Receipt.Undo(t.Context(), hereAll, key))
-	}
-}
-
-// jointPairs returns limiters of all kinds with random policies on the server and in memory, and
-// how many penalties the cooldowns of each have started.
-func jointPairs(s *limitServer, rng *rand.Rand, simulation *memory.Simulation, name string) (remote, local []limit.Limiter, penalties *[2]int) {
-	penalties = &[2]int{}
-	hook := func(i int) func(limit.Penalty) { return func(limit.Penalty) { penalties[i]++ } }
-	maximum := func() int64 { return 3 + rng.Int64N(8) }
-	bucket := limit.PerSecond(1 + rng.Int64N(5)).Burst(maximum()).Named(name)
-	window := limit.WindowPolicy{Name: name, Max: maximum(), Window: time.Duration(1+rng.Int64N(4000)) * time.Millisecond}
-	quota := limit.QuotaPolicy{Name: name, Max: 4 * maximum(), Period: limit.Hour}
-	cooldown := limit.CooldownPolicy{Name: name, Max: maximum(), Window: time.Second, Penalty: time.Duration(1+rng.Int64N(3000)) * time.Millisecond}
-
-	l := s.limits()
-	q := l.NewQuota(quota)
-	q.rows.clock = s.clock.Now
-	return []limit.Limiter{l.NewLimiter(bucket), l.NewSlidingLog(window), l.NewSlidingCounter(window), q, l.NewCooldown(cooldown, hook(0))}, []limit.Limiter{
-		simulation.NewLimiter(bucket), simulation.NewSlidingLog(window), simulation.NewSlidingCounter(window), simulation.NewQuota(quota), simulation.NewCooldown(cooldown, hook(1)),
-	}, penalties
+	j.Run(t)
 }
 
 // TestJoint_CostsOneStatement has a limit per second and one per month.

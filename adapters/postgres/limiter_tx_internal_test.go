@@ -119,7 +119,7 @@ func TestWithTx_Contract(t *testing.T) {
 	for _, c := range limittest.Cases() {
 		switch c.Name {
 		case "new keys are full", "all or none", "a part is granted", "undo returns what was taken", "settling returns the rest", "joint leases",
-			"reservation waits", "charge takes a deficit", "refund returns tokens", "joint requests", "a look takes nothing", "invalid takes":
+			"reservation waits", "charge takes a deficit", "refund returns tokens", "joint requests", "concurrent joint requests", "a look takes nothing", "invalid takes":
 		default:
 			continue // without what is remembered, and in one more statement, but with the same functions
 		}
@@ -212,40 +212,6 @@ func TestWithTx_OpenTransactionDelaysItsKeyOnly(t *testing.T) {
 	require.NoError(t, <-results)
 	assert.EqualValues(t, 997, remaining(t, quota, limit.Key{"old"}))
 	assert.EqualValues(t, 998, remaining(t, quota, limit.Key{"new"}))
-}
-
-// TestWithTx_JointCallTakesAllOrNone also takes keys in opposite orders at the same time.
-func TestWithTx_JointCallTakesAllOrNone(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	l := NewLimitStore(pool, schema)
-	few, many := l.NewLimiter(limit.PerHour(1).Burst(20).Named("few")), l.NewQuota(limit.QuotaPolicy{Name: "many", Max: 1000, Period: limit.Month})
-	allowed := make(chan bool, 40)
-	for n := range 40 {
-		go func() {
-			tx, err := pool.Begin(t.Context())
-			if !assert.NoError(t, err) {
-				allowed <- false
-				return
-			}
-			requests := []limit.Request{{Limiter: WithTx(tx, few), Key: ann, Cost: 1}, {Limiter: WithTx(tx, many), Key: ann, Cost: 1}}
-			if n%2 == 0 {
-				requests[0], requests[1] = requests[1], requests[0]
-			}
-			d, err := limit.ConsumeAll(t.Context(), requests...)
-			assert.NoError(t, err)
-			assert.NoError(t, tx.Commit(t.Context()))
-			allowed <- d.Allowed
-		}()
-	}
-	count := 0
-	for range 40 {
-		if <-allowed {
-			count++
-		}
-	}
-	assert.Equal(t, 20, count)
-	assert.EqualValues(t, 980, remaining(t, many, ann))
 }
 
 // TestWithTx_HigherIsolationFailsInsteadOfTakingTwice has a transaction with a snapshot from before

@@ -13,7 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/keyname"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/limit"
 )
 
@@ -154,8 +154,8 @@ func (k *limitKeys) named(name string, args limitArgs) limitCall {
 // lockBackoff returns how long a call waits before it asks again about a key that another transaction
 // has locked: mostly a decision of another process, which takes a millisecond, or a transaction of the
 // application.
-func lockBackoff() sleep.Backoff {
-	return sleep.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}
+func lockBackoff() rules.Backoff {
+	return rules.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}
 }
 
 // lockPatience is how long a statement waits for the lock of its only key, in milliseconds, in the
@@ -206,7 +206,7 @@ func (l *LimitStore) doAll(ctx context.Context, requests []limitCall) ([]limitRe
 	}
 }
 
-func waitForLock(ctx context.Context, wait *sleep.Backoff) error {
+func waitForLock(ctx context.Context, wait *rules.Backoff) error {
 	if err := wait.Wait(ctx); err != nil {
 		return fmt.Errorf("postgres: limiter: another transaction has locked the key: %w", err)
 	}

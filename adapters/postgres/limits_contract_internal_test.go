@@ -22,34 +22,19 @@ func limiterHarness(s *limitServer) limittest.Harness {
 }
 
 func TestLimiter_Contract(t *testing.T) {
-	testscale.FullOnly(t, "TestLimiter_KeepsRandomRules")
 	t.Parallel()
 	s := newLimitServer(t)
-	for _, c := range limittest.Cases() {
+	for _, c := range append(testscale.Sample(limittest.Cases(), 8), testscale.Sample(limittest.Regressions(), 2)...) {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
 	}
-	for _, c := range testscale.SoakSample(limittest.Cases(), 15) {
+	for _, c := range testscale.SoakSample(limittest.Cases(), testscale.Pick(1, 15)) {
 		t.Run("in AllOf: "+c.Name, func(t *testing.T) { c.Run(t, limittest.WithAllOf(limiterHarness(s))) })
 	}
-	for _, c := range limittest.Regressions() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
-	}
+	groups := testscale.Tiers(1, 20, 20)
 	t.Run("AllOf", func(t *testing.T) { limittest.AllOf(t, limiterHarness(s)) })
-	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(s), 20) })
-	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(s), 20) })
-	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(s), 20) })
-}
-
-// TestLimiter_KeepsRandomRules tests a part of the contract.
-func TestLimiter_KeepsRandomRules(t *testing.T) {
-	t.Parallel()
-	s := newLimitServer(t)
-	for _, c := range testscale.SoakSample(limittest.Cases(), 8) {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, limiterHarness(s)) })
-	}
-	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(s), 1) })
-	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(s), 1) })
-	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(s), 1) })
+	t.Run("policies change", func(t *testing.T) { limittest.PolicyChanges(t, limiterHarness(s), groups) })
+	t.Run("equals the model", func(t *testing.T) { limittest.EqualsModel(t, limiterHarness(s), groups) })
+	t.Run("clock goes backwards", func(t *testing.T) { limittest.ClockGoesBackwards(t, limiterHarness(s), groups) })
 }
 
 // limitRounds is how many policies a case with random ones tries.

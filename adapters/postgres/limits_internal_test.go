@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/postgrestest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
@@ -83,33 +84,6 @@ func TestNewLimits_InvalidArgumentsPanic(t *testing.T) {
 	assert.Panics(t, func() { l.NewCooldown(limit.CooldownPolicy{}, nil) })
 	_, err = limit.Consume(t.Context(), l.NewLimiter(limit.PerHour(1)), ann, 1)
 	assert.Error(t, err)
-}
-
-// TestLimits_ProcessesShareBuckets counts what all processes together were granted: of one key, and
-// of keys that share statements.
-func TestLimits_ProcessesShareBuckets(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	const capacity = 150
-	var granted atomic.Int64
-	var wg sync.WaitGroup
-	for range 4 {
-		l := NewLimitStore(openPool(t, pool.Config().ConnString()), schema)
-		bucket, quota := l.NewLimiter(limit.PerHour(1).Burst(capacity).Named("b")), l.NewQuota(limit.QuotaPolicy{Name: "q", Max: capacity, Period: limit.Month})
-		for n := range 16 {
-			limiter := []limit.Limiter{bucket, quota, limit.AllOf(bucket, quota)}[n%3]
-			wg.Go(func() {
-				for range 20 {
-					d, err := limit.Consume(t.Context(), limiter, limit.Key{fmt.Sprint(n % 3)}, 1)
-					if assert.NoError(t, err) && d.Allowed {
-						granted.Add(1)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	assert.EqualValues(t, 3*capacity, granted.Load())
 }
 
 func TestLimiter_IntervalBound(t *testing.T) {
@@ -317,56 +291,11 @@ func TestLimits_NeverChargesTwice(t *testing.T) {
 	server := postgrestest.Addr(pool.Config().ConnString())
 	proxy := redistest.StartProxy(t, server)
 	through := openPool(t, strings.Replace(pool.Config().ConnString(), server, proxy.Addr, 1)+"&connect_timeout=1")
-	const capacity = 1_000_000
-	policy := limit.PerMinute(1).Burst(capacity).Named("twice")
-	l := NewLimitStore(through, schema).NewLimiter(policy)
-	stop := make(chan struct{})
-	var attempts, succeeded atomic.Int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				if d, err := limit.Consume(ctx, l, ann, 1); err == nil && d.Allowed {
-					succeeded.Add(1)
-				}
-				cancel()
-				attempts.Add(1)
-			}
-		})
-	}
-	for range 10 {
-		before := succeeded.Load()
-		require.Eventually(t, func() bool { return succeeded.Load() > before+20 }, time.Minute, time.Millisecond)
+	policy := limit.PerHour(1).Burst(50_000).Named("twice")
+	batchtest.NeverChargesTwice(t, NewLimitStore(through, schema).NewLimiter(policy), NewLimitStore(pool, schema).NewLimiter(policy), func() {
 		proxy.Cut()
 		proxy.Restore()
-	}
-	close(stop)
-	wg.Wait()
-	taken := capacity - remaining(t, NewLimitStore(pool, schema).NewLimiter(policy), ann)
-	assert.LessOrEqual(t, taken, attempts.Load())
-	assert.GreaterOrEqual(t, taken, succeeded.Load())
-}
-
-// TestLimits_ClientCrashInTransactionReleasesTheKey ends the connection of a transaction that has
-// taken tokens.
-func TestLimits_ClientCrashInTransactionReleasesTheKey(t *testing.T) {
-	t.Parallel()
-	pool, schema := newSchema(t)
-	bucket := NewLimitStore(pool, schema).NewLimiter(limit.PerHour(5))
-	conn, err := pgx.Connect(t.Context(), pool.Config().ConnString())
-	require.NoError(t, err)
-	tx, err := conn.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = limit.Consume(t.Context(), WithTx(tx, bucket), ann, 3)
-	require.NoError(t, err)
-	require.NoError(t, conn.PgConn().Conn().Close()) // without a word, as a process that is killed
-	assert.EqualValues(t, 5, remaining(t, bucket, ann))
+	})
 }
 
 // TestLimits_ServerCrashKeepsTransactionsOfTheApplication kills the server, and starts it again.

@@ -24,9 +24,9 @@ func TestLimits_SweepRemovesWhatHasExpired(t *testing.T) {
 	short, long := l.NewLimiter(limit.PerMinute(5).Named("short")), l.NewQuota(limit.QuotaPolicy{Name: "long", Max: 5, Period: limit.Month})
 	long.rows.clock = s.clock.Now
 	semaphore := l.NewSemaphore("permits", 3)
-	permit, err := semaphore.Acquire(t.Context(), ann)
+	held := limitArgs{limitSemaphore, opTake, semaphore.permits, semaphore.lease.Microseconds(), 1} // of a process that has died
+	_, err := l.do(t.Context(), semaphore.keys.call(&ann, held))
 	require.NoError(t, err)
-	defer permit.Release()
 	for n := range sweepPage + 100 {
 		key := limit.Key{fmt.Sprint(n)}
 		_, err := limit.Consume(t.Context(), short, key, 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/postgres/schema"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A link is the connection of a node. One goroutine, run, listens; mark runs while subscriptions
@@ -131,7 +131,7 @@ func (l *link) Close() {
 
 // run listens until the link is closed.
 func (l *link) run() {
-	pause := sleep.Backoff{Max: maxPause}
+	pause := rules.Backoff{Max: maxPause}
 	for l.ctx.Err() == nil {
 		if c, err := l.open(); err == nil {
 			pause.Reset()

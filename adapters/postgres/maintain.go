@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 const (
@@ -43,7 +43,7 @@ func sweepSQL() []string {
 func (q *sequencer) maintain() {
 	interval := min(maintainInterval, q.store.metadataAge/4)
 	swept := time.Now()
-	for sleep.For(q.ctx, interval) == nil {
+	for rules.Sleep(q.ctx, interval) == nil {
 		if !q.owns(0) {
 			continue
 		}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A subscription is that of a link to a channel. link.mu guards isConfirmed.
@@ -53,7 +53,7 @@ func (l *link) mark() {
 		if l.Publish(l.ctx, []*cluster.Message{message}); message.Err == nil {
 			continue
 		}
-		_ = sleep.For(l.ctx, markPause)
+		_ = rules.Sleep(l.ctx, markPause)
 		l.mu.Lock()
 		if l.current == c { // otherwise all subscriptions were requested again
 			l.marks.requested = append(m.subscriptions, l.marks.requested...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +24,7 @@ import (
 type outboxCheck struct {
 	pool     *pgxpool.Pool
 	schema   string
-	rules    rules
+	rules    transactionRules
 	lasts    time.Duration
 	disturb  func(ctx context.Context) // while the publishers run; nil is nothing
 	wait     time.Duration             // for the last publications
@@ -216,44 +215,4 @@ func TestOutbox_CommittedIsStoredOnceAfterKill(t *testing.T) {
 	require.NoError(t, c.run(t))
 	assert.Positive(t, kills)
 	assert.Zero(t, outboxRows(t, pool, "orders"))
-}
-
-// TestOutbox_CheckFindsMistakes changes the rules. Each mistake occurs with some probability, so
-// the check runs until it finds it.
-func TestOutbox_CheckFindsMistakes(t *testing.T) {
-	t.Parallel()
-	mistakes := map[string]func(*rules){
-		"transactions that were in progress are skipped": func(r *rules) {
-			r.candidates = strings.Replace(r.candidates, " OR xid = ANY (ARRAY(SELECT pg_snapshot_xip($2::text::pg_snapshot)))", "", 1)
-		},
-		"a cursor in the order of ids": func(r *rules) {
-			r.candidates = strings.Replace(r.candidates, "(xid >= pg_snapshot_xmax($2::text::pg_snapshot) OR xid = ANY (ARRAY(SELECT pg_snapshot_xip($2::text::pg_snapshot))))",
-				"($2::text <> '' AND id > (SELECT coalesce(max(source), 0) FROM penstock.taken WHERE shard = $1))", 1)
-			r.candidates = strings.Replace(r.candidates, "SELECT pg_current_snapshot()", ", m AS (INSERT INTO penstock.taken SELECT $1, id FROM d)\nSELECT pg_current_snapshot()", 1)
-		},
-		"any order": func(r *rules) {
-			r.candidates = strings.Replace(r.candidates, "ORDER BY d.id", "ORDER BY random()", 1)
-		},
-		"no lock": func(r *rules) { r.lock = "SELECT $1::int" },
-	}
-	for name, change := range mistakes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const attempts = 5
-			for range attempts {
-				pool, schema := newSchema(t)
-				_, err := pool.Exec(t.Context(), "CREATE TABLE "+schema+".taken (shard int, source bigint)")
-				require.NoError(t, err)
-				c := &outboxCheck{pool: pool, schema: schema, rules: sequencingRules(), lasts: 2 * time.Second, wait: time.Second, appended: true}
-				c.rules.forgetSnapshot = time.Hour
-				change(&c.rules)
-				require.NotEqual(t, sequencingRules().lock+sequencingRules().candidates, c.rules.lock+c.rules.candidates)
-				if err := c.run(t); err != nil {
-					t.Log(err)
-					return
-				}
-			}
-			t.Error("the check has not found the mistake")
-		})
-	}
 }

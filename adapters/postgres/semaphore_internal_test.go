@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
@@ -40,29 +41,12 @@ func TestSemaphore_Contract(t *testing.T) {
 func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	t.Parallel()
 	pool, schema := newSchema(t)
-	key, dyingPool := limit.Key{"user", "", "ann"}, openPool(t, pool.Config().ConnString())
+	dyingPool := openPool(t, pool.Config().ConnString())
 	alive, dying := NewLimitStore(pool, schema).NewSemaphore("render", 2), NewLimitStore(dyingPool, schema).NewSemaphore("render", 2)
 	alive.lease = testscale.Pick(600*time.Millisecond, 3*time.Second)
 	dying.lease = alive.lease
-	held, err := alive.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	_, err = dying.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	dyingPool.Close()
-	denied, err := alive.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	assert.Equal(t, limit.Permit{InUse: 2, Limit: 2}, denied)
-	require.Eventually(t, func() bool {
-		p, err := alive.Acquire(t.Context(), key)
-		if err != nil || p.Release == nil {
-			return false
-		}
-		assert.EqualValues(t, 2, p.InUse, "the live process keeps its permit")
-		p.Release()
-		return true
-	}, time.Minute, 10*time.Millisecond)
-	held.Release()
-	require.Eventually(t, func() bool { return permitsInUse(t, pool, alive, key) == 0 }, time.Minute, 10*time.Millisecond)
+	batchtest.DeadHolder(t, ann, alive, dying, dyingPool.Close)
+	require.Eventually(t, func() bool { return permitsInUse(t, pool, alive, ann) == 0 }, time.Minute, 10*time.Millisecond)
 }
 
 // TestSemaphore_CanceledAcquireLeavesNoPermit has callers whose contexts end while the key is

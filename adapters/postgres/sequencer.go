@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock-go/penstock/internal/cluster"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A sequencer moves publications from the outbox to the histories. Each shard has an owner among
@@ -102,7 +102,7 @@ func (q *sequencer) run(shard int) {
 			cancel()
 			if err != nil && q.ctx.Err() == nil {
 				slog.Default().WarnContext(q.ctx, "postgres: publications stay in the outbox", "schema", q.store.schema, "shard", shard, "error", err)
-				_ = sleep.For(q.ctx, failurePause)
+				_ = rules.Sleep(q.ctx, failurePause)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ const waitingSQL = "SELECT no::int FROM penstock.shard s WHERE EXISTS (SELECT FR
 
 // poll looks at the outbox for publications of transactions without a wake-up.
 func (q *sequencer) poll() {
-	for sleep.For(q.ctx, q.store.poll) == nil {
+	for rules.Sleep(q.ctx, q.store.poll) == nil {
 		var own [shards]bool
 		ownsAny := false
 		for shard := range shards {
@@ -125,7 +125,7 @@ func (q *sequencer) poll() {
 		}
 		waiting, err := q.waiting()
 		if err != nil {
-			_ = sleep.For(q.ctx, failurePause)
+			_ = rules.Sleep(q.ctx, failurePause)
 			continue
 		}
 		for _, shard := range waiting {

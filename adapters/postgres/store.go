@@ -31,19 +31,21 @@ type store struct {
 	keyTime     time.Duration
 	observe     func(OutboxBatch)
 
-	rules   rules
+	rules   transactionRules
 	shards  [shards]shardState
 	lineage lineageState
 }
 
-// rules decide what a sequencing transaction takes from the outbox. Tests change them, to see that
+// transactionRules decide what a transaction that sequences takes from the outbox. Tests change them, to see that
 // their check finds the mistake.
-type rules struct {
+type transactionRules struct {
 	lock, candidates string
 	forgetSnapshot   time.Duration // how often everything is looked at
 }
 
-func sequencingRules() rules { return rules{shardLockSQL, candidatesSQL, 5 * time.Second} }
+func sequencingRules() transactionRules {
+	return transactionRules{shardLockSQL, candidatesSQL, 5 * time.Second}
+}
 
 // A shardState is what a node remembers of a shard.
 type shardState struct {

@@ -28,9 +28,13 @@ func testCluster(client func() goredis.UniversalClient) brokertest.Cluster {
 }
 
 // selectCases leaves out those cases in the quick tier that wait until a fault is noticed or the
-// presence of a failed node expires, which takes seconds.
+// presence of a failed node expires, or that make thousands of calls: each takes seconds.
 func selectCases[C any](cases []C, name func(C) string) []C {
-	slow := []string{"loss is reported", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true", "value expires", "metadata outlives publications", "retention by age", "fenced outcome is true"}
+	slow := []string{
+		"loss is reported", "nodes", "presence converges", "presence of a node that ends", "crash", "outcome is true", "value outcome is true",
+		"value expires", "metadata outlives publications", "fence outlives publications", "retention by age", "fenced outcome is true",
+		"batch in faults", "leases are bounded", "settled leases leave room", "grants in an interval", "decisions are exact", "reservations are exact",
+	}
 	return testscale.Pick(slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return slices.Contains(slow, name(c)) }), cases)
 }
 
@@ -41,7 +45,15 @@ func TestBroker_KeepsContract(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			f := &faultyCluster{t: t, server: redistest.Start(t), proxies: map[broker.Node]*redistest.Proxy{}}
-			c.Run(t, f.cluster())
+			cluster := f.cluster()
+			cluster.Faults = append(cluster.Faults, brokertest.Fault{Name: "restarted server", Duration: 2 * time.Second, Begin: func(broker.Node) func() {
+				f.server.Stop()
+				return f.server.Restart
+			}}, brokertest.Fault{Name: "paused server", Duration: 5 * time.Second, Begin: func(broker.Node) func() {
+				f.server.Pause()
+				return f.server.Resume
+			}})
+			c.Run(t, cluster)
 		})
 	}
 }
@@ -113,6 +125,7 @@ type node struct {
 
 	mu         sync.Mutex
 	received   []string
+	times      []time.Time // of received
 	subscribed int
 	reports    []report // of lost messages
 	left       int      // nodes
@@ -133,7 +146,9 @@ func connect(client goredis.UniversalClient) *node {
 		f()
 	}
 	n.Node = NewBroker(client).Connect(broker.Callbacks{
-		Receive:    func(_, _ string, packet []byte) { locked(func() { n.received = append(n.received, string(packet)) }) },
+		Receive: func(_, _ string, packet []byte) {
+			locked(func() { n.received, n.times = append(n.received, string(packet)), append(n.times, time.Now()) })
+		},
 		Subscribed: func(string) { locked(func() { n.subscribed++ }) },
 		MessagesLost: func(_ string, packets int) {
 			locked(func() { n.reports = append(n.reports, report{packets, len(n.received), time.Now()}) })
@@ -143,13 +158,13 @@ func connect(client goredis.UniversalClient) *node {
 	return n
 }
 
-// connectPair returns two nodes; the second subscribes to news.
-func connectPair(t *testing.T, publisher, subscriber goredis.UniversalClient) (a, b *node) {
+// connectPair returns two nodes; the second subscribes to the topic.
+func connectPair(t *testing.T, publisher, subscriber goredis.UniversalClient, topic string) (a, b *node) {
 	t.Helper()
 	a, b = connect(publisher), connect(subscriber)
 	t.Cleanup(a.close)
 	t.Cleanup(b.close)
-	b.Subscribe("news")
+	b.Subscribe(topic)
 	b.eventually(t, "subscribed", func() bool { return b.subscribed == 1 })
 	return a, b
 }

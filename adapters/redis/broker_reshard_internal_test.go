@@ -15,6 +15,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/redistest"
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // moveSlot moves a slot with its keys between two of the servers, as redis-cli --cluster reshard
@@ -64,6 +65,7 @@ func moveFromOwner(t *testing.T, servers *redistest.Cluster, slot int, between f
 // one slot has no owner, as it does if it is configured to. Other subscriptions of the same
 // connection remain, and this one is made when the slot has one.
 func TestBroker_ClusterThatIsDownInterruptsNothing(t *testing.T) {
+	testscale.FullOnly(t, "TestPartitionTags_SpreadEvenly")
 	t.Parallel()
 	servers := redistest.StartCluster(t)
 	admin := servers.Nodes[0].Client(t)

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
@@ -21,39 +19,32 @@ import (
 // takes until it suspects them, while another node publishes. What the server has sent meanwhile
 // arrives in the end, so nothing may be lost or reported.
 func TestBroker_DeliversWhatStalledConnectionHas(t *testing.T) {
+	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
 	t.Parallel()
-	type stall struct {
+	for _, tt := range []struct {
 		name  string
 		begin func(*redistest.Proxy)
 		lasts time.Duration
-	}
-	quick := []stall{{"in both directions for 5.5 s", (*redistest.Proxy).Stall, 5500 * time.Millisecond}}
-	full := []stall{
+	}{
 		{"in both directions for 5 s", (*redistest.Proxy).Stall, 5 * time.Second},
-		quick[0],
+		{"in both directions for 5.5 s", (*redistest.Proxy).Stall, 5500 * time.Millisecond},
 		{"from the server for 5 s", (*redistest.Proxy).StallReplies, 5 * time.Second},
 		{"from the server for 8 s", (*redistest.Proxy).StallReplies, 8 * time.Second},
 		{"in both directions for 12 s", (*redistest.Proxy).Stall, 12 * time.Second},
-	}
-	for _, tt := range testscale.Pick(quick, full) {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			proxy := redistest.StartProxy(t, server.Addr)
-			a, b := connectPair(t, server.Client(t), server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-			p := &publisher{node: a}
-			publishFor := func(d time.Duration) {
-				for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-					p.publish()
-				}
-			}
-			publishFor(time.Second)
+			a, b := connectPair(t, server.Client(t), server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), "news")
+			p := &publisher{node: a, topic: "news"}
+			p.publishFor(time.Second)
 			tt.begin(proxy)
-			publishFor(tt.lasts)
+			p.publishFor(tt.lasts)
 			proxy.Restore()
-			publishFor(time.Second)
+			p.publishFor(time.Second)
 			p.checkLosses(t, b)
-			publishFor(3 * time.Second) // in which a loss would be reported
+			p.publishFor(3 * time.Second) // in which a loss would be reported
 			p.checkLosses(t, b)
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -69,7 +60,7 @@ func TestBroker_DeliversWhatStalledConnectionHas(t *testing.T) {
 // others. What arrives on the new connection, while the node still waits for the old one, must not
 // be lost.
 func TestBroker_ReplacesHalfOpenConnection(t *testing.T) {
-	testscale.FullOnly(t, "TestBroker_DeliversWhatStalledConnectionHas")
+	testscale.FullOnly(t, "TestBroker_ReportsLossWhenClientReconnects")
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
@@ -82,26 +73,9 @@ func TestBroker_ReplacesHalfOpenConnection(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	})
-	var mu sync.Mutex
-	received := map[int]time.Time{}
-	b := &node{}
-	b.Node = NewBroker(client).Connect(broker.Callbacks{
-		Receive: func(_, _ string, packet []byte) {
-			mu.Lock()
-			defer mu.Unlock()
-			received[number(string(packet))] = time.Now()
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.received = append(b.received, string(packet))
-		},
-		MessagesLost: func(_ string, packets int) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.reports = append(b.reports, report{packets: packets, at: time.Now()})
-		},
-	})
+	b := connect(client)
 	t.Cleanup(b.close)
-	p := &publisher{node: connect(server.Client(t))}
+	p := &publisher{node: connect(server.Client(t)), topic: "news"}
 	t.Cleanup(p.node.close)
 	b.Subscribe("news")
 	b.eventually(t, "a packet", func() bool { p.publish(); return len(b.received) > 0 })
@@ -113,8 +87,12 @@ func TestBroker_ReplacesHalfOpenConnection(t *testing.T) {
 		return number(b.received[len(b.received)-1]) > stalled+10
 	})
 	p.checkLosses(t, b)
-	mu.Lock()
-	defer mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	received := map[int]time.Time{}
+	for i, packet := range b.received {
+		received[number(packet)] = b.times[i]
+	}
 	first := stalled + 11 // what was under way may have arrived before
 	for ; received[first].IsZero(); first++ {
 		require.Less(t, first, len(p.published))

@@ -106,7 +106,7 @@ func (b *buckets) call(ctx context.Context, p *batch.Policy, key *limit.Key, uni
 func (b *buckets) callPart(ctx context.Context, r *batch.Request) (batch.Reply, error) {
 	args := append([]any{1, b.Name(&r.Key)}, b.argsOf(r.Policy)[:]...)
 	args = append(args, partArgs(r.Bucket)...)
-	sent, c := b.now(), &redisclient.Call{Request: b.timed(args)}
+	sent, c := b.now(), &redisclient.Call{Request: args}
 	if err := b.parts.Do(ctx, c); err != nil {
 		return batch.Reply{}, err
 	}
@@ -118,7 +118,7 @@ func (b *buckets) settle(ctx context.Context, r *batch.Request) error {
 	args := append([]any{1, b.Name(&r.Key)}, b.argsOf(r.Policy)[:]...)
 	lease := &r.Bucket.Lease
 	args = append(args, r.Bucket.Units, lease.ID, lease.Excess, lease.Returns, adapter.MaxLeases)
-	return b.settlements.Do(ctx, &redisclient.Call{Request: b.timed(args)})
+	return b.settlements.Do(ctx, &redisclient.Call{Request: args})
 }
 
 // partArgs returns the arguments of a script for one call with conditions, after those of its policy.
@@ -181,7 +181,7 @@ func haveOnePolicy(calls []*bucketCall) bool {
 func (b *buckets) args(calls []*bucketCall) []any {
 	p := calls[0].Request.policy
 	policyArgs := b.argsOf(p)
-	args := make([]any, 0, 1+2*len(calls)+len(policyArgs)+1)
+	args := make([]any, 0, 1+2*len(calls)+len(policyArgs))
 	args = append(args, len(calls))
 	for _, c := range calls {
 		args = append(args, c.Request.key)
@@ -190,7 +190,7 @@ func (b *buckets) args(calls []*bucketCall) []any {
 	for _, c := range calls {
 		args = append(args, scriptUnits(p, c.Request.units))
 	}
-	return b.timed(args)
+	return args
 }
 
 // decode sets the responses of calls from the reply of one script: what each bucket held, then the

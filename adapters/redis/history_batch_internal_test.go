@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redistest"
 )
 
@@ -88,13 +89,23 @@ func TestHistory_BatchWithWrongKeys(t *testing.T) {
 	}
 }
 
-// TestHistory_BatchIsRejectedByReplica reads from a server that has become a replica.
-func TestHistory_BatchIsRejectedByReplica(t *testing.T) {
+// TestHistory_ReplicaIsNotUsed reads and publishes on a server that has become a replica.
+func TestHistory_ReplicaIsNotUsed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	n := connectHistory(t, server.Client(t))
 	n.publish(t, "1")
-	require.NoError(t, admin.ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+	require.NoError(t, server.Client(t).ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+	for _, plain := range []bool{false, true} {
+		n.scripts.read.IsPlain.Store(plain)
+		n.scripts.append.IsPlain.Store(plain)
+		_, readErr := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
+		_, appendErr := n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention})
+		for _, err := range []error{readErr, appendErr} {
+			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
+			require.ErrorContains(t, err, "READONLY")
+		}
+	}
 	pages, err := n.ReadAll(t.Context(), batchOf(0, "news"))
 	require.NoError(t, err)
 	assert.Error(t, pages[0].Err)

@@ -18,7 +18,7 @@ import (
 
 // TestHistory_SlotMigration publishes while the slot of the topic moves to another master.
 func TestHistory_SlotMigration(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_PublicationIsStoredAndPublished")
+	testscale.FullOnly(t, "TestHistory_KeepsContract")
 	t.Parallel()
 	servers := redistest.StartCluster(t)
 	a, b := connectHistory(t, servers.Client(t)), connectHistory(t, servers.Client(t))

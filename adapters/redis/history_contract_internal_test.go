@@ -59,21 +59,3 @@ func TestHistory_KeepsContractOnCluster(t *testing.T) {
 		})
 	}
 }
-
-// TestHistory_NodeKeepsContract runs the cases for nodes without histories.
-func TestHistory_NodeKeepsContract(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_KeepsContract")
-	t.Parallel()
-	for _, c := range testscale.SoakSample(brokertest.Cases(), 12) {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			cluster := testCluster(nil)
-			cluster.Connect = func(handler broker.Callbacks) broker.Node {
-				return NewBroker(server.Client(t)).ConnectHistory(handler, broker.HistoryCallbacks{})
-			}
-			cluster.Kill = func(s broker.Node) { s.(*historyNode).Kill() }
-			c.Run(t, cluster)
-		})
-	}
-}

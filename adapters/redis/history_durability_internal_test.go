@@ -73,6 +73,7 @@ func within(t *testing.T, limit time.Duration, f func()) {
 // TestHistory_ReplicaThatIsAwayConfirmsNothing stops the replica. Publications are stored and published
 // nevertheless, and a retry is acknowledged only when the replica has the first one.
 func TestHistory_ReplicaThatIsAwayConfirmsNothing(t *testing.T) {
+	testscale.FullOnly(t, "TestHistory_CloseWaitsForConfirmations")
 	t.Parallel()
 	master, replica := startReplicated(t)
 	n, reader := connectHistory(t, master.Client(t)), connectHistory(t, master.Client(t))
@@ -115,24 +116,6 @@ func TestHistory_ReplicaThatIsAwayConfirmsNothing(t *testing.T) {
 	assert.Equal(t, numbers(4), packets)
 	_, packets = connectHistory(t, asMaster(t, replica)).page(t)
 	assert.Equal(t, numbers(4), packets, "the replica has what was acknowledged")
-}
-
-// TestHistory_StateAndKeysAreConfirmedWithThePublication promotes the replica as soon as a state is acknowledged.
-func TestHistory_StateAndKeysAreConfirmedWithThePublication(t *testing.T) {
-	t.Parallel()
-	master, replica := startReplicated(t)
-	price := broker.Append{Topic: "news", Retention: retention, Packet: []byte("4711"), StateKey: "ACME", IdempotencyKey: "first", Durability: onReplica}
-	stored, err := connectHistory(t, master.Client(t)).Append(t.Context(), price)
-	require.NoError(t, err)
-	promoted := connectHistory(t, asMaster(t, replica))
-	state, err := promoted.ReadState(t.Context(), broker.StateQuery{Topic: "news", Retention: retention})
-	require.NoError(t, err)
-	require.Len(t, state.Publications, 1)
-	assert.Equal(t, stored.Position, state.Publications[0].Position)
-	price.Durability = broker.Durability{}
-	again, err := promoted.Append(t.Context(), price)
-	require.NoError(t, err)
-	assert.Equal(t, broker.Appended{Position: stored.Position, Duplicate: true}, again)
 }
 
 // asMaster promotes a replica and returns a client of it.

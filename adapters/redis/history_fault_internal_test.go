@@ -68,27 +68,6 @@ func TestHistory_RestartWithoutDataBeginsAnew(t *testing.T) {
 	assert.Empty(t, packets)
 }
 
-// TestHistory_ReplicaIsNotRead reads and publishes on a replica, as if it had just been demoted.
-func TestHistory_ReplicaIsNotRead(t *testing.T) {
-	testscale.FullOnly(t, "TestHistory_RestartBeginsEpoch")
-	t.Parallel()
-	servers := redistest.StartSentinel(t)
-	connectHistory(t, servers.Master.Client(t)).publish(t, "1")
-	require.NoError(t, servers.Master.Client(t).Wait(t.Context(), 1, 10*time.Second).Err())
-	n := connectHistory(t, servers.Replica.Client(t))
-	for _, s := range []*redisclient.Script{n.scripts.read, n.scripts.append} {
-		for _, plain := range []bool{false, true} {
-			s.IsPlain.Store(plain)
-			_, err := n.Read(t.Context(), broker.Query{Topic: "news", Retention: retention})
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-			require.ErrorContains(t, err, "READONLY")
-			_, err = n.Append(t.Context(), broker.Append{Topic: "news", Retention: retention})
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-			require.ErrorContains(t, err, "READONLY")
-		}
-	}
-}
-
 func TestHistory_LostKeysBeginEpoch(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -145,7 +124,7 @@ func TestHistory_FullMemory(t *testing.T) {
 			n.followNews(t)
 			r := broker.Retention{Messages: 100_000}
 			publish := func(topic string) error {
-				_, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: r, Packet: make([]byte, 1000), IdempotencyKey: fmt.Sprint(time.Now().UnixNano())})
+				_, err := n.Append(t.Context(), broker.Append{Topic: topic, Retention: r, Packet: make([]byte, 10_000), IdempotencyKey: fmt.Sprint(time.Now().UnixNano())})
 				return err
 			}
 			stored, err := uint64(0), error(nil)
@@ -155,8 +134,15 @@ func TestHistory_FullMemory(t *testing.T) {
 			require.Error(t, err)
 			stored--
 			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err), err)
-			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(publish("new topic")))
-			unused, err := n.Read(t.Context(), broker.Query{Topic: "new topic", Retention: r})
+			unusedTopic := ""
+			for i := range 100 { // the server may free a little memory, that of a connection's buffer
+				unusedTopic = fmt.Sprint("new topic ", i)
+				if err = publish(unusedTopic); err != nil {
+					break
+				}
+			}
+			assert.Equal(t, errors.ResourceExhausted, errors.CodeOf(err))
+			unused, err := n.Read(t.Context(), broker.Query{Topic: unusedTopic, Retention: r})
 			require.NoError(t, err, "reading needs no memory")
 			assert.NotEmpty(t, unused.Position.Epoch)
 			page, _ := n.read(t, broker.Query{Retention: r, After: stored - 1, Limit: 10})

@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -142,33 +140,6 @@ func (n *observedNode) closedInBatch(t *testing.T) bool {
 	return pages[0].Closed
 }
 
-// TestHistory_FailoverLosesFenceWithPublication promotes a replica that has not received the last two
-// publications: the first of them has raised the fence, the second one has closed the topic.
-func TestHistory_FailoverLosesFenceWithPublication(t *testing.T) {
-	t.Parallel()
-	master := redistest.Start(t)
-	backlog := redistest.StartProxy(t, master.Addr)
-	replica := startReplica(t, backlog.Addr, master)
-	n := connectHistory(t, master.Client(t))
-	_, err := n.appendNews(t, broker.Append{Fence: 2, Durability: onReplica})
-	require.NoError(t, err)
-	backlog.Cut()
-	for _, a := range []broker.Append{{Fence: 3, Packet: []byte("lost")}, {Fence: 3, Last: true, Packet: []byte("lost, too")}} {
-		_, err = n.appendNews(t, a)
-		require.NoError(t, err)
-	}
-	assert.True(t, n.closed(t))
-	promoted := connectHistory(t, asMaster(t, replica))
-	assert.False(t, promoted.closed(t))
-	_, err = promoted.appendNews(t, broker.Append{Fence: 1})
-	assert.Equal(t, errors.Aborted, errors.CodeOf(err), "the fence of what was not lost remains")
-	again, err := promoted.appendNews(t, broker.Append{Fence: 2})
-	require.NoError(t, err)
-	assert.EqualValues(t, 2, again.Position.Offset)
-	page, _ := promoted.page(t)
-	assert.EqualValues(t, 1, page.Previous.Offset, "readers learn that what follows is lost")
-}
-
 // TestHistory_LostMetadataHasNoFence removes the metadata of a topic, as its expiry does.
 func TestHistory_LostMetadataHasNoFence(t *testing.T) {
 	t.Parallel()
@@ -180,34 +151,4 @@ func TestHistory_LostMetadataHasNoFence(t *testing.T) {
 	assert.False(t, n.closed(t))
 	assert.False(t, n.closedInBatch(t))
 	assert.EqualValues(t, 1, n.publish(t, "first").Position.Offset)
-}
-
-// BenchmarkHistory_AppendScript compares script calls with one and with 100 publications of a topic.
-func BenchmarkHistory_AppendScript(b *testing.B) {
-	client := redistest.Start(b).Client(b)
-	for _, publications := range []int{1, 100} {
-		for _, fence := range []string{"none", "same", "rising"} {
-			b.Run(fmt.Sprintf("publications=%d/fence=%s", publications, fence), func(b *testing.B) {
-				n := connectHistory(b, client)
-				appends := make([]broker.Append, publications)
-				topic := fmt.Sprint("topic ", publications, fence, time.Now().UnixNano())
-				number := uint64(0)
-				for b.Loop() {
-					number++
-					for i := range appends {
-						appends[i] = broker.Append{Topic: topic, Packet: []byte("packet")}
-						switch fence {
-						case "same":
-							appends[i].Fence = 1
-						case "rising":
-							appends[i].Fence = number*1000 + uint64(i)
-						}
-					}
-					if calls := n.inOneScript(b.Context(), appends...); calls[publications-1].Err != nil {
-						b.Fatal(calls[publications-1].Err)
-					}
-				}
-			})
-		}
-	}
 }

@@ -103,34 +103,6 @@ func numbers(to int) (all []string) {
 	return all
 }
 
-func TestHistory_PublicationIsStoredAndPublished(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	a, b := connectHistory(t, server.Client(t)), connectHistory(t, server.Client(t))
-	b.followNews(t)
-	began := time.Now()
-	start, _ := a.page(t)
-	assert.NotEmpty(t, start.Position.Epoch)
-	assert.Zero(t, start.Position.Offset)
-	packet := "\x00binary \xff 1 2 3 "
-	appended, err := a.Append(t.Context(), broker.Append{Topic: "news", Retention: retention, Packet: []byte(packet), StateKey: "a key", Removed: true})
-	require.NoError(t, err)
-	want := broker.Publication{
-		Position: broker.Position{Epoch: start.Position.Epoch, Offset: 1},
-		Packet:   []byte(packet), StateKey: "a key", Removed: true,
-	}
-	assert.Equal(t, broker.Appended{Position: want.Position}, appended)
-	page, _ := b.page(t)
-	assert.Equal(t, want.Position, page.Position)
-	require.Len(t, page.Publications, 1)
-	want.At = page.Publications[0].At
-	assert.WithinRange(t, want.At, began.Add(-time.Second), time.Now().Add(time.Second))
-	assert.Equal(t, want, page.Publications[0])
-	b.eventually(t, "published", func() bool { return len(b.published) == 1 })
-	assert.Equal(t, want, b.published[0])
-	assert.Zero(t, page.Previous)
-}
-
 // TestHistory_StateIsPruned ages the state of a key beyond the lifetime of the topic.
 func TestHistory_StateIsPruned(t *testing.T) {
 	t.Parallel()

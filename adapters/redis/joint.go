@@ -127,7 +127,7 @@ func (p *keyspace) doBuckets(ctx context.Context, parts []batch.Part) ([]batch.R
 		args = append(args, part.Store.(*buckets).argsOf(policy)[:]...)
 		args = append(args, units, -part.Request.Bucket.Lowest)
 	}
-	call := &redisclient.Call{Request: p.timed(args)}
+	call := &redisclient.Call{Request: args}
 	if err := p.joints.buckets.Do(ctx, call); err != nil {
 		return nil, err
 	}

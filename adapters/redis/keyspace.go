@@ -23,7 +23,6 @@ type keyspace struct {
 	blocks  *redisclient.Batcher
 	now     func() time.Duration
 	clock   func() time.Time // of the calendar
-	time    func() []any     // in tests, the time for the scripts
 }
 
 // newKeyspace returns the keyspace of a limiter. The kind and the name of its policy are parts of the
@@ -60,17 +59,9 @@ func (p *keyspace) NamePrefix() string { return p.prefix }
 // Name returns the name of a key.
 func (p *keyspace) Name(key *limit.Key) string { return keyname.Join(p.prefix, keyname.Parts(key)) }
 
-// timed returns the arguments of a script, in tests with the time behind them.
-func (p *keyspace) timed(args []any) []any {
-	if p.time == nil {
-		return args
-	}
-	return append(args, p.time()...)
-}
-
 // SetBlock removes what a key has taken, and blocks it unless d is 0.
 func (p *keyspace) SetBlock(ctx context.Context, key *limit.Key, d time.Duration) error {
-	return p.blocks.Do(ctx, &redisclient.Call{Request: p.timed([]any{1, p.Name(key), d.Microseconds()})})
+	return p.blocks.Do(ctx, &redisclient.Call{Request: []any{1, p.Name(key), d.Microseconds()}})
 }
 
 // SharesWith reports whether a store has the same client. On a Cluster it returns false, because the

@@ -3,11 +3,9 @@ package redis
 import (
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
@@ -69,42 +67,11 @@ func TestLease_Unhappy(t *testing.T) {
 			b.settle(r, 1)
 			b.lacks(70*time.Second, "all that was used is charged")
 		},
-		"settled at the same time": func(b *leaseBench) {
-			r := b.lease(6, time.Minute)
-			var callers sync.WaitGroup
-			for range 20 {
-				callers.Go(func() {
-					assert.NoError(b, r.Settle(b.Context(), b.harness(limit.PerMinute(6).Burst(10)), b.key, 8))
-				})
-			}
-			callers.Wait()
-			b.lacks(80*time.Second, "the difference is charged once")
-		},
-		"settled after a block": func(b *leaseBench) {
-			r := b.lease(6, time.Hour)
-			require.NoError(b, b.Block(b.Context(), b.key, time.Minute))
-			b.settle(r, 8)
-			b.lacks(time.Minute, "nothing is charged during a block")
-			b.m.sleep(time.Minute)
-			b.lacks(0, "the block has dropped the lease")
-			b.settle(r, 8)
-			b.lacks(80*time.Second, "all that was used is charged")
-		},
 		"settled for nothing and for everything": func(b *leaseBench) {
 			b.settle(b.lease(6, time.Hour), 0)
 			b.lacks(0, "all of it returns")
 			b.settle(b.lease(6, time.Hour), math.MaxInt64)
 			b.lacks(adapter.MaxDeficit*time.Microsecond, "the largest deficit")
-		},
-		"settled by a process with another policy": func(b *leaseBench) {
-			first, second := b.lease(3, time.Minute), b.lease(3, time.Minute)
-			other := b.harness(limit.PerMinute(60).Burst(100))
-			require.NoError(b, first.Settle(b.Context(), other, b.key, 1))
-			b.lacks(time.Minute, "nothing returns")
-			require.NoError(b, second.Settle(b.Context(), other, b.key, 5))
-			b.lacks(80*time.Second, "the excess is charged")
-			b.settle(second, 9)
-			b.lacks(80*time.Second, "once")
 		},
 		"another process writes the bucket": func(b *leaseBench) {
 			first, other := b.lease(6, time.Minute), b.harness(limit.PerMinute(3).Burst(10))

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
@@ -85,9 +83,10 @@ func randomUnits(rng *rand.Rand) adapter.Units {
 
 func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 	t.Parallel()
-	client, c := redistest.Shared(t), batchtest.NewClock()
-	l := newTestLimiter(t, client, limit.PerSecond(10).Named("numbers"), c, redistest.Prefix(t))
-	value := func() string { return client.Get(t.Context(), l.buckets.prefix+":user:ann").Val() }
+	m := startMovedServer(t)
+	m.server.Set(time.UnixMicro(1730000000000000))
+	l := NewLimiter(m.client, limit.PerSecond(10).Named("numbers"))
+	value := func() string { return m.client.Get(t.Context(), l.buckets.prefix+":user:ann").Val() }
 	ann := limit.Key{"user", "ann"}
 
 	_, err := limit.Consume(t.Context(), l, ann, 3)
@@ -106,63 +105,6 @@ func TestLimiter_ValueNamesNumbersOfPolicy(t *testing.T) {
 
 	require.NoError(t, l.Block(t.Context(), ann, time.Minute))
 	require.Equal(t, "!1730000060000000:1730000000000000", value())
-}
-
-// TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards moves the clock of the server back during
-// a block.
-func TestLimiter_BlockKeepsItsLengthIfClockGoesBackwards(t *testing.T) {
-	t.Parallel()
-	c := batchtest.NewClock()
-	l := newTestLimiter(t, redistest.Shared(t), limit.PerSecond(10).Named("block"), c, redistest.Prefix(t))
-	for n, call := range []func(limit.Key) (limit.Decision, error){
-		func(k limit.Key) (limit.Decision, error) { return limit.Consume(t.Context(), l, k, 1) },
-		func(k limit.Key) (limit.Decision, error) { return limit.Reserve(t.Context(), l, k, 1, time.Second) },
-		func(k limit.Key) (limit.Decision, error) {
-			return limit.ConsumeAll(t.Context(), limit.Request{Limiter: l, Key: k, Cost: 1})
-		},
-	} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			key := limit.Key{"user", fmt.Sprint(n)}
-			require.NoError(t, l.Block(t.Context(), key, time.Minute))
-			c.Sleep(10 * time.Second)
-			c.Rewind(24 * time.Hour)
-			for range 2 {
-				d, err := call(key)
-				require.NoError(t, err)
-				assert.Equal(t, []any{time.Minute, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-			}
-			c.Sleep(59 * time.Second)
-			d, err := call(key)
-			require.NoError(t, err)
-			assert.Equal(t, []any{time.Second, limit.Blocked}, []any{d.RetryAfter, d.Reason})
-			c.Sleep(time.Second)
-			d, err = call(key)
-			require.NoError(t, err)
-			assert.True(t, d.Allowed)
-		})
-	}
-}
-
-// TestLimiter_BackwardClockForgivesNoDeficit moves the clock back after a reservation, whose
-// tokens would otherwise be granted twice.
-func TestLimiter_BackwardClockForgivesNoDeficit(t *testing.T) {
-	t.Parallel()
-	c := batchtest.NewClock()
-	l := newTestLimiter(t, redistest.Shared(t), limit.PerSecond(1).Burst(10).Named("deficit"), c, redistest.Prefix(t))
-	ann := limit.Key{"user", "ann"}
-	for range 2 {
-		d, err := limit.Reserve(t.Context(), l, ann, 10, time.Minute)
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-	}
-	c.Rewind(time.Hour)
-	d, err := limit.Consume(t.Context(), l, ann, 1)
-	require.NoError(t, err)
-	assert.Equal(t, 11*time.Second, d.RetryAfter)
-	c.Sleep(11 * time.Second)
-	d, err = limit.Consume(t.Context(), l, ann, 1)
-	require.NoError(t, err)
-	assert.True(t, d.Allowed)
 }
 
 func TestLimiter_SetPolicyNeedsTheSameName(t *testing.T) {

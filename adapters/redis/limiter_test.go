@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
@@ -84,33 +85,6 @@ func TestLimiter_IntervalBound(t *testing.T) {
 	limittest.IntervalBound(t, one, another)
 }
 
-func TestLimiter_FloodCausesFewRoundTrips(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	l := redis.NewLimiter(server.Client(t), limit.PerSecond(10))
-	server.ResetStats(t)
-	began := time.Now()
-	allowed, calls := 0, 0
-	var took, paused float64 // until the last call; of that, in which a slow machine made no call
-	for took < testscale.Pick(1.0, 2.0) {
-		now := time.Since(began).Seconds()
-		if now-took > 0.1 {
-			paused += now - took
-		}
-		took = now
-		if consume(t, l, user("ann"), 1).Allowed {
-			allowed++
-		}
-		calls++
-	}
-	assert.Greater(t, calls, 20*allowed)
-	assert.LessOrEqual(t, float64(allowed), 12+10*took)
-	assert.GreaterOrEqual(t, float64(allowed), 8+10*(took-paused), "every token was granted")
-	// One call per token, one per second for the cache, and some that come slightly too early: more on a
-	// machine that is busy.
-	assert.LessOrEqual(t, float64(server.CommandStats(t)["evalsha"]), 10+3*11*took)
-}
-
 func TestLimiter_UnknownScriptIsResent(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartEach(t)
@@ -154,36 +128,11 @@ func TestLimiter_NeverChargesTwice(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr)
 	client := goredis.NewClient(&goredis.Options{Addr: proxy.Addr, MaxRetries: 10, MinRetryBackoff: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	const capacity = 1_000_000
-	l := redis.NewLimiter(client, limit.PerMinute(1).Burst(capacity))
-	stop := make(chan struct{})
-	var attempts atomic.Int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				_, _ = limit.Consume(ctx, l, user("ann"), 1)
-				cancel()
-				attempts.Add(1)
-			}
-		})
-	}
-	for range 20 {
-		before := attempts.Load()
+	policy := limit.PerHour(1).Burst(50_000)
+	batchtest.NeverChargesTwice(t, redis.NewLimiter(client, policy), redis.NewLimiter(server.Client(t), policy), func() {
 		proxy.Cut()
 		proxy.Restore()
-		require.Eventually(t, func() bool { return attempts.Load() > before+50 }, time.Minute, time.Millisecond)
-	}
-	close(stop)
-	wg.Wait()
-	left := consume(t, redis.NewLimiter(server.Client(t), limit.PerMinute(1).Burst(capacity)), user("ann"), 0).Remaining
-	assert.LessOrEqual(t, capacity-left, attempts.Load())
+	})
 }
 
 // TestLimiter_ConsumeReturnsAtDeadline covers clients with different options for deadlines.
@@ -226,6 +175,34 @@ func TestLimiter_ConsumeReturnsAtDeadline(t *testing.T) {
 			}, time.Minute, 10*time.Millisecond)
 		})
 	}
+}
+
+func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
+	t.Parallel()
+	client := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("dialed")
+		return nil, errors.New("no")
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := limit.Consume(ctx, redis.NewLimiter(client, limit.PerHour(1)), user("ann"), 1)
+	assert.ErrorIs(t, err, context.Canceled)
+	_ = client.Close()
+}
+
+func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
+	t.Parallel()
+	assert.PanicsWithValue(t, "redis: a limiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
+	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
+	assert.PanicsWithValue(t, "redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster", func() {
+		redis.NewBroker(goredis.NewRing(&goredis.RingOptions{}))
+	})
+	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	defer func() { _ = client.Close() }()
+	assert.Panics(t, func() { redis.NewLimiter(client, limit.Policy{}) })
+	assert.Panics(t, func() { redis.NewCooldown(client, limit.CooldownPolicy{}, nil) })
+	_, err := limit.Consume(t.Context(), redis.NewLimiter(client, limit.PerHour(1)), user("ann"), 1)
+	assert.Error(t, err)
 }
 
 // TestLimiter_RecoversFromOutages makes the server unavailable in several ways.
@@ -300,54 +277,12 @@ func admin(s *redistest.Server, args ...any) {
 }
 
 func makeReplica(s *redistest.Server) { admin(s, "replicaof", "127.0.0.1", "1") }
-func makeMaster(s *redistest.Server)  { admin(s, "replicaof", "no", "one") }
+
+func makeMaster(s *redistest.Server) { admin(s, "replicaof", "no", "one") }
+
 func setPassword(s *redistest.Server) {
 	admin(s, "config", "set", "requirepass", "secret")
 	admin(s, "client", "kill", "type", "normal")
 }
+
 func clearPassword(s *redistest.Server) { admin(s, "config", "set", "requirepass", "") }
-
-func TestLimiter_WorksWithFullMemory(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
-	client := server.Client(t)
-	var err error
-	for i := 0; err == nil; i++ {
-		err = client.Append(t.Context(), "full", string(make([]byte, 100_000))).Err()
-	}
-	require.ErrorContains(t, err, "OOM")
-	l := redis.NewLimiter(client, limit.PerHour(1))
-	assert.True(t, consume(t, l, user("ann"), 1).Allowed)
-	assert.False(t, consume(t, l, user("ann"), 1).Allowed)
-}
-
-func TestLimiter_CanceledContextSendsNothing(t *testing.T) {
-	t.Parallel()
-	client := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
-		t.Error("dialed")
-		return nil, errors.New("no")
-	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := limit.Consume(ctx, redis.NewLimiter(client, limit.PerHour(1)), user("ann"), 1)
-	assert.ErrorIs(t, err, context.Canceled)
-	_ = client.Close()
-}
-
-func TestConstructors_InvalidArgumentsPanic(t *testing.T) {
-	t.Parallel()
-	assert.PanicsWithValue(t, "redis: a limiter needs a client", func() { redis.NewLimiter(nil, limit.PerHour(1)) })
-	assert.PanicsWithValue(t, "redis: NewBroker needs a client", func() { redis.NewBroker(nil) })
-	assert.PanicsWithValue(t, "redis: NewBroker cannot use a *redis.Ring; use a client of one server, of Sentinel or of a Cluster", func() {
-		redis.NewBroker(goredis.NewRing(&goredis.RingOptions{}))
-	})
-	assert.Panics(t, func() { redis.NewLimiter(goredis.NewClient(&goredis.Options{}), limit.Policy{}) })
-}
-
-func TestLimiter_BatchOfOneBucketIsAnError(t *testing.T) {
-	t.Parallel()
-	client, name := redistest.Shared(t), redistest.Prefix(t)+"same"
-	both := limit.AllOf(redis.NewLimiter(client, limit.PerHour(5).Named(name)), redis.NewLimiter(client, limit.PerHour(50).Named(name)))
-	_, err := limit.Consume(t.Context(), both, limit.Key{"user", "", "ann"}, 1)
-	require.ErrorContains(t, err, "give the policies of the limiters different names")
-}

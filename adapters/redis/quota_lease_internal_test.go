@@ -3,11 +3,9 @@ package redis
 import (
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/limit"
@@ -23,15 +21,9 @@ type quotaBench struct {
 
 func newQuotaBench(t *testing.T) *quotaBench {
 	b := &quotaBench{T: t, m: startMovedServer(t), key: limit.Key{"user", "ann"}}
-	b.CountLimiter = b.process(10)
+	b.CountLimiter = NewQuota(b.m.client, limit.QuotaPolicy{Name: "q", Max: 10, Period: limit.Hour})
+	b.m.use(b.records, "")
 	return b
-}
-
-// process returns the quota of another process, with another maximum.
-func (b *quotaBench) process(maximum int64) *CountLimiter[limit.QuotaPolicy] {
-	q := NewQuota(b.m.client, limit.QuotaPolicy{Name: "q", Max: maximum, Period: limit.Hour})
-	q.records.clock, q.records.now = b.m.server.Now, b.m.now
-	return q
 }
 
 func (b *quotaBench) lease(cost int64, length time.Duration) limit.Receipt {
@@ -65,15 +57,6 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			b.settle(r, 4)
 			b.remains(6, "all that was used is charged")
 		},
-		"settled at the same time": func(b *quotaBench) {
-			r := b.lease(6, time.Minute)
-			var callers sync.WaitGroup
-			for range 20 {
-				callers.Go(func() { assert.NoError(b, r.Settle(b.Context(), b.process(10), b.key, 8)) })
-			}
-			callers.Wait()
-			b.remains(2, "the difference is charged once")
-		},
 		"settled for nothing and for everything": func(b *quotaBench) {
 			b.settle(b.lease(6, time.Minute), 0)
 			b.remains(10, "all of it returns")
@@ -81,17 +64,6 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 			b.remains(0, "more than the maximum")
 			b.m.sleep(30 * time.Minute)
 			b.remains(10, "the excess does not count in the next period")
-		},
-		"the maximum of another process differs": func(b *quotaBench) {
-			r := b.lease(6, time.Minute)
-			b.lease(2, time.Minute)
-			require.NoError(b, r.Settle(b.Context(), b.process(20), b.key, 5))
-			b.remains(3, "the count is the same")
-			b.m.sleep(time.Minute)
-			d, err := limit.Inspect(b.Context(), b.process(20), b.key)
-			require.NoError(b, err)
-			require.EqualValues(b, 13, d.Remaining, "the lease is one of another policy")
-			b.remains(5, "a look writes nothing")
 		},
 		"the period of the policy changes": func(b *quotaBench) {
 			r := b.lease(6, time.Minute)
@@ -119,24 +91,6 @@ func TestQuotaLease_Unhappy(t *testing.T) {
 				require.Equal(b, allowed, d.Allowed)
 				b.settle(r, 5)
 			}
-		},
-		"the clock goes back in a period": func(b *quotaBench) {
-			b.lease(2, 2*time.Minute)
-			b.m.sleep(time.Minute)
-			r := b.lease(6, 30*time.Second)
-			b.m.rewind(30 * time.Minute)
-			b.remains(2, "in the same period")
-			denied, err := limit.Consume(b.Context(), b.CountLimiter, b.key, 3) // moves the leases
-			require.NoError(b, err)
-			require.False(b, denied.Allowed)
-			b.m.sleep(30*time.Second - time.Microsecond)
-			b.remains(2, "before the end")
-			b.m.sleep(time.Microsecond)
-			b.remains(8, "at the end of the shorter lease")
-			b.settle(r, 3)
-			b.remains(5, "all that was used is charged")
-			b.m.sleep(90 * time.Second)
-			b.remains(7, "at the end of the longer one")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { test(newQuotaBench(t)) })

@@ -63,7 +63,7 @@ func (r *records) SetBlock(ctx context.Context, key *limit.Key, d time.Duration)
 func (r *records) Do(ctx context.Context, request *batch.Request) (batch.Reply, error) {
 	args := append(make([]any, 0, 12), 1, r.Name(&request.Key))
 	args = r.scriptArgs(args, request)
-	sent, call := r.now(), &redisclient.Call{Request: r.timed(args)}
+	sent, call := r.now(), &redisclient.Call{Request: args}
 	if err := r.calls.Do(ctx, call); err != nil {
 		return batch.Reply{}, err
 	}

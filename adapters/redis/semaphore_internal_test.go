@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/batch/batchtest"
 	"github.com/penstock-go/penstock/internal/keyname"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
@@ -38,29 +39,10 @@ func TestSemaphore_LeaseOfDeadProcessExpires(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	key := limit.Key{"user", "", "ann"}
 	alive := NewSemaphore(server.Client(t), "render", 2)
 	dying := NewSemaphore(server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }), "render", 2)
 	alive.lease, dying.lease = 3*time.Second, 3*time.Second
-	held, err := alive.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	lost, err := dying.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	proxy.Cut()
-	denied, err := alive.Acquire(t.Context(), key)
-	require.NoError(t, err)
-	assert.Nil(t, denied.Release)
-	require.Eventually(t, func() bool {
-		s, err := alive.Acquire(t.Context(), key)
-		if err != nil || s.Release == nil {
-			return false
-		}
-		assert.EqualValues(t, 2, s.InUse, "the live process keeps its permit")
-		s.Release()
-		return true
-	}, time.Minute, 10*time.Millisecond)
-	held.Release()
-	lost.Release()
+	batchtest.DeadHolder(t, limit.Key{"ann"}, alive, dying, proxy.Cut)
 	require.Eventually(t, func() bool { return server.Client(t).DBSize(t.Context()).Val() == 0 }, time.Minute, 10*time.Millisecond)
 }
 
@@ -91,44 +73,29 @@ func TestSemaphore_CanceledAcquireLeavesNoPermit(t *testing.T) {
 	assert.Zero(t, direct.ZCard(t.Context(), keyname.Join(s.prefix, []string{"ann"})).Val())
 }
 
-// TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease stores the state that a clock leaves
-// which went backwards by an hour: leases of dead processes that end in an hour.
+// TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease has holders that died before the clock went
+// back by an hour.
 func TestSemaphore_BackwardsClockKeepsDeadHoldersForOneLease(t *testing.T) {
 	t.Parallel()
-	client := redistest.Shared(t)
-	s := NewSemaphore(client, redistest.Prefix(t), 3)
-	s.lease = time.Second
-	ends := float64(time.Now().Add(time.Hour).UnixMilli())
-	for _, name := range []string{"ann", "bob", "eve"} {
-		key := keyname.Join(s.prefix, []string{"user", "", name})
-		for _, holder := range []string{"one", "two", "three"} {
-			require.NoError(t, client.ZAdd(t.Context(), key, goredis.Z{Score: ends, Member: holder}).Err())
-		}
-		denied, err := s.Acquire(t.Context(), limit.Key{"user", "", name})
+	m := startMovedServer(t)
+	s := NewSemaphore(m.client, "render", 2)
+	for _, holder := range []string{"one", "two"} {
+		ends := float64(m.server.Now().Add(s.lease).UnixMilli())
+		require.NoError(t, m.client.ZAdd(t.Context(), keyname.Join(s.prefix, []string{"ann"}), goredis.Z{Score: ends, Member: holder}).Err())
+	}
+	m.rewind(time.Hour)
+	for _, pause := range []time.Duration{0, s.lease - time.Millisecond} {
+		m.sleep(pause)
+		denied, err := s.Acquire(t.Context(), limit.Key{"ann"})
 		require.NoError(t, err)
 		assert.Nil(t, denied.Release, "a lease may still be in use")
 	}
-	start := time.Now()
-	for _, name := range []string{"ann", "bob", "eve"} {
-		require.Eventually(t, func() bool {
-			p, err := s.Acquire(t.Context(), limit.Key{"user", "", name})
-			if err != nil || p.Release == nil {
-				return false
-			}
-			p.Release()
-			return true
-		}, time.Minute, 10*time.Millisecond)
-	}
-	assert.Less(t, time.Since(start), 30*time.Second)
-	settle := func(key limit.Key, inUse int64) {
-		require.Eventually(t, func() bool {
-			return client.ZCard(t.Context(), keyname.Join(s.prefix, keyname.Parts(&key))).Val() <= inUse
-		}, time.Minute, time.Millisecond)
-	}
-	for _, name := range []string{"ann", "bob", "eve"} {
-		settle(limit.Key{"user", "", name}, 0)
-	}
-	limittest.Semaphore(t, s, settle)
+	m.sleep(time.Millisecond)
+	p, err := s.Acquire(t.Context(), limit.Key{"ann"})
+	require.NoError(t, err)
+	require.NotNil(t, p.Release)
+	assert.EqualValues(t, 1, p.InUse)
+	p.Release()
 }
 
 // TestSemaphore_EmptyRestartGrantsAtMostTwice restarts a Redis that loses its data while all

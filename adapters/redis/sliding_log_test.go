@@ -86,30 +86,6 @@ func TestSlidingLog_ForeignValue(t *testing.T) {
 	}
 }
 
-func TestWindows_DenialIsCached(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	client := server.Client(t)
-	window := limit.WindowPolicy{Max: 3, Window: time.Hour}
-	for name, l := range map[string]limit.Limiter{
-		"log":     redis.NewSlidingLog(client, window),
-		"counter": redis.NewSlidingCounter(client, window),
-		"quota":   redis.NewQuota(client, limit.QuotaPolicy{Max: 3, Period: limit.Month}),
-	} {
-		consume(t, l, user("ann"), 3)
-		for _, maxWait := range []time.Duration{0, time.Second} {
-			server.ResetStats(t)
-			for range 1000 {
-				d, err := limit.Reserve(t.Context(), l, user("ann"), 1, maxWait)
-				require.NoError(t, err)
-				require.False(t, d.Allowed)
-				require.Positive(t, d.RetryAfter)
-			}
-			assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], int64(10), name)
-		}
-	}
-}
-
 func TestWindows_InvalidArgumentsPanic(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t)

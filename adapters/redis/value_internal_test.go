@@ -78,48 +78,6 @@ func TestValue_FullMemory(t *testing.T) {
 	}
 }
 
-// TestValue_OutcomeOfInterruptedCall interrupts the connection before or after the server receives a
-// value.
-func TestValue_OutcomeOfInterruptedCall(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	n := connectHistory(t, server.Client(t, func(o *goredis.Options) { o.Addr = proxy.Addr }))
-	observer := connectHistory(t, server.Client(t))
-	version := createValue(t, n)
-
-	proxy.StallReplies()
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() {
-		_, err := n.StoreValue(ctx, "key", []byte("new"), version, time.Hour)
-		result <- err
-	}()
-	require.Eventually(t, func() bool {
-		loaded, err := observer.LoadValue(t.Context(), "key")
-		return err == nil && string(loaded.Data) == "new"
-	}, time.Minute, 5*time.Millisecond)
-	cancel()
-	err := <-result
-	assert.Equal(t, errors.OutcomeUnknown, errors.CodeOf(err), err)
-	require.ErrorIs(t, err, context.Canceled)
-	ctx, cancel = context.WithCancel(t.Context())
-	go func() {
-		_, err := n.LoadValue(ctx, "key")
-		result <- err
-	}()
-	cancel()
-	require.ErrorIs(t, <-result, context.Canceled)
-
-	proxy.Cut()
-	require.Eventually(t, func() bool { // idle connections of the client may be broken, too
-		_, err := n.StoreValue(t.Context(), "key", nil, version, 0)
-		return errors.CodeOf(err) == errors.Unavailable
-	}, time.Minute, 10*time.Millisecond, "without a connection, nothing is sent")
-	_, err = n.LoadValue(t.Context(), "key")
-	assert.Equal(t, errors.Unavailable, errors.CodeOf(err), err)
-}
-
 // A sendHook receives a value when a client begins to execute a script.
 type sendHook chan struct{}
 

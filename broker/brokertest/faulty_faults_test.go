@@ -76,21 +76,6 @@ func TestFaulty_LosesAnswers(t *testing.T) {
 	assert.Len(t, outcomes, len(want), "%v", outcomes)
 }
 
-func TestFaulty_BatchLacksSomeTopics(t *testing.T) {
-	codes := map[errors.Code]int{}
-	forSeeds(t, 50, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		a := j.connect(t, s, "a")
-		s.SetFaults(brokertest.StoreFaults{LostAnswers: 0.3})
-		pages, _ := a.ReadAll(t.Context(), broker.Batch{Topics: []broker.TopicQuery{{Topic: "x"}, {Topic: "y"}, {Topic: "z"}}})
-		for _, page := range pages {
-			codes[errors.CodeOf(page.Err)]++
-			assert.Equal(t, page.Err == nil, page.Position.Epoch != "")
-		}
-	})
-	assert.Positive(t, codes[""])
-	assert.Positive(t, codes[errors.Unavailable])
-}
-
 func TestFaulty_Full(t *testing.T) {
 	forSeeds(t, 3, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
 		a := j.connect(t, s, "a")
@@ -202,25 +187,6 @@ func TestFaulty_CutOff(t *testing.T) {
 	}
 }
 
-// TestFaulty_HealEndsCallsThatHang has a caller without a deadline.
-func TestFaulty_HealEndsCallsThatHang(t *testing.T) {
-	waited := 0
-	forSeeds(t, 20, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		a := j.connect(t, s, "a")
-		s.CutOff("a")
-		time.AfterFunc(time.Minute, func() { s.Heal("a") })
-		begun := time.Now()
-		_, err := a.Read(t.Context(), broker.Query{Topic: "news"})
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-		if time.Since(begun) > time.Minute {
-			waited++
-		}
-		time.Sleep(2 * time.Minute)
-		readNews(t, a)
-	})
-	assert.Positive(t, waited)
-}
-
 // TestFaulty_PauseDelays publishes while a node is paused, for less and more than the time after
 // which nodes count as failed.
 func TestFaulty_PauseDelays(t *testing.T) {
@@ -285,37 +251,6 @@ func TestFaulty_Crash(t *testing.T) {
 	assert.Positive(t, stored[1])
 }
 
-// TestFaulty_PacketsAreLostAndRepeated counts what a node receives and what it learns of losses.
-func TestFaulty_PacketsAreLostAndRepeated(t *testing.T) {
-	losses, received := 0, 0
-	forSeeds(t, 10, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		a, b := j.connect(t, s, "a"), j.connect(t, s, "b")
-		b.Subscribe("chat")
-		time.Sleep(5 * time.Second)
-		j.take()
-		s.SetFaults(brokertest.StoreFaults{LostPackets: 0.2, RepeatedPackets: 0.5})
-		for i := range 20 {
-			require.NoError(t, a.Publish("chat", fmt.Append(nil, i)))
-		}
-		time.Sleep(10 * time.Second)
-		s.SetFaults(brokertest.StoreFaults{})
-		time.Sleep(10 * time.Second)
-		seen := map[string]bool{}
-		for _, event := range j.take() {
-			if event == "b lost" {
-				losses++
-			} else if strings.HasPrefix(event, "b received") {
-				assert.False(t, seen[event], event)
-				seen[event] = true
-				received++
-			}
-		}
-	})
-	assert.Positive(t, losses)
-	assert.Greater(t, received, 100)
-	assert.Less(t, received, 200)
-}
-
 // TestFaulty_NodeWith uses another broker for what has no history.
 func TestFaulty_NodeWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -341,21 +276,6 @@ func TestFaulty_NodeWith(t *testing.T) {
 		assert.Equal(t, "publication", <-received)
 		require.NoError(t, a.Close(t.Context()))
 		require.NoError(t, b.Close(t.Context()))
-	})
-}
-
-// TestFaulty_CloseWaitsForCalls appends and closes.
-func TestFaulty_CloseWaitsForCalls(t *testing.T) {
-	forSeeds(t, 30, func(t *testing.T, s *brokertest.FaultyStore, j *journal) {
-		a := j.connect(t, s, "a")
-		done := make(chan error, 1)
-		go func() {
-			_, err := a.Append(context.Background(), broker.Append{Topic: "news"})
-			done <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, a.Close(t.Context()))
-		require.NoError(t, <-done)
 	})
 }
 

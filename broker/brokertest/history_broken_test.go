@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// An override replaces methods of a node. A nil function replaces nothing.
+// An override has functions in place of the methods of a node.
 type override struct {
 	broker.HistoryNode
 	append func(context.Context, broker.Append) (broker.Appended, error)
@@ -32,77 +32,49 @@ type override struct {
 	patch  func(context.Context, patchCall) (newVersion uint64, err error)
 }
 
-func (o *override) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
-	if o.append != nil {
-		return o.append(ctx, a)
+// newOverride returns an override that changes nothing yet.
+func newOverride(n broker.HistoryNode) *override {
+	o := &override{
+		HistoryNode: n, append: n.Append, read: n.Read, batch: n.ReadAll, state: n.ReadState,
+		follow: n.Follow, end: n.Unfollow, close: n.Close, load: n.LoadValue,
+		patch: func(ctx context.Context, c patchCall) (uint64, error) {
+			return n.PatchValue(ctx, c.key, c.patch, c.version, c.lifetime)
+		},
 	}
-	return o.HistoryNode.Append(ctx, a)
+	o.store = o.storeValue
+	return o
+}
+
+func (o *override) Append(ctx context.Context, a broker.Append) (broker.Appended, error) {
+	return o.append(ctx, a)
 }
 
 func (o *override) Read(ctx context.Context, q broker.Query) (broker.Page, error) {
-	if o.read != nil {
-		return o.read(ctx, q)
-	}
-	return o.HistoryNode.Read(ctx, q)
+	return o.read(ctx, q)
 }
 
 func (o *override) ReadAll(ctx context.Context, b broker.Batch) ([]broker.BatchPage, error) {
-	if o.batch != nil {
-		return o.batch(ctx, b)
-	}
-	return o.HistoryNode.ReadAll(ctx, b)
+	return o.batch(ctx, b)
 }
 
 func (o *override) ReadState(ctx context.Context, q broker.StateQuery) (broker.StatePart, error) {
-	if o.state != nil {
-		return o.state(ctx, q)
-	}
-	return o.HistoryNode.ReadState(ctx, q)
+	return o.state(ctx, q)
 }
 
-func (o *override) Follow(topic string) {
-	if o.follow != nil {
-		o.follow(topic)
-		return
-	}
-	o.HistoryNode.Follow(topic)
-}
-
-func (o *override) Unfollow(topic string) {
-	if o.end != nil {
-		o.end(topic)
-		return
-	}
-	o.HistoryNode.Unfollow(topic)
-}
-
-func (o *override) Close(ctx context.Context) error {
-	if o.close != nil {
-		return o.close(ctx)
-	}
-	return o.HistoryNode.Close(ctx)
-}
+func (o *override) Follow(topic string)             { o.follow(topic) }
+func (o *override) Unfollow(topic string)           { o.end(topic) }
+func (o *override) Close(ctx context.Context) error { return o.close(ctx) }
 
 func (o *override) LoadValue(ctx context.Context, key string) (broker.Value, error) {
-	if o.load != nil {
-		return o.load(ctx, key)
-	}
-	return o.HistoryNode.LoadValue(ctx, key)
+	return o.load(ctx, key)
 }
 
 func (o *override) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
-	c := storeCall{key, data, version, lifetime}
-	if o.store != nil {
-		return o.store(ctx, c)
-	}
-	return o.storeValue(ctx, c)
+	return o.store(ctx, storeCall{key, data, version, lifetime})
 }
 
 func (o *override) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
-	if o.patch != nil {
-		return o.patch(ctx, patchCall{key, p, version, lifetime})
-	}
-	return o.HistoryNode.PatchValue(ctx, key, p, version, lifetime)
+	return o.patch(ctx, patchCall{key, p, version, lifetime})
 }
 
 // A historyNetwork lies between a node and the store. During a fault, publications and values are
@@ -137,7 +109,7 @@ func (n *historyNetwork) write() (reached bool, failure error) {
 }
 
 func (n *historyNetwork) wrap(s broker.HistoryNode) *override {
-	o := &override{HistoryNode: s}
+	o := newOverride(s)
 	o.append = func(ctx context.Context, a broker.Append) (result broker.Appended, err error) {
 		reached, failure := n.write()
 		if reached {
@@ -203,7 +175,7 @@ func checkHistory(t *testing.T, c brokertest.HistoryCase, d historyDefect) (err 
 						hh.Published(topic, p)
 					}
 				}
-				o := &override{HistoryNode: n.wrap(b.ConnectHistory(h, inner))}
+				o := newOverride(n.wrap(b.ConnectHistory(h, inner)))
 				if d.node != nil {
 					d.node(o)
 				}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
@@ -115,7 +115,7 @@ func (c *conn) nextResponse(fruitless int) (*response, error) {
 		delay = retryDelay(fruitless, nil)
 	}
 	for attempt := 1; ; attempt++ {
-		if err := sleep.For(c.ctx, delay); err != nil {
+		if err := rules.Sleep(c.ctx, delay); err != nil {
 			return nil, err
 		}
 		r, err := c.down()

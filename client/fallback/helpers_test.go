@@ -19,6 +19,7 @@ import (
 
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/client/fallback"
+	"github.com/penstock-go/penstock/internal/simnet"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -42,42 +43,6 @@ type say struct {
 }
 
 func (say) MessageType() string { return "SAY" }
-
-// A network is a listener whose connections are in memory.
-type network struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-}
-
-func newNetwork() *network {
-	return &network{accepted: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case conn := <-n.accepted:
-		return conn, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (n *network) Close() error { n.once.Do(func() { close(n.closed) }); return nil }
-
-func (n *network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
-
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case n.accepted <- theirs:
-		return ours, nil
-	case <-n.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
 
 // A roundTripFunc is an http.RoundTripper.
 type roundTripFunc func(req *http.Request) (*http.Response, error)
@@ -110,8 +75,6 @@ func response(status int, ours bool) *http.Response {
 type world struct {
 	t       *testing.T
 	router  *router.Router
-	server  *http.Server
-	network *network
 	http    *http.Transport
 	unblock atomic.Bool // the proxy does not block WebSocket
 	stops   []func()
@@ -130,27 +93,28 @@ func newWorld(t *testing.T, opts *router.Options) *world {
 		opts = &router.Options{}
 	}
 	opts.Logger = slog.New(slog.DiscardHandler)
-	w := &world{t: t, router: router.New(opts), network: newNetwork()}
-	mux := http.NewServeMux()
-	mux.Handle("/ws", w.router)
-	mux.Handle("/ws/http", w.router.HTTPFallback(nil))
+	w := &world{t: t, router: router.New(opts)}
 	router.RPC(w.router, func(ctx *router.Context, m add) (sum, error) {
 		return sum{m.A + m.B, string(ctx.Conn().Transport())}, nil
 	})
-	w.http = &http.Transport{DialContext: w.network.dial}
-	w.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	return w
 }
 
 func (w *world) start() {
-	served := make(chan struct{})
-	go func() { defer close(served); _ = w.server.Serve(w.network) }()
+	network := simnet.New(1, simnet.Links{Window: 64 << 10})
+	w.http = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return network.Dial(ctx, "client", "server")
+	}}
+	mux := http.NewServeMux()
+	mux.Handle("/ws", w.router)
+	mux.Handle("/ws/http", w.router.HTTPFallback(nil))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	listener := network.Listen("server")
+	go func() { _ = server.Serve(listener) }()
 	w.stops = append(w.stops, func() {
 		w.http.CloseIdleConnections()
 		_ = w.router.Shutdown(context.Background())
-		_ = w.server.Close()
-		_ = w.network.Close()
-		<-served
+		_ = server.Close()
 		time.Sleep(time.Minute) // until what is on its way has ended
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
@@ -29,7 +29,7 @@ const goAway = `{"type":"` + protocol.TypeGoAway + `","meta":{},"payload":{"reco
 // returnToWebSocket tries whether WebSocket works again, and lets the client open a connection by
 // it. The client then closes this one; if it could not open one, another attempt follows later.
 func (c *conn) returnToWebSocket() {
-	for sleep.For(c.ctx, c.t.nextProbe()) == nil {
+	for rules.Sleep(c.ctx, c.t.nextProbe()) == nil {
 		if c.t.probe(c.ctx, c.header) {
 			c.t.works()
 			_ = c.write(wsframe.Text, []byte(goAway))

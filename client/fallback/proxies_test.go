@@ -4,12 +4,10 @@ package fallback_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,53 +114,6 @@ func (b *cutBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A brokenNetwork passes some requests on, and then nothing for a minute.
-type brokenNetwork struct {
-	mode func(*http.Request, http.RoundTripper) (*http.Response, error)
-
-	mu    sync.Mutex
-	left  int       // before it breaks
-	until time.Time // zero before
-}
-
-func (n *brokenNetwork) roundTrip(req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	if exchange := exchangeOf(req); exchange == "up" || exchange == "down" {
-		n.mu.Lock()
-		if n.left--; n.left < 0 && n.until.IsZero() {
-			n.until = time.Now().Add(time.Minute)
-		}
-		n.mu.Unlock()
-	}
-	if n.isBroken() {
-		return nil, errLossy
-	}
-	resp, err := n.mode(req, next)
-	if err == nil && resp.StatusCode == http.StatusOK {
-		resp.Body = brokenBody{resp.Body, n}
-	}
-	return resp, err
-}
-
-func (n *brokenNetwork) isBroken() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return time.Now().Before(n.until)
-}
-
-type brokenBody struct {
-	io.ReadCloser
-
-	network *brokenNetwork
-}
-
-func (b brokenBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.network.isBroken() {
-		return 0, errLossy
-	}
-	return n, err
-}
-
 type (
 	join   struct{}
 	joined struct{}
@@ -171,19 +122,3 @@ type (
 func (join) MessageType() string { return "JOIN" }
 
 func (joined) MessageType() string { return "JOINED" }
-
-type silentBody struct {
-	io.ReadCloser
-
-	ctx    context.Context //nolint:containedctx // of the request
-	silent *atomic.Bool
-}
-
-func (b silentBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.silent.Load() {
-		<-b.ctx.Done()
-		return 0, context.Cause(b.ctx)
-	}
-	return n, err
-}

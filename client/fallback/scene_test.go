@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client/fallback"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
@@ -27,8 +26,11 @@ import (
 type scene struct {
 	http.RoundTripper
 
-	websocket func(req *http.Request) (*http.Response, error)
-	check     func(req *http.Request) (*http.Response, error)
+	t         *testing.T
+	websocket answer
+	check     answer
+	began     time.Time     // the last attempt
+	body      io.ReadCloser // of the last "upgrade"
 
 	mu       sync.Mutex
 	requests []string
@@ -36,16 +38,8 @@ type scene struct {
 	server   net.Conn // the other end of the last WebSocket
 }
 
-func works(*http.Request) (*http.Response, error) { return response(http.StatusNoContent, true), nil }
-
-func fails(*http.Request) (*http.Response, error) { return nil, errors.New("unreachable") }
-
-func answers(status int, ours bool) func(*http.Request) (*http.Response, error) {
-	return func(*http.Request) (*http.Response, error) { return response(status, ours), nil }
-}
-
-func newScene(opts fallback.Options) *scene {
-	s := &scene{websocket: answers(http.StatusForbidden, false), check: works}
+func newScene(t *testing.T, opts fallback.Options) *scene {
+	s := &scene{t: t, websocket: answerOf(t, "403"), check: answerOf(t, "204 ours")}
 	opts.Base = roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		exchange := exchangeOf(req)
 		s.mu.Lock()
@@ -78,12 +72,12 @@ func (s *scene) upgrades(*http.Request) (*http.Response, error) {
 }
 
 // attempt sends a handshake, and returns the exchanges that followed.
-func (s *scene) attempt(t *testing.T, protocols ...string) (*http.Response, error) {
+func (s *scene) attempt(protocols ...string) (*http.Response, error) {
 	s.mu.Lock()
 	s.requests = nil
 	s.mu.Unlock()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/ws", nil)
-	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://example.com/ws", nil)
+	require.NoError(s.t, err)
 	req.Header.Set("Upgrade", "websocket")
 	req.Header.Set("Sec-WebSocket-Protocol", strings.Join(protocols, ","))
 	return s.RoundTrip(req)
@@ -95,32 +89,26 @@ func (s *scene) exchanges() []string {
 	return slices.Clone(s.requests)
 }
 
-var (
-	byWebSocket = []string{"websocket"}
-	failing     = []string{"websocket", "check"}
-	fallsBack   = []string{"websocket", "check", "open"}
-	byHTTP      = []string{"open"}
-)
-
 // expect requires that an attempt causes these exchanges.
-func (s *scene) expect(t *testing.T, exchanges []string) {
-	t.Helper()
-	resp, err := s.attempt(t)
+func (s *scene) expect(exchanges ...string) {
+	s.t.Helper()
+	s.began = time.Now()
+	resp, err := s.attempt()
 	if err == nil {
 		_ = resp.Body.Close()
 	}
-	assert.Equal(t, exchanges, s.exchanges())
+	require.Equal(s.t, exchanges, s.exchanges())
 }
 
 // connect opens a WebSocket, which writes frames and then lasts for a time.
-func (s *scene) connect(t *testing.T, lasts time.Duration, frames ...[]byte) {
-	t.Helper()
+func (s *scene) connect(lasts time.Duration, frames ...[]byte) {
+	s.t.Helper()
 	before := s.websocket
 	s.websocket = s.upgrades
-	resp, err := s.attempt(t)
+	resp, err := s.attempt()
 	s.websocket = before
-	require.NoError(t, err)
-	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	require.NoError(s.t, err)
+	require.Equal(s.t, http.StatusSwitchingProtocols, resp.StatusCode)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -128,29 +116,98 @@ func (s *scene) connect(t *testing.T, lasts time.Duration, frames ...[]byte) {
 	}()
 	for _, frame := range frames {
 		_, err := s.server.Write(frame)
-		require.NoError(t, err)
+		require.NoError(s.t, err)
 	}
 	time.Sleep(lasts)
 	_ = s.server.Close()
 	<-ended
 	synctest.Wait()
-	require.NoError(t, resp.Body.Close())
+	require.NoError(s.t, resp.Body.Close())
 }
 
 func message(text string) []byte {
 	return wsframe.AppendFrame(nil, wsframe.Server, wsframe.Text, []byte(text))
 }
 
-func closeFrame(code int) []byte { return wsframe.AppendClose(nil, wsframe.Server, code, "") }
-
-// bubble runs a test in virtual time.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, f)
+// frames returns what the server writes for a word of testdata/decisions.txt.
+func frames(word string) [][]byte {
+	if code, ok := strings.CutPrefix(word, "close:"); ok {
+		n, _ := strconv.Atoi(code)
+		return [][]byte{wsframe.AppendClose(nil, wsframe.Server, n, "")}
+	}
+	whole := message("{}")
+	return map[string][][]byte{
+		"{}":    {whole},
+		"parts": {whole[:1], whole[1:2], whole[2:]},
+		"large": {message(strings.Repeat("a", 70_000))[:20]},
+		"ping":  {wsframe.AppendFrame(nil, wsframe.Server, wsframe.Ping, nil)},
+	}[word]
 }
 
-func bubbleNamed(t *testing.T, name int, f func(t *testing.T)) {
-	t.Helper()
-	t.Run(strconv.Itoa(name), func(t *testing.T) { bubble(t, f) })
+func (s *scene) step(step, arguments string) {
+	s.t.Helper()
+	words := strings.Fields(arguments)
+	switch step {
+	case "websocket":
+		s.websocket = answerOf(s.t, arguments)
+	case "check":
+		s.check = answerOf(s.t, arguments)
+	case "try":
+		times := 1
+		if last := len(words) - 1; words[last][0] == 'x' {
+			times, _ = strconv.Atoi(words[last][1:])
+			words = words[:last]
+		}
+		for range times {
+			s.expect(words...)
+		}
+	case "connect":
+		var all [][]byte
+		for _, word := range words[1:] {
+			all = append(all, frames(word)...)
+		}
+		s.connect(duration(s.t, words[0]), all...)
+	case "upgrade":
+		before := s.websocket
+		s.websocket = func(req *http.Request) (*http.Response, error) {
+			time.Sleep(duration(s.t, arguments))
+			return s.upgrades(req)
+		}
+		resp, err := s.attempt()
+		require.NoError(s.t, err)
+		s.websocket, s.body, s.began = before, resp.Body, time.Now()
+	case "lost":
+		_, err := s.body.Read(make([]byte, 1))
+		require.Error(s.t, err)
+	case "message":
+		go func() { _, _ = io.Copy(io.Discard, s.body) }()
+		_, err := s.server.Write(message("{}"))
+		require.NoError(s.t, err)
+	case "leave":
+		require.NoError(s.t, s.body.Close())
+		synctest.Wait()
+	case "=":
+		assert.Equal(s.t, words, s.exchanges())
+	case "took":
+		assert.Equal(s.t, duration(s.t, arguments), time.Since(s.began))
+	case "wait":
+		time.Sleep(duration(s.t, arguments))
+	case "reports":
+		assert.Equal(s.t, arguments, strings.Join(s.reports, " "))
+	default:
+		s.t.Fatal("no step:", step)
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	runStories(t, "decisions", func(t *testing.T) func(step, arguments string) {
+		s := newScene(t, fallback.Options{})
+		return func(step, arguments string) {
+			if step == "measure" {
+				s = newScene(t, fallback.Options{Measure: true})
+				return
+			}
+			s.step(step, arguments)
+		}
+	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
@@ -65,7 +65,7 @@ const closeWait = 5 * time.Second
 // upFailed ends the connection after a request has failed for good.
 func (c *conn) upFailed(err error) {
 	if errors.Is(err, errLost) {
-		_ = sleep.For(c.ctx, closeWait)
+		_ = rules.Sleep(c.ctx, closeWait)
 	}
 	c.cancel(err)
 }
@@ -111,7 +111,7 @@ func (c *conn) deliver(body []byte) error {
 		if time.Now().Add(delay).After(deadline) {
 			return fmt.Errorf("fallback: a request has failed for %v: %w", lostAfterUp, err)
 		}
-		if err := sleep.For(c.ctx, delay); err != nil {
+		if err := rules.Sleep(c.ctx, delay); err != nil {
 			return err
 		}
 	}

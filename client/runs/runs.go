@@ -9,10 +9,9 @@ import (
 
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/closecodes"
 	"github.com/penstock-go/penstock/internal/random"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/runmessages"
-	"github.com/penstock-go/penstock/internal/sleep"
 )
 
 // A Part is an item, or several neighbors that are merged into one. Its numbers are those from
@@ -181,12 +180,12 @@ func beforeAttempt(ctx context.Context, c *client.Client, err error, failures in
 	case errors.Is(err, client.ErrOutcomeUnknown) && failures == 0:
 		return nil // the client waits before it connects again
 	}
-	upper := closecodes.MaxBackoff
+	upper := rules.MaxBackoff
 	if failures < 20 {
-		upper = min(upper, closecodes.MinBackoff<<failures)
+		upper = min(upper, rules.MinBackoff<<failures)
 	}
 	delay := e.RetryAfter + time.Duration(float64(upper)*random.Float64())
-	if sleep.For(ctx, delay) != nil {
+	if rules.Sleep(ctx, delay) != nil {
 		return &errors.Error{Code: errors.CodeOf(ctx.Err()), Message: "the client has waited for another attempt", Err: errors.Join(context.Cause(ctx), err)}
 	}
 	return nil

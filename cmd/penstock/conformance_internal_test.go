@@ -2,13 +2,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func runConformance(args ...string) (status int, stdout, stderr string) {
@@ -58,26 +55,4 @@ func TestConformance_FailureOfAClaimedLevel(t *testing.T) {
 	status, stdout, _ = runConformance(append(append(args, "-level", "minimal"), deaf("streams")...)...)
 	assert.Equal(t, exitOK, status, "the driver does not claim the level")
 	assert.Regexp(t, `(?m)^ +minimal +0 +1 +24 +false$`, stdout)
-}
-
-func TestConformance_ReportAsJSON(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed; this test runs it")
-	}
-	status, stdout, stderr := runConformance("-json", "-run", "^(1|28|48) ", "--", python, "-B", "../../clients/python-driver/driver.py")
-	require.Equal(t, exitOK, status, "%s%s", stdout, stderr)
-	var report struct {
-		Driver    struct{ Client string }
-		Scenarios []scenarioReport
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
-	assert.Equal(t, "Python", report.Driver.Client)
-	outcomes := map[string]int{}
-	for _, s := range report.Scenarios {
-		outcomes[s.Outcome]++
-	}
-	assert.Equal(t, 3, outcomes[passed])
-	assert.Zero(t, outcomes[failed])
-	assert.Greater(t, outcomes[skipped], 100)
 }

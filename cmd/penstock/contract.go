@@ -27,18 +27,19 @@ type contractCommand struct {
 	name     string
 	prints   string
 	generate func(*contract.Contract) []byte
+	python   func(*contract.Contract) []byte // with the flag -python; nil: there is no such flag
 }
 
 func typesCommand() contractCommand {
-	return contractCommand{"types", "TypeScript types", (*contract.Contract).TypeScript}
+	return contractCommand{"types", "TypeScript types, or with -python a module for Python", (*contract.Contract).TypeScript, (*contract.Contract).Python}
 }
 
 func asyncapiCommand() contractCommand {
-	return contractCommand{"asyncapi", "an AsyncAPI 3 document", (*contract.Contract).AsyncAPI}
+	return contractCommand{"asyncapi", "an AsyncAPI 3 document", (*contract.Contract).AsyncAPI, nil}
 }
 
 func schemaCommand() contractCommand {
-	return contractCommand{"schema", "a JSON Schema", (*contract.Contract).JSONSchema}
+	return contractCommand{"schema", "a JSON Schema", (*contract.Contract).JSONSchema, nil}
 }
 
 // run runs the command. Nothing is printed unless the whole contract has been read.
@@ -47,6 +48,13 @@ func (c contractCommand) run(args []string, stdout io.Writer) error {
 	flags.SetOutput(io.Discard)
 	timeout := flags.Duration("timeout", 10*time.Second, "`time` after which to give up")
 	token := flags.String("token", "", "bearer `token` to send to the server")
+	generate := c.generate
+	if c.python != nil {
+		flags.BoolFunc("python", "print a module for the package penstock-client of Python instead of TypeScript", func(string) error {
+			generate = c.python
+			return nil
+		})
+	}
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(stdout, contractUsage, c.name, c.prints)
@@ -74,7 +82,7 @@ func (c contractCommand) run(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s has answered with something else than a contract; give the URL of contract.Handler: %w", address, err)
 	}
-	_, err = stdout.Write(c.generate(read))
+	_, err = stdout.Write(generate(read))
 	return err
 }
 

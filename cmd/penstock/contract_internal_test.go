@@ -44,8 +44,8 @@ func TestTypes_PrintsWhatTheServerGenerates(t *testing.T) {
 	address := newContractServer(t, contract.Handler(r, opts))
 	c, err := contract.New(r.Describe(), opts)
 	require.NoError(t, err)
-	for command, want := range map[string][]byte{"types": c.TypeScript(), "asyncapi": c.AsyncAPI(), "schema": c.JSONSchema()} {
-		status, stdout, stderr := runCommand(command, address)
+	for command, want := range map[string][]byte{"types": c.TypeScript(), "types -python": c.Python(), "asyncapi": c.AsyncAPI(), "schema": c.JSONSchema()} {
+		status, stdout, stderr := runCommand(append(strings.Fields(command), address)...)
 		assert.Equal(t, exitOK, status)
 		assert.Empty(t, stderr)
 		assert.Equal(t, string(want), stdout)

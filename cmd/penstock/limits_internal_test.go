@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limitsFile writes a file and returns its name.
 func limitsFile(t *testing.T, name, text string) string {
 	t.Helper()
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))

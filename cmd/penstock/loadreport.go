@@ -181,7 +181,7 @@ func (f *loadFlags) draw(r *load.Report) error {
 	if err != nil {
 		return err
 	}
-	l := chart.Load{Title: fmt.Sprintf("%s, %s", counted(int64(r.Connections), "connection"), counted(r.Sent, "message")), Step: r.Step}
+	l := chart.Load{Title: fmt.Sprintf("%s, %s", counted(int64(r.Connections), "connection"), counted(r.Sent, "message")), Step: r.Step, Elapsed: r.Elapsed}
 	for _, s := range r.Steps {
 		l.Due = append(l.Due, float64(s.Due))
 		l.Answered = append(l.Answered, float64(s.Answered))

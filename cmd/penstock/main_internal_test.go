@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -185,17 +184,6 @@ func TestSimulate_ReportsOverflowedRequests(t *testing.T) {
 	assert.Regexp(t, `"overflowed": [4-6]\d\d\d,`, stdout)
 }
 
-func TestSimulate_PlotsEveryPolicy(t *testing.T) {
-	plot := filepath.Join(t.TempDir(), "plot.svg")
-	status, _, stderr := command("", "simulate", "-policy", "sliding-log 20/m", "-policy", "10/s + quota 150/hour", "-plot", plot, "testdata/evening.csv")
-	assert.Equal(t, exitOK, status, stderr)
-	image, err := os.ReadFile(plot)
-	require.NoError(t, err)
-	for _, title := range []string{"sliding-log 20/m: 1,866 requests admitted, 253 rejected", "10/s + quota 150/hour: "} {
-		assert.Contains(t, string(image), title)
-	}
-}
-
 func TestPanelsOf_PlotsTheAdmittedRequestsOfEachPolicy(t *testing.T) {
 	var policies []replay.Policy
 	for _, text := range []string{"10/m", "sliding-log 2/m", "10/s + quota 1/day"} {
@@ -361,31 +349,4 @@ func TestSimulate_ReadsFilesAndDirectories(t *testing.T) {
 		assert.Equal(t, exitFailed, status)
 		assert.Contains(t, stderr, want)
 	}
-}
-
-// TestProgram_RunsAsBuilt builds the command and runs it.
-func TestProgram_RunsAsBuilt(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "penstock")
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	plot := filepath.Join(dir, "plot.png")
-	evening, err := os.Open("testdata/evening.csv")
-	require.NoError(t, err)
-	defer func() { _ = evening.Close() }()
-	cmd := exec.Command(program, "simulate", "-policy", "6/m burst 10", "-plot", plot)
-	cmd.Stdin = evening
-	out, err = cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	assert.Contains(t, string(out), "standard input: 2,119 requests of 41 keys, in 59m57.8s from 2026-09-01T18:00:01.67Z\n")
-	img, err := os.ReadFile(plot)
-	require.NoError(t, err)
-	assert.True(t, bytes.HasPrefix(img, []byte("\x89PNG")))
-
-	cmd = exec.Command(program, "simulate", "-policy", "1/s")
-	cmd.Stdin = strings.NewReader(messyTrace)
-	exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
-	require.True(t, ok)
-	assert.Equal(t, exitInvalidLines, exit.ExitCode())
 }

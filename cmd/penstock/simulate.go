@@ -61,28 +61,42 @@ func (r *report) suggest(p *runner, first *result) ([]chart.Panel, error) {
 		return nil, nil
 	}
 	p.quiet = true // the first run has printed the invalid lines
-	policies := []replay.Policy{replay.TokenBucket(r.Suggestion.Policy())}
+	policies := make([]replay.Policy, len(candidates))
+	for i, c := range candidates {
+		policies[i] = replay.TokenBucket(c.Policy)
+	}
 	second, err := p.run(replay.Options{Policies: policies, Per: p.config.per, Late: p.config.late})
 	if err != nil {
 		return nil, err
 	}
-	outcome := second.replay.Results()[0]
+	outcome := second.replay.Results()[best]
 	if second.summary != first.summary || outcome.KeysRejected != candidates[best].KeysRejected {
 		return nil, fmt.Errorf("%s changed during the simulation; the suggestion is based on the first reading", first.summary.Name)
 	}
 	r.Suggestion.Result = &outcome
-	return panelsOf(second.replay, policies), nil
+	panels := panelsOf(second.replay, policies)
+	compared := panels[best]
+	compared.Title = fmt.Sprintf("what the candidates of -suggest p%s admit, in steps of %s", p.config.suggest.Percent(), short(compared.Step))
+	for i, panel := range panels {
+		name := policies[i].String()
+		if i == best {
+			name += ", suggested"
+		}
+		compared.Compared = append(compared.Compared, chart.Curve{Name: name, Admitted: panel.Admitted})
+	}
+	return []chart.Panel{panels[best], compared}, nil
 }
 
 func panelsOf(r *replay.Replay, policies []replay.Policy) []chart.Panel {
 	timeline := r.Timeline()
-	timeline.Coarsen(stepsFor(r.Stats().Requests))
+	stats := r.Stats()
+	timeline.Coarsen(stepsFor(stats.Requests))
 	panels := make([]chart.Panel, len(policies))
 	for i, result := range r.Results() {
 		panels[i] = chart.Panel{
 			Title: fmt.Sprintf("%v: %s requests admitted, %s rejected, in steps of %s", policies[i],
 				grouped(result.Admitted), grouped(result.Rejected), short(timeline.Step())),
-			Start: timeline.Start(), Step: timeline.Step(),
+			Start: timeline.Start(), Step: timeline.Step(), First: stats.First, Last: stats.Last,
 			Demand: timeline.Demand(), Admitted: timeline.Admitted(i),
 		}
 	}

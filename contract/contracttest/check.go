@@ -24,8 +24,8 @@ var update = flag.Bool("contract.update", false, "write the files that contractt
 //
 //	go test ./web -run Contract -contract.update
 //
-// The name of the file decides what it contains: TypeScript if it ends with .ts, an AsyncAPI document
-// with asyncapi.json, a JSON Schema with schema.json, the whole contract with contract.json, and its hash with
+// The name of the file decides what it contains: TypeScript if it ends with .ts, Python with .py, an AsyncAPI
+// document with asyncapi.json, a JSON Schema with schema.json, the whole contract with contract.json, and its hash with
 // contract.hash. Of contract.json, Check also says which differences are breaking and which are compatible. A file that does not exist differs. If opts is
 // nil, the zero contract.Options apply. Unless its Comments are set, Check reads those in the source of the
 // messages, which it finds with the command go.
@@ -73,6 +73,8 @@ func generate(c *contract.Contract, path string) ([]byte, error) {
 	switch name := filepath.Base(path); {
 	case strings.HasSuffix(name, ".ts"):
 		return c.TypeScript(), nil
+	case strings.HasSuffix(name, ".py"):
+		return c.Python(), nil
 	case strings.HasSuffix(name, "asyncapi.json"):
 		return c.AsyncAPI(), nil
 	case strings.HasSuffix(name, "schema.json"):
@@ -82,7 +84,7 @@ func generate(c *contract.Contract, path string) ([]byte, error) {
 	case strings.HasSuffix(name, "contract.hash"):
 		return []byte(c.Hash() + "\n"), nil
 	default:
-		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, asyncapi.json, schema.json, contract.json or contract.hash", path)
+		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, .py, asyncapi.json, schema.json, contract.json or contract.hash", path)
 	}
 }
 

@@ -133,7 +133,7 @@ func TestCheck_BoundsTheDiff(t *testing.T) {
 func TestCheck_ReportsOtherMistakes(t *testing.T) {
 	broken := router.New(nil)
 	router.DeclareCall[Say, Say](broken)
-	assert.Contains(t, check(broken, "contract.go"), "contracttest: the name of contract.go must end with .ts, asyncapi.json, schema.json, contract.json or contract.hash")
+	assert.Contains(t, check(broken, "contract.go"), "contracttest: the name of contract.go must end with .ts, .py, asyncapi.json, schema.json, contract.json or contract.hash")
 	assert.Contains(t, check(broken, filepath.Join(t.TempDir(), "a", "..", "contract.ts\x00.ts")), "invalid argument")
 	broken = router.New(nil)
 	router.DeclareMessage[unclear](broken)

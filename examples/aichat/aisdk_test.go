@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -46,25 +44,6 @@ func TestAISDK_InvalidScriptStartsNothing(t *testing.T) {
 			ann.resume("2", "chat")
 			assert.Equal(t, "no-active", ann.read("2").end.Type)
 		}
-	})
-}
-
-func TestAISDK_SecondSendIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t)
-		ann, tab := s.open(t, "ann"), s.open(t, "ann")
-		ann.send("1", "chat", "m1", `{"items":200,"everyMs":20,"text":"w"}`)
-		ann.firstChunk()
-		tab.send("2", "chat", "m2", short)
-		second := tab.read("2")
-		assert.Equal(t, "error", second.end.Type)
-		assert.Empty(t, second.types)
-		tab.send("3", "other chat", "m2", short)
-		assert.Equal(t, "end", tab.read("3").end.Type)
-		tab.resume("4", "chat")
-		assert.Equal(t, items("w", 200), tab.read("4").text, "the first answer goes on")
-		tab.send("5", "chat", "m2", short)
-		assert.Equal(t, "end", tab.read("5").end.Type, "the first answer has ended")
 	})
 }
 
@@ -112,51 +91,6 @@ func TestAISDK_AnswerFollowsScript(t *testing.T) {
 	})
 }
 
-func TestAISDK_DisconnectIsNotAStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t)
-		ann := s.open(t, "ann")
-		ann.send("1", "chat", "m1", `{"items":200,"everyMs":20,"text":"w"}`)
-		first := ann.firstChunk()
-		_ = ann.ws.CloseNow()
-		time.Sleep(time.Second)
-		for _, wait := range []time.Duration{0, time.Minute} { // while it is active, and after its end
-			time.Sleep(wait)
-			again := s.open(t, "ann")
-			again.resume("1", "chat")
-			a := again.read("1")
-			assert.Equal(t, complete, a.types)
-			assert.Equal(t, items("w", 200), a.text)
-			assert.Equal(t, first.Chunk.MessageMetadata.Run, a.run)
-			assert.Equal(t, first.Chunk.MessageID, a.message)
-		}
-	})
-}
-
-func TestAISDK_StopReachesEveryoneAttached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t)
-		pages := []*page{s.open(t, "ann"), s.open(t, "ann"), s.open(t, "ann")}
-		pages[0].send("1", "chat", "m1", endless)
-		pages[0].firstChunk()
-		for _, tab := range pages[1:] {
-			tab.resume("1", "chat")
-			tab.firstChunk()
-		}
-		time.Sleep(3 * time.Second)
-		stopped := time.Now()
-		pages[2].abort("1")
-		for _, tab := range pages {
-			a := tab.read("1")
-			assert.Equal(t, "start-step text-start text-delta text-end finish-step abort", a.types)
-			assert.Equal(t, "end", a.end.Type)
-		}
-		assert.Less(t, time.Since(stopped), 1500*time.Millisecond)
-		pages[1].send("2", "chat", "m2", short)
-		assert.Equal(t, items("w", 10), pages[1].read("2").text, "the next run is not stopped")
-	})
-}
-
 func TestAISDK_ModelAnswersWithoutScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ann := newTestServer(t).open(t, "ann")
@@ -195,46 +129,4 @@ func TestAISDK_MessageIsSavedBeforeEnd(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestAISDK_SendsAtOnceGiveOneRun sends different messages to one chat in different tabs.
-func TestAISDK_SendsAtOnceGiveOneRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t)
-		pages := make([]*page, 8)
-		for i := range pages {
-			pages[i] = s.open(t, "ann")
-		}
-		for i, p := range pages {
-			p.send("1", "chat", fmt.Sprint("m", i), `{"items":100,"everyMs":10}`)
-		}
-		ends := map[string]int{}
-		for _, p := range pages {
-			a := p.read("1")
-			ends[a.end.Type]++
-			assert.Equal(t, a.end.Type == "end", a.text == items("w", 100))
-		}
-		assert.Equal(t, map[string]int{"end": 1, "error": 7}, ends)
-	})
-}
-
-func TestAISDK_ManyRunsOnASocket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ann := newTestServer(t).open(t, "ann")
-		const runs = 50
-		for i := range runs {
-			ann.send(fmt.Sprint(i), fmt.Sprint("chat ", i), "m", fmt.Sprintf(`{"items":%d,"everyMs":3,"text":"%d-"}`, i*10, i))
-		}
-		texts := map[string]string{}
-		for ended := 0; ended < runs; {
-			f := ann.next()
-			texts[f.RequestID] += f.Chunk.Delta
-			if f.Type == "end" {
-				ended++
-			}
-		}
-		for i := range runs {
-			assert.Equal(t, items(fmt.Sprint(i, "-"), i*10), texts[fmt.Sprint(i)])
-		}
-	})
 }

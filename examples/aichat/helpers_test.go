@@ -14,6 +14,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/simnet"
 )
 
 // newTestServer returns a server with flags, which is shut down when the test ends.
@@ -51,34 +53,15 @@ type frame struct {
 	ErrorText string
 }
 
-// A pipeListener accepts connections in memory, which work in a synctest bubble.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.closed); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
-
 // open connects to a server in memory, as a user.
 func (s *server) open(t *testing.T, user string) *page {
 	t.Helper()
-	listener := &pipeListener{make(chan net.Conn), make(chan struct{})}
+	network := simnet.New(1, simnet.Links{Window: 1 << 20})
 	httpServer := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	listener := network.Listen("server")
 	go func() { _ = httpServer.Serve(listener) }()
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		client, accepted := net.Pipe()
-		listener.conns <- accepted
-		return client, nil
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return network.Dial(ctx, user, "server")
 	}}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -178,7 +161,6 @@ func (p *page) read(requestID string) (a answer) {
 	}
 }
 
-// items returns the text of a script.
 func items(text string, n int) string {
 	var all strings.Builder
 	for i := range n {

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,53 +20,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
-	"github.com/penstock-go/penstock/internal/freeport"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-// A node is a process. Its address remains when it is started again.
-type node struct {
-	addr  string
-	cmd   *exec.Cmd
-	ended chan struct{}
+const nodeArgs = "PENSTOCK_ORDERS_ARGS"
+
+// TestMain runs a node instead of the tests if startNode has started this process.
+func TestMain(m *testing.M) {
+	if args := os.Getenv(nodeArgs); args != "" {
+		os.Exit(command(context.Background(), strings.Fields(args), os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
 }
 
-func startNode(t *testing.T, database, addr string, c crash) *node {
+// startNode starts a process, which is killed at the end of the test, and returns its address.
+func startNode(t *testing.T, database string) (addr string) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	n := &node{cmd: exec.Command(self), ended: make(chan struct{})}
-	n.cmd.Stderr = os.Stderr
-	n.cmd.Env = append(os.Environ(), nodeArgs+"=-addr="+addr+" -postgres="+database, nodeCrash+"=")
-	if c.nth > 0 {
-		n.cmd.Env = append(n.cmd.Env, nodeCrash+"="+c.String())
-	}
-	stdout, err := n.cmd.StdoutPipe()
+	cmd := exec.Command(self)
+	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), nodeArgs+"=-addr=127.0.0.1:0 -postgres="+database)
+	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, n.cmd.Start())
-	t.Cleanup(n.kill)
-	_, err = fmt.Fscanf(bufio.NewReader(stdout), "orders: open http://%s\n", &n.addr)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	_, err = fmt.Fscanf(bufio.NewReader(stdout), "orders: open http://%s\n", &addr)
 	require.NoError(t, err)
-	go func() {
-		_ = n.cmd.Wait()
-		close(n.ended)
-	}()
-	return n
-}
-
-func (n *node) kill() {
-	_ = n.cmd.Process.Signal(syscall.SIGKILL)
-	<-n.ended
-}
-
-// endsWithin reports whether the node ends without being killed.
-func (n *node) endsWithin(d time.Duration) bool {
-	select {
-	case <-n.ended:
-		return true
-	case <-time.After(d):
-		return false
-	}
+	return addr
 }
 
 // A page records the orders that it receives.
@@ -110,34 +92,9 @@ func (p *page) seen() []string {
 	return slices.Clone(p.ids)
 }
 
-// A customer places one order after the other.
-type customer struct {
-	addrs  []string
-	isSure bool // sends an order until it is answered; others give up after one attempt
-
-	placed   []string // in order
-	answered map[string]bool
-}
-
 // orderID has the customer's number and that of the order.
 func orderID(customer, n int) string {
 	return fmt.Sprintf("00000000-0000-0000-%04x-%012x", customer, n)
-}
-
-func (c *customer) run(number int, stop *atomic.Bool) {
-	c.answered = map[string]bool{}
-	for n := 0; !stop.Load(); n++ {
-		id := orderID(number, n)
-		c.placed = append(c.placed, id)
-		for attempt := number; !c.answered[id]; attempt++ {
-			status := putOrder(c.addrs[attempt%len(c.addrs)], id)
-			c.answered[id] = status == http.StatusCreated || status == http.StatusOK
-			if !c.isSure {
-				break
-			}
-		}
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // bounds the number of orders
-	}
 }
 
 var httpClient = &http.Client{Timeout: 10 * time.Second}
@@ -156,74 +113,7 @@ func putOrder(addr, id string) int {
 	return resp.StatusCode
 }
 
-// crashes are around each statement of an order, and of the transaction that moves its publication to the
-// history, which another node may do.
-func crashes() (all []crash) {
-	for _, statement := range []string{
-		"begin", "INSERT INTO orders", `INSERT INTO "penstock".outbox`, "commit", "pg_notify",
-		`DELETE FROM "penstock".outbox`, "; COMMIT",
-	} {
-		all = append(all, crash{statement: statement}, crash{statement: statement, after: true})
-	}
-	return all
-}
-
-func TestNodes_KilledNodeLosesAndInventsNoOrder(t *testing.T) {
-	database := newDatabase(t)
-	stable := startNode(t, database, "127.0.0.1:0", crash{})
-	killed := startNode(t, database, freeport.Address(), crash{})
-	pages := []*page{openPage(t, stable.addr), openPage(t, killed.addr)}
-	customers := make([]*customer, 4)
-	var stop atomic.Bool
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop.Store(true)
-	for i := range customers {
-		customers[i] = &customer{addrs: []string{killed.addr, stable.addr}, isSure: i%2 == 0}
-		if i < 2 {
-			customers[i].addrs = customers[i].addrs[:1] // those that wait for the node that was killed
-		}
-		running.Go(func() { customers[i].run(i, &stop) })
-	}
-	reached := map[string]int{} // by statement
-	for range testscale.Pick(1, 10) {
-		for _, c := range append(crashes(), crash{}) {
-			killed.kill()
-			c.nth = 1 + rand.Int64N(6)
-			killed = startNode(t, database, killed.addr, c)
-			if c.statement == "" { // between any two instructions
-				_ = killed.endsWithin(time.Duration(rand.IntN(300)) * time.Millisecond)
-			} else if killed.endsWithin(time.Second) {
-				reached[c.statement]++
-			}
-			if len(pages[0].seen())-len(pages[1].seen()) > maxMissed/4 {
-				killed.kill()
-				killed = startNode(t, database, killed.addr, crash{})
-				waitForPages(t, pages, database)
-			}
-		}
-	}
-	killed.kill()
-	startNode(t, database, killed.addr, crash{})
-	stop.Store(true)
-	running.Wait()
-
-	stored := waitForPages(t, pages, database)
-	t.Logf("%d orders; moments at which a node was killed: %v", len(stored), reached)
-	for _, statement := range []string{"begin", "INSERT INTO orders", `INSERT INTO "penstock".outbox`, "commit", "pg_notify"} {
-		assert.Positive(t, reached[statement], "no node was killed at %q", statement)
-	}
-	for i, c := range customers {
-		for _, id := range c.placed {
-			assert.True(t, stored[id] || !c.answered[id], "customer %d: %s was answered, but is not stored", i, id)
-			assert.True(t, c.answered[id] || !c.isSure, "customer %d: %s", i, id)
-		}
-	}
-	checkPages(t, pages, stored, customers)
-}
-
-// waitForPages returns the stored orders when the pages have as many. A transaction of a killed node may commit
-// after its end.
+// waitForPages returns the stored orders when the pages have as many.
 func waitForPages(t *testing.T, pages []*page, database string) (stored map[string]bool) {
 	t.Helper()
 	assert.Eventually(t, func() bool {
@@ -233,28 +123,16 @@ func waitForPages(t *testing.T, pages []*page, database string) (stored map[stri
 	return stored
 }
 
-// checkPages checks that pages have received each stored order once and no other, in the same order.
-func checkPages(t *testing.T, pages []*page, stored map[string]bool, customers []*customer) {
+// checkPages checks that pages have received each stored order once and no other, in one order, which is that of each customer.
+func checkPages(t *testing.T, pages []*page, stored map[string]bool, placed [][]string) {
 	t.Helper()
+	seen := pages[0].seen()
 	for i, p := range pages {
 		assert.Empty(t, p.faults, "page %d", i)
-		seen := p.seen()
-		times := map[string]int{}
-		for _, id := range seen {
-			times[id]++
-			assert.True(t, stored[id], "page %d shows %s, which is not stored", i, id)
-		}
-		for id := range stored {
-			assert.Equal(t, 1, times[id], "page %d: %s", i, id)
-		}
-		assert.Equal(t, pages[0].seen(), seen, "page %d", i)
+		assert.Equal(t, seen, p.seen(), "page %d", i)
 	}
-	seen := pages[0].seen()
-	for i, c := range customers {
-		own := slices.DeleteFunc(slices.Clone(c.placed), func(id string) bool { return !stored[id] })
-		if !c.isSure { // an order without an answer may commit after a later one
-			own = slices.DeleteFunc(own, func(id string) bool { return !c.answered[id] })
-		}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(stored)), seen)
+	for i, own := range placed {
 		ofCustomer := slices.DeleteFunc(slices.Clone(seen), func(id string) bool { return !slices.Contains(own, id) })
 		assert.Equal(t, own, ofCustomer, "customer %d", i)
 	}
@@ -278,26 +156,25 @@ func storedOrders(t *testing.T, database string) map[string]bool {
 
 func TestNodes_PagesSeeEveryOrderOnceAndInOrder(t *testing.T) {
 	database := newDatabase(t)
-	nodes := []*node{startNode(t, database, "127.0.0.1:0", crash{}), startNode(t, database, "127.0.0.1:0", crash{})}
-	pages := []*page{openPage(t, nodes[0].addr), openPage(t, nodes[1].addr)}
+	nodes := []string{startNode(t, database), startNode(t, database)}
+	pages := []*page{openPage(t, nodes[0]), openPage(t, nodes[1])}
 	perCustomer := testscale.Pick(25, 200)
-	customers := make([]*customer, 4)
+	placed := make([][]string, 4) // by customer
 	var running sync.WaitGroup
-	for i := range customers {
-		customers[i] = &customer{isSure: true}
+	for i := range placed {
 		running.Go(func() {
 			for n := range perCustomer {
 				id := orderID(i, n)
-				customers[i].placed = append(customers[i].placed, id)
-				assert.Equal(t, http.StatusCreated, putOrder(nodes[n%2].addr, id))
-				assert.Equal(t, http.StatusOK, putOrder(nodes[(n+i)%2].addr, id), "sent again")
+				placed[i] = append(placed[i], id)
+				assert.Equal(t, http.StatusCreated, putOrder(nodes[n%2], id))
+				assert.Equal(t, http.StatusOK, putOrder(nodes[(n+i)%2], id), "sent again")
 			}
 		})
 	}
 	running.Wait()
 	stored := waitForPages(t, pages, database)
-	assert.Len(t, stored, perCustomer*len(customers))
-	checkPages(t, pages, stored, customers)
+	assert.Len(t, stored, perCustomer*len(placed))
+	checkPages(t, pages, stored, placed)
 }
 
 func TestCommand_WrongFlagsAndUnreachableDatabase(t *testing.T) {

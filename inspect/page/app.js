@@ -8,6 +8,8 @@ const alert = document.getElementById("alert")
 
 let number = 0 // of the latest view, so that a late answer of another one is dropped
 let refresh
+let paused = false
+let failing = false // the latest refresh has failed
 
 /** post calls the API. It throws what the server says. */
 async function post(action, argument = {}) {
@@ -59,7 +61,7 @@ async function act(action, argument, title, text) {
 /** route returns the view and its parameters from the fragment of the URL: #conns?user=ann. */
 function route() {
   const [name, query] = location.hash.slice(1).split("?", 2)
-  return { name: views[name] ? name : "nodes", parameters: Object.fromEntries(new URLSearchParams(query ?? "")) }
+  return { name: views[name] ? name : "overview", parameters: Object.fromEntries(new URLSearchParams(query ?? "")) }
 }
 
 function go(name, parameters) {
@@ -80,17 +82,19 @@ function isFilledIn() {
   return [...main.querySelectorAll("input, textarea")].some((e) => e === document.activeElement || (e.type === "checkbox" ? e.checked !== e.defaultChecked : e.value !== e.defaultValue))
 }
 
-/** replace draws a view. The focus stays on a link, a button or a table that is still there, and otherwise in the view. */
+/** replace draws a view. The focus stays on a link, a button or a table that is still there, and otherwise in the view; tables stay scrolled. */
 function replace(content) {
   const all = () => [...main.querySelectorAll("a, button, [tabindex]")]
   const name = (e) => e.ariaLabel ?? e.textContent
   const index = all().indexOf(document.activeElement)
   const focused = name(document.activeElement)
+  const scrolled = new Map([...main.querySelectorAll(".scroll")].map((e) => [name(e), e.scrollLeft]))
   main.replaceChildren(...content)
+  for (const e of main.querySelectorAll(".scroll")) e.scrollLeft = scrolled.get(name(e)) ?? 0
   if (index < 0) return
   const again = all()
   const same = again[index] && name(again[index]) === focused ? again[index] : again.find((e) => name(e) === focused)
-  ;(same ?? main).focus()
+  ;(same ?? main).focus({ preventScroll: true })
 }
 
 /** show draws the view of the URL. A refresh keeps what is shown if it fails, or while a form is filled in. */
@@ -99,34 +103,60 @@ async function show(isRefresh, keepsAlert = false) {
   clearTimeout(refresh)
   const { name, parameters } = route()
   for (const link of document.querySelectorAll("#views a")) {
-    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page")
-    else link.removeAttribute("aria-current")
+    if (link.hash === `#${views[name].under ?? name}`) {
+      link.setAttribute("aria-current", "page")
+      if (!isRefresh) link.scrollIntoView({ block: "nearest", inline: "nearest" })
+    } else link.removeAttribute("aria-current")
   }
   document.title = `${views[name].title} – Penstock inspector`
   if (!isRefresh) main.setAttribute("aria-busy", "true")
   try {
     const content = await views[name].load(context, parameters)
     if (current !== number) return
-    if (!isRefresh || !isFilledIn()) replace([el("h2", {}, views[name].title), ...content.filter(Boolean)])
-    if (!isRefresh && !keepsAlert) alert.textContent = ""
+    if (!isRefresh || !paused && !isFilledIn()) replace([el("h2", {}, views[name].title), ...content.filter(Boolean)])
+    if (isRefresh ? failing : !keepsAlert) alert.textContent = ""
+    failing = false
   } catch (error) {
     if (current !== number) return
     alert.textContent = error.message
+    failing = true
     if (!isRefresh) main.replaceChildren(el("h2", {}, views[name].title))
   } finally {
     if (current === number) {
       main.removeAttribute("aria-busy")
-      if (views[name].refreshMs) refresh = setTimeout(() => { if (!document.hidden) show(true) }, views[name].refreshMs)
+      if (views[name].refreshMs) refresh = setTimeout(() => { if (!document.hidden && !paused) show(true) }, views[name].refreshMs)
     }
   }
 }
 
 document.getElementById("views").append(...Object.entries(views).filter(([, view]) => !view.hidden)
-  .map(([name, { title }]) => el("li", {}, el("a", { href: `#${name}` }, title))))
+  .map(([name, { title }]) => el("li", {}, el("a", { href: `./#${name}` }, title)))) // no place in the page, which a fragment alone would be
+document.getElementById("find").addEventListener("submit", (event) => {
+  event.preventDefault()
+  const { find } = event.target.elements
+  if (find.value.trim()) go("user", { user: find.value.trim() })
+  event.target.reset()
+})
+document.getElementById("pause").addEventListener("click", ({ target }) => {
+  paused = !paused
+  target.setAttribute("aria-pressed", paused)
+  document.body.classList.toggle("paused", paused)
+  if (!paused) show(true)
+})
+document.getElementById("skip").addEventListener("click", (event) => { // the fragment is that of the view
+  event.preventDefault()
+  main.focus()
+})
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return
+  event.preventDefault()
+  document.getElementById("find").elements.find.focus()
+})
 addEventListener("hashchange", async () => {
   status.textContent = ""
   await show(false)
-  main.focus()
+  main.focus({ preventScroll: true })
+  scrollTo(0, 0)
 })
-document.addEventListener("visibilitychange", () => { if (!document.hidden) show(true) })
+document.addEventListener("visibilitychange", () => { if (!document.hidden && !paused) show(true) })
 show(false)

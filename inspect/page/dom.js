@@ -8,20 +8,36 @@ export function el(name, attributes = {}, ...children) {
     else if (typeof value === "boolean") e.toggleAttribute(key, value)
     else e.setAttribute(key, value)
   }
-  e.append(...children.filter((child) => child !== undefined && child !== null))
+  e.append(...children.filter((child) => child !== undefined && child !== null && child !== false))
   return e
 }
 
-/** table makes a table that scrolls in itself. Columns are [heading, cell of a row, class]. */
+/** table makes a table that scrolls in itself, and whose rows are lists in a narrow window. Columns are [heading, cell of a row, class]; those that are empty are left out. */
 export function table(caption, columns, rows) {
   if (rows.length === 0) return el("p", { class: "quiet" }, `${caption}: none`)
+  const cells = columns.map(([, make]) => rows.map((row) => make(row) ?? ""))
+  const shown = [...columns.keys()].filter((column) => cells[column].some((cell) => cell !== ""))
+  const kind = (column) => columns[column][2] ? { class: columns[column][2] } : {}
+  const cell = (column, row) => {
+    const content = cells[column][row]
+    if (content === "") return el("td", { role: "cell", class: "empty" })
+    return el("td", { role: "cell", "data-label": columns[column][0], ...kind(column) }, typeof content === "number" ? String(content) : content)
+  }
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", {}, el("caption", {}, caption),
-      el("thead", {}, el("tr", {}, ...columns.map(([heading]) => el("th", { scope: "col" }, heading)))),
-      el("tbody", {}, ...rows.map((row) => el("tr", {}, ...columns.map(([, cell, kind]) => {
-        const content = cell(row)
-        return el("td", kind ? { class: kind } : {}, typeof content === "number" ? String(content) : content ?? "")
-      }))))))
+    el("table", { role: "table" }, el("caption", {}, caption),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...shown.map((column) => el("th", { scope: "col", role: "columnheader", ...kind(column) }, columns[column][0])))),
+      el("tbody", { role: "rowgroup" }, ...rows.map((_, row) => el("tr", { role: "row" }, ...shown.map((column) => cell(column, row)))))))
+}
+
+/** section makes a part of a view with a heading. If what it needs fails, it says why, and the other parts are shown. */
+export async function section(title, needs, draw, className = "panel") {
+  let content
+  try {
+    content = await draw(await needs)
+  } catch (error) {
+    content = [el("p", { class: "bad" }, error.message)]
+  }
+  return el("section", { class: className, "aria-label": title }, el("h3", {}, title), ...content.filter(Boolean))
 }
 
 /** details makes a list of terms and values. */
@@ -37,8 +53,8 @@ export function missing(nodes) {
   return el("div", { class: "missing" }, el("p", {}, "The answer is incomplete."), el("ul", {}, ...lines))
 }
 
-/** form makes a form. Fields are [name, label, options]; submit receives the values that are not empty. */
-export function form(name, fields, button, submit, values = {}) {
+/** form makes a form. Fields are [name, label, options]; submit receives the values that are not empty, and the text of the button. */
+export function form(name, fields, buttons, submit, values = {}) {
   const controls = fields.map(([key, label, { kind = "text", ...attributes } = {}]) => {
     if (kind === "checkbox") return el("label", { class: "check" }, el("input", { type: kind, name: key, checked: Boolean(values[key]) }), label)
     const control = kind === "textarea" ? el("textarea", { name: key, rows: "3", ...attributes }) : el("input", { type: kind, name: key, autocomplete: "off", spellcheck: "false", ...attributes })
@@ -56,9 +72,9 @@ export function form(name, fields, button, submit, values = {}) {
         else if (kind === "number") { if (control.value !== "") result[key] = Number(control.value) }
         else if (control.value !== "") result[key] = control.value
       }
-      submit(result, event.submitter)
+      submit(result, event.submitter?.textContent ?? buttons[0])
     },
-  }, ...controls, el("button", {}, button))
+  }, ...controls, ...buttons.map((text) => el("button", {}, text)))
 }
 
 /** time shows a time of the server in the zone of the browser. */

@@ -1,6 +1,5 @@
-// Package ask asks other nodes about their clients: to call them, or to list the connections of a
-// user. It carries packets through the topics of a broker, and knows neither connections nor
-// messages of clients: a router adds these.
+// Package ask calls the clients of this node, and asks other nodes to call theirs or to list the connections of a user,
+// through the topics of a broker.
 //
 // Each node subscribes to a topic of its own. A node that is asked answers there: first with the
 // connections that it has, if need be with none, then with the outcomes of the calls. Nothing is
@@ -10,17 +9,18 @@
 //
 // Node.mu is acquired before the lock of a broker, for broker.Node.Nodes, and without any other lock of
 // this package. No other lock is acquired under ask.mu, servedAsks.mu and questions.mu. The functions
-// of Config, and Client.Call, are called without locks. An ask that calls clients of this node has one
+// of Config and the methods of Client are called without locks. An ask that calls clients of this node has one
 // goroutine per client, and one that sends the outcomes; they end with the calls, or when the node
 // that has asked does not wait any more. A question of another node is answered on a goroutine of its
 // own.
 package ask
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +28,9 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/report"
+	"github.com/penstock-go/penstock/router/observe"
 )
 
 const (
@@ -51,16 +54,20 @@ type Config struct {
 	UsersTopic string // to which all nodes subscribe
 	MaxOpen    int    // asks of this node without a complete answer, and calls to its clients for other nodes
 
+	Timeout     time.Duration // of a call
+	Concurrency int           // calls to one client
+	QueueBytes  int           // the longest call
+
+	Formats       *envelope.Formats
+	Elements      int  // bounds those of a reply
+	RejectUnknown bool // members of replies
+
+	Spans   *report.Tracer
+	Observe func(observe.Event)
+
 	// ByID returns the client with the ID of its connection. ByUser returns those of a user.
 	ByID   func(connID string) Clients
 	ByUser func(tenantID, userID string) Clients
-}
-
-// A Client is a client of this node. Call calls it, at most until ctx is done.
-type Client struct {
-	Conn
-
-	Call func(ctx context.Context, m *Message) Outcome
 }
 
 // Clients are some clients of this node.
@@ -90,7 +97,7 @@ type Outcome struct {
 	Err         error
 }
 
-// A Limit is the error for what exceeds a limit; a router has its own.
+// A Limit is the error for what exceeds a limit. It is never wrapped; a router has its own.
 type Limit struct {
 	Kind            string
 	Observed, Limit int64
@@ -102,10 +109,23 @@ func (l *Limit) Error() string {
 	return fmt.Sprintf("%s limit exceeded: %d of %d", l.Kind, l.Observed, l.Limit)
 }
 
+// Option returns the option that sets the limit, or "" if none does. Nodes do not send it to each other.
+func (l *Limit) Option() string {
+	switch l.Kind {
+	case limitConcurrency:
+		return "router.Limits.Concurrency"
+	case limitQueue:
+		return "router.Limits.QueueBytes"
+	default:
+		return ""
+	}
+}
+
 // The kinds of limits of this package, as routers name them.
 const (
 	limitConcurrency = "in_flight"
 	limitConnections = "connections"
+	limitQueue       = "queue"
 )
 
 var (
@@ -167,8 +187,9 @@ func (n *Node) Receive(from string, packet []byte) {
 	in := packetReader{rest: packet[1:]}
 	switch packet[0] {
 	case connAsk:
-		if connID := in.text(); !in.malformed {
-			n.receiveAsk(from, &in, n.config.ByID(connID))
+		connID := in.text()
+		if a := in.readAsk(from); !in.malformed {
+			n.receiveAsk(&a, n.config.ByID(connID))
 		}
 	case askEnd:
 		if number := in.uvarint(); !in.malformed {
@@ -190,8 +211,9 @@ func (n *Node) Receive(from string, packet []byte) {
 // ReceiveUserAsk handles a packet on the topic of users that begins with UserAsk.
 func (n *Node) ReceiveUserAsk(from string, packet []byte) {
 	in := packetReader{rest: packet[1:]}
-	if tenantID, userID := in.text(), in.text(); !in.malformed && userID != "" {
-		n.receiveAsk(from, &in, n.config.ByUser(tenantID, userID))
+	tenantID, userID := in.text(), in.text()
+	if a := in.readAsk(from); !in.malformed && userID != "" {
+		n.receiveAsk(&a, n.config.ByUser(tenantID, userID))
 	}
 }
 
@@ -271,75 +293,15 @@ func (n *Node) all() []*ask {
 	return all
 }
 
-// CallConn calls the client of another node with the ID of its connection. ctx must have a
-// deadline.
-func (n *Node) CallConn(ctx context.Context, connID string, m *Message) Outcome {
-	a, nodes, all, err := n.begin(false, func(node string) bool { return hashNode(node).isIn(connID) })
-	if err != nil {
-		return Outcome{Err: err}
-	}
-	defer a.end()
-	if len(nodes) == 0 && !all && !n.hash.isIn(connID) { // one of this node has been closed
-		return Outcome{Err: errNodesUnknown}
-	}
-	for _, node := range nodes {
-		packet := appendAsk(appendString([]byte{connAsk}, connID), a.number, timeUntilEnd(ctx), m)
-		if err := n.publish(node, packet); err != nil {
-			a.endNode(node, err)
-		}
-	}
-	found := Outcome{Err: errNoConn}
-	for o := range a.awaitOutcomes(ctx) {
-		if found = *o; o.ConnID != "" {
-			break
-		}
-	}
-	return found
-}
-
-// timeUntilEnd returns the time until the deadline of a context that has one.
-func timeUntilEnd(ctx context.Context) time.Duration {
-	deadline, _ := ctx.Deadline()
-	return time.Until(deadline)
-}
-
-// CallUser calls the clients of a user. own are those of this node, whose Call receives no message;
-// encode returns that for other nodes. ctx must have a deadline. The error of what has neither a
-// connection nor a node prevents all calls, or says that there may be other nodes.
-func (n *Node) CallUser(ctx context.Context, tenantID, userID string, own Clients, encode func() (*Message, error)) iter.Seq[*Outcome] {
-	return func(yield func(*Outcome) bool) {
-		a, nodes, all, err := n.begin(false, everyNode)
-		if err != nil {
-			yield(&Outcome{Err: err})
-			return
-		}
-		defer a.end()
-		if !all && !yield(&Outcome{Err: errNodesUnknown}) {
-			return
-		}
-		if len(nodes) > 0 {
-			m, err := encode()
-			a.askAll(nodes, tenantID, userID, timeUntilEnd(ctx), m, err)
-		}
-		a.callOwn(ctx, own)
-		for o := range a.awaitOutcomes(ctx) {
-			if !yield(o) {
-				return
-			}
-		}
-	}
-}
-
 // A Listing has the connections of a user.
 type Listing struct {
-	Conns  []Conn   // at most MaxListed
+	Conns  []Conn   // at most MaxListed, the oldest first
 	Total  int      // on the nodes that have answered
 	Silent []string // nodes that have not answered
 }
 
-// ListUser lists the connections of a user. own are those of this node. After an error, the listing
-// may be incomplete.
-func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Clients) (found Listing, err error) {
+// ListUser lists the connections of a user on all nodes. After an error, the listing may be incomplete.
+func (n *Node) ListUser(ctx context.Context, tenantID, userID string) (found Listing, err error) {
 	a, nodes, all, err := n.begin(true, everyNode)
 	if err != nil {
 		return found, err
@@ -348,6 +310,7 @@ func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Client
 	if len(nodes) > 0 {
 		a.askAll(nodes, tenantID, userID, 0, nil, nil)
 	}
+	own := n.config.ByUser(tenantID, userID)
 	a.listOwn(connsOf(own.First), own.Total)
 	for o := range a.awaitOutcomes(ctx) {
 		found.Silent = append(found.Silent, o.Node)
@@ -356,6 +319,9 @@ func (n *Node) ListUser(ctx context.Context, tenantID, userID string, own Client
 	a.mu.Lock()
 	found.Conns, found.Total = a.conns, a.total
 	a.mu.Unlock()
+	slices.SortFunc(found.Conns, func(a, b Conn) int {
+		return cmp.Or(a.OpenedAt.Compare(b.OpenedAt), cmp.Compare(a.ConnID, b.ConnID))
+	})
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
@@ -382,17 +348,5 @@ func (a *ask) askAll(nodes []string, tenantID, userID string, timeout time.Durat
 	}
 	for _, node := range nodes {
 		a.endNode(node, failed)
-	}
-}
-
-// callOwn calls clients of this node.
-func (a *ask) callOwn(ctx context.Context, own Clients) {
-	if own.Total > maxCalled {
-		a.addOwnError(tooMany(own.Total))
-		return
-	}
-	a.listOwn(connsOf(own.First), own.Total)
-	for i, c := range own.First {
-		go func() { a.addOwn(uint64(i)+1, c.Call(ctx, nil)) }()
 	}
 }

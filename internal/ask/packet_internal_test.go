@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"context"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -114,13 +113,21 @@ func TestAnswer_MalformedOnesAreIgnored(t *testing.T) {
 	}
 }
 
+// A countedClient counts the calls.
+type countedClient struct{ called *int }
+
+func (countedClient) Describe() Conn { return Conn{} }
+
+func (c countedClient) Called() Called {
+	*c.called++
+	return Called{}
+}
+
 // TestAsk_MalformedOnesAreIgnored receives all prefixes of asks.
 func TestAsk_MalformedOnesAreIgnored(t *testing.T) {
 	n := newNode("one")
 	called := 0
-	n.config.ByID = func(string) Clients {
-		return Clients{Total: 1, First: []Client{{Call: func(context.Context, *Message) Outcome { called++; return Outcome{} }}}}
-	}
+	n.config.ByID = func(string) Clients { return Clients{Total: 1, First: []Client{countedClient{&called}}} }
 	m := &Message{Type: "ASK", Trace: tracing.TraceContext{Parent: "p", State: "s"}, Payloads: []Payload{{"", []byte(`{"a":1}`)}, {"a.v1", []byte{}}}}
 	user := appendAsk(appendString(appendString([]byte{UserAsk}, "acme"), "ann"), 7, time.Second, m)
 	conn := appendAsk(appendString([]byte{connAsk}, "one"), 8, time.Second, m)

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/host"
 )
 
 // This file carries questions to other nodes: those of package inspect to all of them, and those of
@@ -33,13 +34,6 @@ var (
 	errNoAnswer      = &errors.Error{Code: errors.Unavailable, Message: "the node has not answered in time"}
 )
 
-// A NodeAnswer is what a node has answered.
-type NodeAnswer struct {
-	Node   string
-	Answer []byte // if Err is nil
-	Err    error
-}
-
 // questions are all of a kind: those of this node, and what answers those of others.
 type questions struct {
 	asks, answers byte // the kinds of their packets; read-only after Init
@@ -56,7 +50,7 @@ type questions struct {
 type question struct {
 	waits map[string]bool
 	bytes int
-	ready chan NodeAnswer // has room for an answer of each node
+	ready chan host.NodeAnswer // has room for an answer of each node
 }
 
 // QuestionBounds bound questions of a kind.
@@ -94,7 +88,7 @@ var boundsForAll = QuestionBounds{maxQuestions, maxQuestionBytes, maxAnswersByte
 
 // Ask asks all other nodes, and returns one answer for each when all have answered or ctx is done,
 // whichever is first. all is false if there may be more nodes.
-func (n *Node) Ask(ctx context.Context, question []byte) (answers []NodeAnswer, all bool, err error) {
+func (n *Node) Ask(ctx context.Context, question []byte) (answers []host.NodeAnswer, all bool, err error) {
 	nodes, all := n.config.Node.Nodes()
 	answers, err = n.ask(ctx, &n.questions, nodes, question)
 	return answers, all, err
@@ -109,7 +103,7 @@ func (n *Node) AskOwner(ctx context.Context, node string, question []byte) ([]by
 	return answers[0].Answer, answers[0].Err
 }
 
-func (n *Node) ask(ctx context.Context, q *questions, nodes []string, text []byte) (answers []NodeAnswer, err error) {
+func (n *Node) ask(ctx context.Context, q *questions, nodes []string, text []byte) (answers []host.NodeAnswer, err error) {
 	number, asked, err := q.begin(nodes)
 	if err != nil {
 		return nil, err
@@ -119,7 +113,7 @@ func (n *Node) ask(ctx context.Context, q *questions, nodes []string, text []byt
 	packet = append(packet, text...)
 	for _, node := range nodes {
 		if err := n.publish(node, bytes.Clone(packet)); err != nil {
-			q.deliver(number, NodeAnswer{Node: node, Err: err})
+			q.deliver(number, host.NodeAnswer{Node: node, Err: err})
 		}
 	}
 	answered := map[string]bool{}
@@ -134,14 +128,14 @@ func (n *Node) ask(ctx context.Context, q *questions, nodes []string, text []byt
 	}
 	for _, node := range nodes {
 		if !answered[node] {
-			answers = append(answers, NodeAnswer{Node: node, Err: errNoAnswer})
+			answers = append(answers, host.NodeAnswer{Node: node, Err: errNoAnswer})
 		}
 	}
 	return answers, nil
 }
 
 func (q *questions) begin(nodes []string) (number uint64, asked *question, err error) {
-	asked = &question{waits: map[string]bool{}, ready: make(chan NodeAnswer, len(nodes))}
+	asked = &question{waits: map[string]bool{}, ready: make(chan host.NodeAnswer, len(nodes))}
 	for _, node := range nodes {
 		asked.waits[node] = true
 	}
@@ -165,7 +159,7 @@ func (q *questions) end(number uint64) {
 }
 
 // deliver hands an answer to the question with a number. An answer that is not expected is ignored.
-func (q *questions) deliver(number uint64, a NodeAnswer) {
+func (q *questions) deliver(number uint64, a host.NodeAnswer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	asked := q.open[number]
@@ -188,7 +182,7 @@ func (q *questions) nodeLeft(node string) {
 	for _, asked := range q.open {
 		if asked.waits[node] {
 			delete(asked.waits, node)
-			asked.ready <- NodeAnswer{Node: node, Err: errNodeLeft(node)} // has room
+			asked.ready <- host.NodeAnswer{Node: node, Err: errNodeLeft(node)} // has room
 		}
 	}
 }
@@ -254,7 +248,7 @@ func (n *Node) receiveQuestionAnswer(q *questions, from string, in *packetReader
 	if in.malformed {
 		return
 	}
-	a := NodeAnswer{Node: from}
+	a := host.NodeAnswer{Node: from}
 	switch maxBytes := q.maxAnswerBytes(); {
 	case outcome == questionUnknown:
 		a.Err = errUnanswered

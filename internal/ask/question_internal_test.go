@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/host"
 )
 
 // A linkedNode publishes to the other node of a pair.
@@ -53,7 +54,7 @@ func TestQuestion_NodeWithoutAnswerSaysSo(t *testing.T) {
 	answers, all, err := one.Ask(t.Context(), []byte("?"))
 	require.NoError(t, err)
 	assert.True(t, all)
-	assert.Equal(t, []NodeAnswer{{Node: "two", Err: errUnanswered}}, answers)
+	assert.Equal(t, []host.NodeAnswer{{Node: "two", Err: errUnanswered}}, answers)
 	_, all, err = two.Ask(t.Context(), nil)
 	require.NoError(t, err)
 	assert.False(t, all)
@@ -80,14 +81,14 @@ func TestQuestion_AskerKeepsNoMoreThanItsBounds(t *testing.T) {
 	q.init(questionAsk, questionAnswer, boundsForAll)
 	number, asked, err := q.begin([]string{"two", "three"})
 	require.NoError(t, err)
-	q.deliver(number, NodeAnswer{Node: "four", Answer: []byte("x")})
-	q.deliver(number+1, NodeAnswer{Node: "two", Answer: []byte("x")})
+	q.deliver(number, host.NodeAnswer{Node: "four", Answer: []byte("x")})
+	q.deliver(number+1, host.NodeAnswer{Node: "two", Answer: []byte("x")})
 	assert.Empty(t, asked.ready)
 	asked.bytes = maxAnswersBytes - 1
-	q.deliver(number, NodeAnswer{Node: "two", Answer: []byte("xx")})
-	q.deliver(number, NodeAnswer{Node: "two", Answer: []byte("again")})
+	q.deliver(number, host.NodeAnswer{Node: "two", Answer: []byte("xx")})
+	q.deliver(number, host.NodeAnswer{Node: "two", Answer: []byte("again")})
 	assert.Len(t, asked.ready, 1)
-	assert.Equal(t, NodeAnswer{Node: "two", Err: errManyAnswers}, <-asked.ready)
+	assert.Equal(t, host.NodeAnswer{Node: "two", Err: errManyAnswers}, <-asked.ready)
 	for range maxQuestions - 1 {
 		_, _, err := q.begin(nil)
 		require.NoError(t, err)
@@ -110,12 +111,12 @@ func TestQuestion_NodeRefusesTooMany(t *testing.T) {
 		}
 		answers, _, err := one.Ask(t.Context(), nil)
 		require.NoError(t, err)
-		assert.Equal(t, []NodeAnswer{{Node: "two", Err: errManyQuestions}}, answers)
+		assert.Equal(t, []host.NodeAnswer{{Node: "two", Err: errManyQuestions}}, answers)
 		close(release)
 		synctest.Wait()
 		answers, _, err = one.Ask(t.Context(), nil)
 		require.NoError(t, err)
-		assert.Equal(t, []NodeAnswer{{Node: "two", Answer: []byte{}}}, answers)
+		assert.Equal(t, []host.NodeAnswer{{Node: "two", Answer: []byte{}}}, answers)
 	})
 }
 
@@ -128,7 +129,7 @@ func TestQuestion_EndsWithItsContextOrItsNode(t *testing.T) {
 		defer cancel()
 		answers, _, err := one.Ask(ctx, nil)
 		require.NoError(t, err)
-		assert.Equal(t, []NodeAnswer{{Node: "two", Err: errNoAnswer}}, answers)
+		assert.Equal(t, []host.NodeAnswer{{Node: "two", Err: errNoAnswer}}, answers)
 		time.AfterFunc(time.Second, func() { one.NodeLeft("two") })
 		answers, _, err = one.Ask(t.Context(), nil)
 		require.NoError(t, err)

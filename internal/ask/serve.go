@@ -96,12 +96,8 @@ func (s *servedAsks) nodeLeft(node string) {
 var errAskEnded = &errors.Error{Code: errors.Canceled, Message: "the caller does not wait any more"}
 
 // receiveAsk answers an ask about the given connections of this node.
-func (n *Node) receiveAsk(from string, in *packetReader, clients Clients) {
-	a := in.readAsk(from)
-	if in.malformed {
-		return
-	}
-	key := servedKey{from, a.number}
+func (n *Node) receiveAsk(a *receivedAsk, clients Clients) {
+	key := servedKey{a.from, a.number}
 	switch {
 	case a.message == nil:
 		n.answer(key, beginListing(a.number, connsOf(clients.First), clients.Total, true))
@@ -114,7 +110,7 @@ func (n *Node) receiveAsk(from string, in *packetReader, clients Clients) {
 		if err != nil {
 			n.refuse(key, err)
 		} else if isNew {
-			go n.serve(ctx, &a, clients.First)
+			go n.serve(ctx, a, clients.First)
 		}
 	}
 }
@@ -144,7 +140,7 @@ func (n *Node) serve(ctx context.Context, a *receivedAsk, clients []Client) {
 	defer cancel()
 	calls := make(chan placedOutcome, len(clients))
 	for i, c := range clients {
-		go func() { calls <- placedOutcome{i + 1, c.Call(ctx, a.message)} }()
+		go func() { calls <- placedOutcome{i + 1, n.outcomeOf(ctx, c, a.message)} }()
 	}
 	part := beginListing(a.number, connsOf(clients), len(clients), false)
 	gathered := time.NewTimer(gatherTime)
@@ -181,7 +177,7 @@ type placedOutcome struct {
 func connsOf(clients []Client) []Conn {
 	conns := make([]Conn, len(clients))
 	for i, c := range clients {
-		conns[i] = c.Conn
+		conns[i] = c.Describe()
 	}
 	return conns
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	_ "embed" // clients.py
 	"fmt"
+	"os/exec"
 	"runtime"
 	"slices"
 )
+
+const inPython = "Python"
 
 // clientBurst is the number of messages after which the clients suite waits for the client.
 const clientBurst = clusterPublications
@@ -35,7 +39,18 @@ type receiver interface {
 	close()
 }
 
-var clientPeers = slices.Concat(goClients, javaScriptClients)
+var clientPeers = slices.Concat(goClients, javaScriptClients, []clientPeer{
+	{"penstock", inPython, func() contender { return variant("client penstock") }, startPython("penstock")},
+	{"websockets alone", inPython, func() contender { return variant("client penstock") }, startPython("websockets")},
+	{"centrifuge-python", inPython, func() contender { return variant("client centrifuge") }, startPython("centrifuge")},
+})
+
+//go:embed clients.py
+var pythonScript string
+
+func startPython(library string) func(addr string) receiver {
+	return func(addr string) receiver { return newReceiver([]string{"python3", "-c", pythonScript, library, addr}) }
+}
 
 // receivers measures what client libraries need to receive a message.
 func receivers(cfg config) {
@@ -43,14 +58,18 @@ func receivers(cfg config) {
 	for _, load := range clientLoads {
 		columns = append(columns, load.name)
 	}
-	for _, language := range []string{inGo, inJavaScript} {
+	for _, language := range []string{inGo, inJavaScript, inPython} {
 		allocated := "allocations"
 		if language == inJavaScript {
 			allocated = "bytes allocated"
 			if _, err := installClients(); err != nil {
 				fmt.Printf("\nclients in JavaScript: skipped, %v\n", err)
-				return
+				continue
 			}
+		}
+		if language == inPython && exec.Command("python3", "-c", "import pip").Run() != nil {
+			fmt.Println("\nclients in Python: skipped, python3 with pip is not installed")
+			continue
 		}
 		cpu := newTable(fmt.Sprintf("clients in %s: CPU per received message of 200 bytes, µs", language), "%.2f", columns...).named("clients, " + language)
 		allocs := newTable(allocated+" per message", "%.1f", columns...).named("clients, " + language + ", " + allocated)
@@ -63,8 +82,10 @@ func receivers(cfg config) {
 		}
 		cpu.print()
 		cpu.printRatios()
-		allocs.print()
-		allocs.printRatios()
+		if language != inPython { // which does not count them
+			allocs.print()
+			allocs.printRatios()
+		}
 	}
 }
 

@@ -64,21 +64,25 @@ var installClients = sync.OnceValues(func() (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, "clients.mjs"), clientsScript, 0o600)
 })
 
-// A nodeReceiver is a process of Node.js.
-type nodeReceiver struct{ p *process }
+// A commandReceiver is a process of Node.js or Python.
+type commandReceiver struct{ p *process }
 
 // nodeClient returns a function that starts a process with a client.
 func nodeClient(library string) func(addr string) receiver {
 	return func(addr string) receiver {
 		args, err := nodeCommand(library, addr)()
 		check(err)
-		r := nodeReceiver{spawn(args, os.Environ())}
-		r.p.line() // connected
-		return r
+		return newReceiver(args)
 	}
 }
 
-func (r nodeReceiver) expect(n int) { r.p.command(fmt.Sprint("expect ", n)) }
-func (r nodeReceiver) await()       { r.p.command("await") }
-func (r nodeReceiver) usage() Stats { return r.p.command("collect") }
-func (r nodeReceiver) close()       { r.p.stop() }
+func newReceiver(command []string) receiver {
+	r := commandReceiver{spawn(command, os.Environ())}
+	r.p.line() // connected
+	return r
+}
+
+func (r commandReceiver) expect(n int) { r.p.command(fmt.Sprint("expect ", n)) }
+func (r commandReceiver) await()       { r.p.command("await") }
+func (r commandReceiver) usage() Stats { return r.p.command("collect") }
+func (r commandReceiver) close()       { r.p.stop() }

@@ -44,7 +44,8 @@ type Events struct {
 
 	// Confirmed reports that a subscription is in effect: all that is published on the channel
 	// from this moment on is received, until Interrupted. It is called once after each
-	// SetSubscribed with true, and again after each interruption.
+	// SetSubscribed with true, and again after each interruption. What an earlier subscription
+	// to the channel has left in transit is received before it, or not at all.
 	Confirmed func(channel string)
 
 	// Interrupted reports that subscriptions which were confirmed are not in effect anymore.

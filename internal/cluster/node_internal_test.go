@@ -11,6 +11,24 @@ import (
 	"github.com/penstock-go/penstock/broker"
 )
 
+// A silentEngine carries nothing.
+type silentEngine struct{}
+
+func (silentEngine) Channel(kind Kind, name string) Channel {
+	return Channel{Name: string(kind) + ":" + name}
+}
+func (silentEngine) Connect(string, Events) Link { return silentLink{} }
+
+type silentLink struct{}
+
+func (silentLink) Path(int) string                     { return "" }
+func (silentLink) Publish(context.Context, []*Message) {}
+func (silentLink) SetSubscribed(Channel, bool)         {}
+func (silentLink) Probes() []Probe                     { return nil }
+func (silentLink) Suspect(Channel)                     {}
+func (silentLink) Reconnect(Channel)                   {}
+func (silentLink) Close()                              {}
+
 // TestNode_LateMessageDoesNotReviveNode receives a packet after the leave message of its
 // sender, as may happen on another connection.
 func TestNode_LateMessageDoesNotReviveNode(t *testing.T) {

@@ -62,43 +62,6 @@ func TestClose_ReturnsNumberOfUnsentPackets(t *testing.T) {
 	}
 }
 
-// TestClose_NothingFollows closes a node that is about to receive packets, confirmations and
-// reports.
-func TestClose_NothingFollows(t *testing.T) {
-	run(t, func(t *testing.T, network *enginetest.Network) {
-		a, b := connectPair(t, network)
-		a.update(func(f *enginetest.Faults) { f.Delay = time.Second })
-		a.publish(t, "in transit")
-		b.update(disconnect)
-		b.update(none)
-		b.Subscribe("other")
-		a.Kill()
-		require.NoError(t, b.Close(t.Context()))
-		before := len(b.subscriptions())
-		time.Sleep(time.Minute)
-		assert.Empty(t, b.packets())
-		assert.Empty(t, b.failures())
-		assert.Empty(t, b.lost())
-		assert.Len(t, b.subscriptions(), before)
-	})
-}
-
-// TestClose_GapMessagePrecedesLeaveMessage closes a node before it has announced a loss.
-func TestClose_GapMessagePrecedesLeaveMessage(t *testing.T) {
-	run(t, func(t *testing.T, network *enginetest.Network) {
-		a, b := connectPair(t, network)
-		a.publish(t, "1")
-		a.update(failPublish)
-		a.publish(t, "lost")
-		time.Sleep(50 * time.Millisecond)
-		a.update(none)
-		require.NoError(t, a.Close(t.Context()))
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"news 1"}, b.lost())
-		assert.Equal(t, []string{a.Name()}, b.failures())
-	})
-}
-
 func TestPublish_ReturnsErrorWhenTooMuchWaits(t *testing.T) {
 	run(t, func(t *testing.T, network *enginetest.Network) {
 		a, b := connectPair(t, network)
@@ -139,59 +102,6 @@ func TestNode_PeerFailsAndReturns(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		assert.Equal(t, []string{a.Name(), a.Name()}, b.failures())
 		assert.Equal(t, []string{"news"}, b.subscriptions())
-	})
-}
-
-// TestNode_PeerReturnsAfterStateIsForgotten keeps a node away for longer than its state is kept.
-func TestNode_PeerReturnsAfterStateIsForgotten(t *testing.T) {
-	run(t, func(t *testing.T, network *enginetest.Network) {
-		a, b := connectPair(t, network)
-		a.publish(t, "1")
-		a.update(failPublish)
-		for range 12 {
-			a.publish(t, "lost")
-			time.Sleep(time.Minute)
-		}
-		a.update(none)
-		time.Sleep(3 * time.Second)
-		a.publish(t, "2")
-		time.Sleep(3 * time.Second)
-		assert.Equal(t, []string{"news 1", "news 2"}, b.packets())
-		assert.Equal(t, []string{"news 0"}, b.lost())
-		assert.Len(t, b.failures(), 1)
-	})
-}
-
-// TestNode_ReconnectsWhenProbeDoesNotReturn leaves the connection open and without messages.
-func TestNode_ReconnectsWhenProbeDoesNotReturn(t *testing.T) {
-	run(t, func(t *testing.T, network *enginetest.Network) {
-		a, b := connectPair(t, network)
-		a.publish(t, "1")
-		b.update(func(f *enginetest.Faults) { f.Deaf = true })
-		a.publish(t, "lost")
-		time.Sleep(3 * time.Second)
-		a.publish(t, "2")
-		assert.Equal(t, []string{"news 1", "news 2"}, b.packets())
-		time.Sleep(3 * time.Second)
-		assert.Equal(t, []string{"news 0"}, b.lost())
-		assert.Empty(t, b.failures())
-	})
-}
-
-// TestNode_ReconnectsWhenProbeIsLost loses one probe, as a connection to a server does that was
-// not the master for a moment. The next one returns before the first is late.
-func TestNode_ReconnectsWhenProbeIsLost(t *testing.T) {
-	run(t, func(t *testing.T, network *enginetest.Network) {
-		a, b := connectPair(t, network)
-		a.publish(t, "1")
-		time.Sleep(250 * time.Millisecond) // between two probes
-		b.update(lose)
-		time.Sleep(500 * time.Millisecond)
-		b.update(none)
-		time.Sleep(3 * time.Second)
-		a.publish(t, "2")
-		assert.Equal(t, []string{"news 1", "news 2"}, b.packets())
-		assert.Equal(t, []string{"news 0"}, b.lost())
 	})
 }
 

@@ -31,7 +31,6 @@ type node struct {
 type report struct {
 	topic   string
 	packets int
-	at      time.Time
 }
 
 func connect(t *testing.T, network *enginetest.Network) *node {
@@ -43,7 +42,7 @@ func connect(t *testing.T, network *enginetest.Network) *node {
 		},
 		Subscribed: func(topic string) { n.locked(func() { n.subscribed = append(n.subscribed, topic) }) },
 		MessagesLost: func(topic string, packets int) {
-			n.locked(func() { n.reports = append(n.reports, report{topic, packets, time.Now()}) })
+			n.locked(func() { n.reports = append(n.reports, report{topic, packets}) })
 		},
 		NodeLeft: func(name string) { n.locked(func() { n.left = append(n.left, name) }) },
 		PresenceChanged: func(topic string, m broker.Member, joined bool) {
@@ -100,11 +99,6 @@ func (n *node) changes() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.presence)
-}
-
-func (n *node) reportedAt() (at time.Time) {
-	n.locked(func() { at = n.reports[0].at })
-	return at
 }
 
 func (n *node) failures() []string {

@@ -63,6 +63,7 @@ type sequenceTracker struct {
 	first  uint64 // the first number whose loss would be detected
 	ended  bool   // the last message was kindEnd
 	behind bool   // the subscription was interrupted after the last message
+	early  bool   // the subscription was not confirmed at the last message: what follows may not be due
 }
 
 // A finding is what a message reveals about those before it.
@@ -70,6 +71,11 @@ type finding struct {
 	isNew   bool // the message was not received before
 	missing int  // messages
 	unknown bool // it is unknown how many packets are missing, but some may be
+}
+
+// isNew reports whether a message follows the last one.
+func (t *sequenceTracker) isNew(m *nodeMessage) bool {
+	return int32(m.epoch-t.epoch) > 0 || m.epoch == t.epoch && m.number >= t.next
 }
 
 // track records a message.

@@ -124,10 +124,10 @@ func (s *Node) deliver(sub *subscription, m *nodeMessage) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	t := sub.trackers[m.from]
-	if t == nil {
-		t = &sequenceTracker{epoch: m.epoch, next: m.number, first: m.number}
+	if t == nil || t.early && t.isNew(m) {
+		t = &sequenceTracker{epoch: m.epoch, next: m.number, first: m.number, early: sub.confirmed.IsZero()}
 		sub.trackers[m.from] = t
-		if m.number > 0 && s.peers.wasKnown(m.from, sub.confirmed, m.previousBeat) {
+		if m.number > 0 && !t.early && s.peers.wasKnown(m.from, sub.confirmed, m.previousBeat) {
 			sub.recordLoss(0)
 		}
 	}

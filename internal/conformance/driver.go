@@ -54,6 +54,8 @@ type TopicOptions struct {
 	Offset   uint64 `json:"offset,omitempty"`
 	State    bool   `json:"state,omitempty"`
 	Presence bool   `json:"presence,omitempty"`
+	Last     int    `json:"last,omitempty"`
+	Hidden   bool   `json:"hidden,omitempty"`
 }
 
 // An Event is something that a client has done. Name is one of

@@ -30,6 +30,7 @@ func (s *server) handler() http.Handler {
 			}
 		},
 		Refuses:     func(*http.Request) bool { return false },
+		Full:        func(*http.Request) {},
 		Allow:       func(*http.Request) bool { return true },
 		Client:      func(*http.Request) netip.Prefix { return netip.Prefix{} },
 		Unflushable: func(*http.Request, http.ResponseWriter) {},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/adapter"
@@ -34,7 +34,7 @@ func New(limiter limit.Limiter, opts Options) *Limit {
 	l := newLimit(opts, limiter)
 	l.limiter.limiter, l.policy = limiter, policyName(limiter, opts.Name)
 	if opts.Fallback != nil {
-		l.fallback = &guarded{opts.Fallback, newBreaker(l.opts.Timeout, func(bool) {}, opts.Fallback)}
+		l.fallback = &guarded{limiter: opts.Fallback, breaker: newBreaker(l.opts.Timeout, func(bool) {}, opts.Fallback)}
 		l.fallbackPolicy = policyName(opts.Fallback, opts.Name)
 	}
 	return l
@@ -117,7 +117,7 @@ func (l *Limit) conclude(ctx context.Context, q *Request, d limit.Decision, err 
 	case err != nil:
 		return limit.Decision{}, Unavailable(err)
 	case d.Allowed && !l.opts.DryRun:
-		return d, sleep.For(ctx, d.RetryAfter)
+		return d, rules.Sleep(ctx, d.RetryAfter)
 	case d.Allowed || q.ChargeOnly:
 		d.Allowed = true
 		return d, nil

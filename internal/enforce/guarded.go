@@ -13,6 +13,10 @@ import (
 type guarded struct {
 	limiter limit.Limiter // nil for rules
 	breaker *Breaker
+
+	// For rules, limit.Take.All and limit.Receipt.UndoAll; otherwise nil. They are values, so that only NewAll links them.
+	takeAll func(limit.Take, context.Context, ...limit.Request) (limit.Decision, error)
+	undoAll func(limit.Receipt, context.Context, ...limit.Request) error
 }
 
 // newBreaker returns nil if all limiters decide in this process.
@@ -28,17 +32,29 @@ func newBreaker(timeout time.Duration, changed func(open bool), limiters ...limi
 // take takes the tokens. With an error, the Decision is the zero one.
 func (g *guarded) take(ctx context.Context, q *Request) (limit.Decision, error) {
 	if g.breaker == nil {
-		return q.takeFrom(ctx, g.limiter)
+		return g.takeNow(ctx, q)
 	}
 	var d limit.Decision
 	err := g.breaker.Call(ctx, func(ctx context.Context) (err error) {
-		d, err = q.takeFrom(ctx, g.limiter)
+		d, err = g.takeNow(ctx, q)
 		return err
 	})
 	if err != nil {
 		return limit.Decision{}, err
 	}
 	return d, nil
+}
+
+// takeNow is take without the breaker.
+func (g *guarded) takeNow(ctx context.Context, q *Request) (limit.Decision, error) {
+	switch {
+	case q.Joint != nil:
+		return g.takeAll(limit.Take{Receipt: q.Take.Receipt}, ctx, q.Joint...)
+	case q.ChargeOnly:
+		return q.chargeTo(ctx, g.limiter)
+	default:
+		return g.limiter.Take(ctx, q.Key, q.Take)
+	}
 }
 
 // call calls f, behind the breaker if there is one.
@@ -64,7 +80,7 @@ func (g *guarded) charge(ctx context.Context, key limit.Key, cost int64) error {
 func (g *guarded) undo(ctx context.Context, q *Request, receipt limit.Receipt) error {
 	return g.call(ctx, func(ctx context.Context) error {
 		if q.Joint != nil {
-			return receipt.UndoAll(ctx, q.Joint...)
+			return g.undoAll(receipt, ctx, q.Joint...)
 		}
 		return receipt.Undo(ctx, g.limiter, q.Key)
 	})

@@ -25,7 +25,9 @@ func NewAll(limiters []limit.Limiter, opts Options) *Limit {
 	for i, l := range limiters {
 		opts.mustSuitRules(l, i, limiters[:i])
 	}
-	return newLimit(opts, limiters...)
+	all := newLimit(opts, limiters...)
+	all.limiter.takeAll, all.limiter.undoAll = limit.Take.All, limit.Receipt.UndoAll
+	return all
 }
 
 // mustSuitRules panics if the limiter of rule i cannot decide together with those of earlier rules.

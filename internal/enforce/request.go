@@ -48,19 +48,6 @@ func (q *Request) Add(r limit.Request) {
 
 func sum(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
-func (q *Request) takeFrom(ctx context.Context, l limit.Limiter) (limit.Decision, error) {
-	switch {
-	case q.Joint == nil && q.ChargeOnly:
-		return q.chargeTo(ctx, l)
-	case q.Joint == nil:
-		return l.Take(ctx, q.Key, q.Take)
-	case q.Take.Receipt:
-		return limit.Take{Receipt: true}.All(ctx, q.Joint...)
-	default:
-		return limit.ConsumeAll(ctx, q.Joint...)
-	}
-}
-
 // chargeTo takes what the bucket holds of the cost, in one call: a flood must not cost the store two for
 // each request. The Decision is Allowed if that is all of it. A limiter that cannot take a part takes all
 // or nothing.

@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -37,24 +36,20 @@ func DecodingOf(typ reflect.Type, rejectUnknown bool) Decoding {
 // OfPointer reports whether M is a pointer type.
 func (d *Decoding) OfPointer() bool { return d.pointer }
 
-// CheckElements returns an error if a payload has more than limit elements. codec, which may panic, is
-// one of Formats, or nil for JSON.
-func (d *Decoding) CheckElements(codec Codec, payload []byte, limit int) error {
-	n := 0
+// Elements returns how many elements a payload has, or 0 if it cannot have more than limit. codec, which may
+// panic, is one of Formats, or nil for JSON.
+func (d *Decoding) Elements(codec Codec, payload []byte, limit int) int {
 	if len(payload) <= limit { // an element takes a byte or more
-		return nil
+		return 0
 	}
 	if codec = d.codecOf(codec); codec == nil {
-		n = wire.Elements(payload)
+		return wire.Elements(payload)
 	} else if counter, ok := codec.(namedCodec).Codec.(interface {
 		Elements([]byte, reflect.Type) int
 	}); ok {
-		n = counter.Elements(payload, d.typ)
+		return counter.Elements(payload, d.typ)
 	}
-	if n > limit {
-		return errors.InvalidField("payload", fmt.Sprintf("must have at most %d elements and members, not %d", limit, n))
-	}
-	return nil
+	return 0
 }
 
 // codecOf returns codec, or nil if payloads are JSON in every format.

@@ -36,7 +36,7 @@ func encodeDroppable(codec Codec, m Message, key string, at time.Time) (*wsconn.
 // queueKey returns the key by which a send queue conflates messages: that of a Conflatable, after its type,
 // or "".
 func queueKey(m Message) (string, error) {
-	key, ok, err := ConflationKey(m)
+	key, ok, err := conflationKey(m)
 	if !ok || err != nil {
 		return "", err
 	}
@@ -44,14 +44,29 @@ func queueKey(m Message) (string, error) {
 	return name + "\x00" + key, err
 }
 
-// ConflationKey returns the key of a Conflatable. It reports false for other messages.
-func ConflationKey(m Message) (key string, ok bool, err error) {
+// conflationKey returns the key of a Conflatable. It reports false for other messages.
+func conflationKey(m Message) (key string, ok bool, err error) {
 	keyed, ok := m.(conflatable)
 	if !ok {
 		return "", false, nil
 	}
 	defer recoverMethod(&err, "ConflationKey", m)
 	return keyed.ConflationKey(), true, nil
+}
+
+// StateKey returns the key whose state a stored message is, or "" if it is not a Conflatable. Other
+// than that of a queue, it does not contain the message's type.
+func StateKey(m Message, removed bool) (key string, err error) {
+	key, ok, err := conflationKey(m)
+	switch {
+	case err != nil:
+		return "", err
+	case ok:
+		return "=" + key, nil // the empty key is a key, too
+	case removed:
+		return "", errors.Errorf(errors.InvalidArgument, "Removed needs a router.Conflatable; %T has no ConflationKey", m)
+	}
+	return "", nil
 }
 
 // MessageType returns the name of a message that application code created. Its method may

@@ -167,6 +167,16 @@ func (p *Publication) SetPolicy(policy wsconn.SlowConsumerPolicy) {
 	}
 }
 
+// Restamp makes a time the one at which the frames were created, and returns when that was.
+func (p *Publication) Restamp(now time.Time) (encoded time.Time) {
+	for f := range Format(p.formats) {
+		if frame := p.Frame(f); frame != nil {
+			encoded, frame.At = frame.At, now
+		}
+	}
+	return encoded
+}
+
 // Free gives up the creator's references to the frames.
 func (p *Publication) Free() {
 	releaseFrames(p.named)

@@ -1,6 +1,8 @@
 package executor
 
-import "sync"
+import (
+	"sync"
+)
 
 // A FuncQueue runs functions one after another, on a goroutine that lives only while
 // there is something to run. The zero FuncQueue is empty. It is safe for concurrent use.
@@ -65,3 +67,45 @@ func (Funcs) JobBytes(func()) int64 { return 0 }
 
 // Ended returns nil.
 func (Funcs) Ended() <-chan struct{} { return nil }
+
+// Do calls f. If f calls runtime.Goexit, which ends the goroutine, Do calls exited before: what must
+// happen nevertheless is done there. A panic of f passes, without a call of exited.
+func Do(f, exited func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			panic(v)
+		}
+		exited()
+	}()
+	f()
+	returned = true
+}
+
+// A Gate calls functions until it is closed. The zero Gate is open. It is safe for concurrent use,
+// but not by the functions that it calls.
+type Gate struct {
+	mu     sync.RWMutex // held for reading while a function runs
+	closed bool
+}
+
+// Do calls f, and reports whether the Gate is open. Functions may run at the same time.
+func (g *Gate) Do(f func()) (open bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.closed {
+		return false
+	}
+	f()
+	return true
+}
+
+// Close prevents further calls, and waits for those that have begun.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}

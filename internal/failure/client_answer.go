@@ -14,29 +14,22 @@ func (a *ClientAnswer) Error() string {
 	return "router: the client of the connection " + a.ConnID + " has answered a call with this code"
 }
 
-// errOfAnotherClient is what clients receive instead of the words of another one. The server works, and the
-// client is not to blame.
-var errOfAnotherClient = &errors.Error{Code: errors.FailedPrecondition, Message: "another client has answered with an error"}
-
-// WithoutAnswer returns an error as clients may see it: another one for the answer of a client.
+// WithoutAnswer returns an error as clients may see it: another one for the answer of a client. The server works,
+// and the client that receives the error is not to blame.
 func WithoutAnswer(e *errors.Error) *errors.Error {
-	if _, ok := answerOf(e); ok {
-		return &errors.Error{Code: errOfAnotherClient.Code, Message: errOfAnotherClient.Message, Err: e}
+	if _, ok := e.Err.(*ClientAnswer); !ok { //nolint:errorlint // a cause that wraps one is that of the application's own error
+		return e
 	}
-	return e
+	return &errors.Error{Code: errors.FailedPrecondition, Message: "another client has answered with an error", Err: e}
 }
 
-func answerOf(e *errors.Error) (*ClientAnswer, bool) {
-	answer, ok := e.Err.(*ClientAnswer) //nolint:errorlint // a cause that wraps one is that of the application's own error
-	return answer, ok
-}
-
-// inspectAnswer splits an error with which a client has answered.
-func (i *Inspector[L]) inspectAnswer(e *errors.Error, answer *ClientAnswer, err error) *Failure {
+// inspectAnswer splits an error with which a client has answered. Other clients receive the public one.
+func (i *Inspector[L]) inspectAnswer(e, public *errors.Error, err error) *Failure {
+	answer := e.Err.(*ClientAnswer) //nolint:errorlint // as in WithoutAnswer
 	cause := string(e.Code) + ": " + answer.Error()
 	own := *e
 	own.Err = nil
-	f, answered := Of(errOfAnotherClient), i.inspectCoded(&own, err)
+	f, answered := Of(public), i.inspectCoded(&own, err)
 	f.setCause(err, cause)
 	if own.Code == errors.Internal { // its text has the message
 		answered.setCause(err, cause)

@@ -45,6 +45,12 @@ func Internal(cause error) *Failure {
 	return f
 }
 
+// errExited reports application code that calls runtime.Goexit.
+var errExited = errors.New("router: runtime.Goexit was called, as FailNow of package testing does")
+
+// Exited returns the failure of application code that has not returned.
+func Exited(stage string) *Failure { return Internal(errExited).At(stage) }
+
 // BlamesClient reports whether the code says that the client's credentials are at fault.
 func (f *Failure) BlamesClient() bool {
 	return f.Payload.Code == errors.Unauthenticated || f.Payload.Code == errors.PermissionDenied
@@ -119,8 +125,8 @@ func (i *Inspector[L]) Inspect(err error, where string) *Failure {
 
 // inspectCoded splits an error whose tree contains an *errors.Error.
 func (i *Inspector[L]) inspectCoded(e *errors.Error, err error) *Failure {
-	if answer, ok := answerOf(e); ok {
-		return i.inspectAnswer(e, answer, err)
+	if public := WithoutAnswer(e); public != e {
+		return i.inspectAnswer(e, public, err)
 	}
 	f := Of(e)
 	switch {

@@ -18,6 +18,35 @@ func Payload(e *errors.Error) protocol.ErrorPayload {
 	}
 }
 
+// LimitPayload returns what a client receives for an exceeded limit.
+func LimitPayload(l *errors.LimitDetails, retryAfter time.Duration) protocol.ErrorPayload {
+	e := errors.Error{Code: errors.ResourceExhausted, Message: limitMessage(l.Kind), RetryAfter: retryAfter}
+	if l.Kind == "rate" && retryAfter == errors.Never {
+		e.Code, e.Message = errors.FailedPrecondition, "the message costs more than the limit can ever allow"
+	}
+	payload := Payload(&e)
+	payload.Details = l // the library would copy a value
+	return payload
+}
+
+// limitMessage returns the text about a limit for the client. The kinds are those of a router.
+func limitMessage(kind string) string {
+	switch kind {
+	case "rate": // often, and a constant is not allocated
+		return "rate limit exceeded"
+	case "payload":
+		return "message is too big"
+	case "in_flight":
+		return "too many calls in flight"
+	case "connections", "topics":
+		return "too many " + kind
+	case "queue":
+		return "client reads too slowly"
+	default:
+		return kind + " limit exceeded"
+	}
+}
+
 // Message returns the message of an error without an *errors.Error.
 func Message(code errors.Code) string {
 	switch code {

@@ -1,7 +1,6 @@
 package fallback_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -77,81 +76,6 @@ func TestDown_WaitsForAnOlderOneThatCannotBeEnded(t *testing.T) {
 		newest := readEvents(<-responses)
 		defer newest.close()
 		assert.Contains(t, client.receive(newest).data, large)
-	})
-}
-
-// TestDown_AcknowledgedEventsAreForgotten has acknowledgments that are late, right and impossible, on the node of the
-// connection and on another one. A late one is right for an up, which may have been sent before another request.
-func TestDown_AcknowledgedEventsAreForgotten(t *testing.T) {
-	for owner := range 2 {
-		runSynctest(t, fmt.Sprint("owner ", owner), func(t *testing.T) {
-			c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
-			c.choose = func() int { return owner }
-			client := c.client(t)
-			client.open("poll").close()
-			for n := range 3 {
-				require.NoError(t, onlyConn(t, c.routers[owner]).Send(Echo{N: n}))
-			}
-			synctest.Wait()
-			c.choose = func() int { return 0 }
-			client.ack = 2
-			assert.Equal(t, http.StatusNoContent, client.acknowledge())
-			for _, impossible := range []uint64{0, 1, 4} {
-				client.ack = impossible
-				for _, mode := range []string{"poll", "stream"} {
-					resp := client.down(mode)
-					assert.Equal(t, http.StatusConflict, resp.StatusCode, impossible)
-					require.NoError(t, resp.Body.Close())
-				}
-			}
-			client.ack = 1
-			assert.Equal(t, http.StatusNoContent, client.acknowledge())
-			client.ack = 2
-			events := client.events("poll")
-			assert.EqualValues(t, 3, must(events.next()).id)
-			events.close()
-		})
-	}
-}
-
-// TestDown_PollWaits checks how long polls without events last, and what they contain.
-func TestDown_PollWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: time.Hour}})
-		client := newClient(t, r.HTTPFallback(nil))
-		client.open("poll").close()
-		for waitMs, want := range map[string]time.Duration{
-			"": 25 * time.Second, `,"waitMs":0`: 0, `,"waitMs":5000`: 5 * time.Second, `,"waitMs":-1`: 0, `,"waitMs":99999999`: 25 * time.Second,
-		} {
-			start := time.Now()
-			resp := client.post("down", fmt.Sprintf(`{"secret":%q,"mode":"poll"%s}`, client.secret, waitMs))
-			assert.Equal(t, http.StatusOK, resp.StatusCode)
-			text := must(io.ReadAll(resp.Body))
-			require.NoError(t, resp.Body.Close())
-			assert.Equal(t, want, time.Since(start), waitMs)
-			if want == 25*time.Second {
-				assert.Equal(t, ":\n\n", string(text), "after 15 seconds")
-			} else {
-				assert.Empty(t, string(text))
-			}
-		}
-	})
-}
-
-// TestDown_StreamHasComments checks that proxies never see a stream that is silent for more than 15 seconds.
-func TestDown_StreamHasComments(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Timeouts: router.Timeouts{Ping: time.Hour}})
-		client := newClient(t, r.HTTPFallback(nil))
-		client.open("poll").close()
-		events := readEvents(client.down("stream"))
-		defer events.close()
-		start := time.Now()
-		for i := range 5 {
-			assert.Equal(t, ":\n", must(events.lines.ReadString('\n')))
-			assert.Equal(t, "\n", must(events.lines.ReadString('\n')))
-			assert.Equal(t, time.Duration(i)*15*time.Second, time.Since(start))
-		}
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -22,75 +21,41 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/simnet"
 	"github.com/penstock-go/penstock/router"
 )
 
-// A pipeListener accepts in-memory pipes, so that a server can run in a bubble of synctest.
-type pipeListener struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return nil
-}
-
-func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
-
-func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
 // serveInMemory serves a handler with net/http until the test ends, in a bubble of synctest, and returns a client whose
-// requests it answers, whatever their host.
+// requests it answers, whatever their host. They have no address.
 func serveInMemory(t *testing.T, server *http.Server) *http.Client {
 	t.Helper()
+	address := ""
+	server.Handler = withAddress(server.Handler, &address)
 	client, _ := serveSockets(t, server)
 	return client
 }
 
-// serveSockets is serveInMemory, and returns also what dials a socket.
+// serveSockets is serveInMemory with the addresses of a network, and returns also what dials a socket.
 func serveSockets(t *testing.T, server *http.Server) (client *http.Client, dial func() net.Conn) {
 	t.Helper()
-	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(l)
-	}()
-	transport := &http.Transport{DialContext: l.dial}
+	network := simnet.New(1, simnet.Links{Window: 4 << 10})
+	listener := network.Listen("server")
+	go func() { _ = server.Serve(listener) }()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return network.Dial(ctx, "client", "server")
+	}}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		_ = server.Close()
-		<-served
 		time.Sleep(time.Minute) // connections without a client end
 	})
-	return &http.Client{Transport: transport}, func() net.Conn { return must(l.dial(t.Context(), "", "")) }
+	return &http.Client{Transport: transport}, func() net.Conn { return must(network.Dial(t.Context(), "client", "server")) }
 }
 
 // withAddress returns a handler whose requests come from an address, which may change between two; "" is unknown.
 func withAddress(h http.Handler, address *string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if *address != "" {
-			req.RemoteAddr = *address
-		}
+		req.RemoteAddr = *address
 		h.ServeHTTP(w, req)
 	})
 }
@@ -289,22 +254,6 @@ func call(id, n int) string {
 // event returns an Echo as an event.
 func event(n int) string { return fmt.Sprintf(`{"type":"ECHO","payload":{"n":%d}}`, n) }
 
-// withoutTime removes the timestamp of an envelope.
-func withoutTime(t *testing.T, text string) string {
-	t.Helper()
-	var envelope map[string]any
-	require.NoError(t, json.Unmarshal([]byte(text), &envelope), text)
-	if meta, ok := envelope["meta"].(map[string]any); ok {
-		delete(meta, "timestamp")
-		if len(meta) == 0 {
-			delete(envelope, "meta")
-		}
-	}
-	stripped, err := json.Marshal(envelope)
-	require.NoError(t, err)
-	return string(stripped)
-}
-
 // must returns v; its error fails the test.
 func must[V any](v V, err error) V {
 	if err != nil {
@@ -312,6 +261,9 @@ func must[V any](v V, err error) V {
 	}
 	return v
 }
+
+// errorOf returns the error of a call whose result does not matter.
+func errorOf[V any](_ V, err error) error { return err }
 
 // runSynctest runs a subtest inside a synctest bubble, where time is virtual.
 func runSynctest(t *testing.T, name string, f func(t *testing.T)) {
@@ -347,23 +299,3 @@ func onlyConn(t *testing.T, r *router.Router) *router.Conn {
 	require.Len(t, conns, 1)
 	return conns[0]
 }
-
-// A lockedBuffer is safe for concurrent use.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

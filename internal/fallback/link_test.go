@@ -24,14 +24,10 @@ func links(t *testing.T, program string) bool {
 	return strings.Contains(string(symbols), "penstock/internal/fallback.")
 }
 
-// TestLink_NotUnlessMounted has a program that does not call Router.HTTPFallback.
-func TestLink_NotUnlessMounted(t *testing.T) {
+// TestLink_OnlyIfMounted has programs with and without a call of Router.HTTPFallback.
+func TestLink_OnlyIfMounted(t *testing.T) {
 	t.Parallel()
-	assert.False(t, links(t, "unmounted"))
-}
-
-func TestLink_IfMounted(t *testing.T) {
-	testscale.FullOnly(t, "TestLink_NotUnlessMounted")
-	t.Parallel()
-	assert.True(t, links(t, "mounted"))
+	for _, program := range testscale.Sample([]string{"unmounted", "mounted"}, 1) {
+		assert.Equal(t, program == "mounted", links(t, program))
+	}
 }

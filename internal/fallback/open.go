@@ -27,6 +27,7 @@ func (s *Server) open(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if !s.slots.acquire(client) {
+		s.config.Full(req)
 		answer(w, http.StatusServiceUnavailable)
 		return
 	}

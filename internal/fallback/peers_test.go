@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -68,108 +67,37 @@ func (c *nodes) client(t *testing.T) *client {
 }
 
 func TestPeers_EachRequestReachesAnotherNode(t *testing.T) {
-	for n := 2; n <= 3; n++ {
-		for _, mode := range []string{"stream", "poll"} {
-			runSynctest(t, fmt.Sprintf("%d/%s", n, mode), func(t *testing.T) {
-				c := newNodes(t, n, router.Options{}, func(r *router.Router) { router.RPC(r, echo) })
-				client := c.client(t)
-				events := client.open(mode)
-				owner := onlyConn(t, c.routers[0])
-				for i := range 20 {
-					client.up(call(i, i))
-					events.close()
-					events = client.events(mode)
-					assert.Contains(t, client.receive(events).data, fmt.Sprintf(`{"n":%d}`, i))
-				}
-				if mode == "stream" { // one response carries on over many questions
-					for i := range 5 {
-						time.Sleep(7 * time.Second)
-						assert.Equal(t, http.StatusNoContent, client.acknowledge())
-						require.NoError(t, owner.Send(Echo{N: i}))
-						assert.Contains(t, client.receive(events).data, fmt.Sprintf(`{"n":%d}`, i))
-					}
-				}
-				large := strings.Repeat("x", 300<<10)
-				require.NoError(t, owner.Send(text{large}))
-				if mode == "poll" {
-					events.close()
-					events = client.events(mode)
-				}
-				assert.Contains(t, client.receive(events).data, large)
-				assert.Equal(t, http.StatusNoContent, client.acknowledge())
-				owner.Close(4001, "done")
-				if mode == "poll" {
-					events.close()
-					events = client.events(mode)
-				}
-				assert.Equal(t, `{"code":4001,"reason":"done"}`, client.receive(events).data)
-				_, err := events.next()
-				require.Error(t, err)
-				events.close()
-			})
-		}
-	}
-}
-
-// TestPeers_OwnerThatHasGone checks what the requests of a client are answered after its node has failed, has been
-// shut down, or cannot be reached.
-func TestPeers_OwnerThatHasGone(t *testing.T) {
-	for name, tt := range map[string]struct {
-		end  func(*nodes)
-		want int
-	}{
-		"failed": {func(c *nodes) {
-			c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Lose, f.Deaf = true, true })
-			time.Sleep(time.Minute)
-		}, http.StatusConflict},
-		"shut down": {func(c *nodes) {
-			_ = c.routers[0].Shutdown(context.Background())
-			time.Sleep(time.Second)
-		}, http.StatusConflict},
-		"mute": {func(c *nodes) {
-			c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Deaf = true })
-		}, http.StatusServiceUnavailable},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
+	for _, mode := range []string{"stream", "poll"} {
+		runSynctest(t, mode, func(t *testing.T) {
+			c := newNodes(t, 3, router.Options{}, func(r *router.Router) { router.RPC(r, echo) })
 			client := c.client(t)
-			c.choose = func() int { return 0 }
-			client.open("poll").close()
-			tt.end(c)
-			c.choose = func() int { return 1 }
-			start := time.Now()
-			assert.Equal(t, tt.want, client.acknowledge())
-			if tt.want == http.StatusServiceUnavailable {
-				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
-				return // the broker finds the fault, and ends it
+			events := client.open(mode)
+			owner := onlyConn(t, c.routers[0])
+			next := func() string {
+				events.close()
+				events = client.events(mode)
+				return client.receive(events).data
 			}
-			resp := client.down("stream")
-			assert.Equal(t, tt.want, resp.StatusCode)
-			require.NoError(t, resp.Body.Close())
+			for i := range 20 {
+				client.up(call(i, i))
+				assert.Contains(t, next(), fmt.Sprintf(`{"n":%d}`, i))
+			}
+			for i := 0; i < 5 && mode == "stream"; i++ { // one response carries on over many questions
+				time.Sleep(7 * time.Second)
+				assert.Equal(t, http.StatusNoContent, client.acknowledge())
+				require.NoError(t, owner.Send(Echo{N: i}))
+				assert.Contains(t, client.receive(events).data, fmt.Sprintf(`{"n":%d}`, i))
+			}
+			large := strings.Repeat("x", 300<<10)
+			require.NoError(t, owner.Send(text{large}))
+			assert.Contains(t, next(), large)
+			assert.Equal(t, http.StatusNoContent, client.acknowledge())
+			owner.Close(4001, "done")
+			assert.Equal(t, `{"code":4001,"reason":"done"}`, next())
+			require.Error(t, errorOf(events.next()))
+			events.close()
 		})
 	}
-}
-
-// TestPeers_UnknownSecretsCostNoPackets counts what nodes are asked for secrets that no node has made, and for guesses
-// of a connection of another node.
-func TestPeers_UnknownSecretsCostNoPackets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, 2, router.Options{}, func(*router.Router) {})
-		client := c.client(t)
-		c.choose = func() int { return 0 }
-		client.open("stream").close()
-		right := client.secret
-		c.choose = func() int { return 1 }
-		// Its node does not hear anything any more, so that what needs its answer takes five seconds.
-		c.network.Update(c.routers[0].NodeID(), func(f *enginetest.Faults) { f.Deaf = true })
-		start := time.Now()
-		client.secret = otherThan(right[0]) + right[1:]
-		assert.Equal(t, http.StatusConflict, client.acknowledge())
-		assert.Zero(t, time.Since(start))
-		client.secret = right[:len(right)-1] + otherThan(right[len(right)-1])
-		assert.Equal(t, http.StatusServiceUnavailable, client.acknowledge())
-		assert.Equal(t, 5*time.Second, time.Since(start))
-	})
 }
 
 // otherThan returns a character of secrets that differs from c.

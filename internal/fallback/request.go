@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/httptoken"
 	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
@@ -49,7 +49,7 @@ func parseOpen(body []byte) (open openRequest, err error) {
 		return open, errMalformed
 	}
 	for _, p := range open.Protocols {
-		if !httptoken.IsValid(p) {
+		if !rules.IsToken(p) {
 			return open, errMalformed
 		}
 	}

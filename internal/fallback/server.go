@@ -38,6 +38,7 @@ type Config struct {
 
 	// Refuses reports whether a handshake would be refused now because of what the node does, with any credentials.
 	Refuses func(*http.Request) bool
+	Full    func(*http.Request) // reports a handshake that MaxConns or MaxPerClient refuses
 
 	// Allow reports whether the page that has sent a request may connect.
 	Allow func(*http.Request) bool

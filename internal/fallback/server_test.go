@@ -56,44 +56,6 @@ func TestServer_Header(t *testing.T) {
 	})
 }
 
-func TestServer_MeasureOnlyOpensNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		client := newClient(t, r.HTTPFallback(&router.FallbackOptions{MeasureOnly: true}))
-		resp := must(client.do(must(http.NewRequestWithContext(t.Context(), http.MethodGet, client.url, nil))))
-		require.NoError(t, resp.Body.Close())
-		assert.Equal(t, http.StatusNoContent, resp.StatusCode)
-		assert.Equal(t, "0", resp.Header.Get("Penstock-Fallback"))
-		assert.Equal(t, http.StatusForbidden, client.status("open", `{"mode":"poll"}`))
-	})
-}
-
-// TestServer_CheckIsNoProofWhileHandshakesAreRefused checks that a client does not take a deploy or a limit for a
-// network that blocks WebSocket.
-func TestServer_CheckIsNoProofWhileHandshakesAreRefused(t *testing.T) {
-	open := func(_ *router.Router, c *client) { c.open("poll").close() }
-	for name, tt := range map[string]struct {
-		opts    router.Options
-		prepare func(*router.Router, *client)
-	}{
-		"shutdown": {prepare: func(r *router.Router, c *client) { assert.NoError(c.t, r.Shutdown(c.t.Context())) }},
-		"slots":    {router.Options{Limits: router.Limits{Conns: 1}}, open},
-		"rate":     {router.Options{Limits: router.Limits{HandshakesPerIP: router.Rate{PerSecond: 1, Burst: 1}}}, open},
-	} {
-		runSynctest(t, name, func(t *testing.T) {
-			r := router.New(&tt.opts)
-			address := "192.0.2.1:1"
-			c := newClient(t, withAddress(r.HTTPFallback(nil), &address))
-			tt.prepare(r, c)
-			resp := must(c.do(must(http.NewRequestWithContext(t.Context(), http.MethodGet, c.url, nil))))
-			require.NoError(t, resp.Body.Close())
-			assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-			assert.Equal(t, "1", resp.Header.Get("Retry-After"))
-			assert.Equal(t, "1", resp.Header.Get("Penstock-Fallback"))
-		})
-	}
-}
-
 // TestProbe_SendsTwoMessages has the client of another library.
 func TestProbe_SendsTwoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

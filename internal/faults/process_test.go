@@ -6,10 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -17,54 +17,46 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process is a node process, as the coordinator sees it.
+// A process is a node process, which prints the address at which it listens.
 type process struct {
-	name   string
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stderr bytes.Buffer
-	read   chan struct{} // closed when its output has ended
-	ended  bool          // by a fault: it is not a node anymore
+	name, addr string
+	cmd        *exec.Cmd
+	stdin      io.WriteCloser
+	stderr     bytes.Buffer // complete when the process has ended
+}
+
+// startProcess starts a process and waits until it listens. It ends with the test.
+func startProcess(t *testing.T, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{name: name, cmd: cmd}
+	cmd.Stderr = &p.stderr
+	// If the tests crash, the system wakes a stopped process of such a group and ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.stdin, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { p.kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		p.kill()
+		require.NoError(t, err, "%s: %s", name, &p.stderr)
+	}
+	p.addr = strings.TrimSpace(line)
+	return p
 }
 
 // startTest starts a process that runs one test, with the JSON of spec in an environment variable.
-// The goroutine that reads its output ends with the process.
-func startTest(t *testing.T, test, env, name string, spec any, line func(string)) *process {
+func startTest(t *testing.T, test, env, name string, spec any) *process {
 	t.Helper()
 	text, err := json.Marshal(spec)
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &process{name: name, read: make(chan struct{})}
-	p.cmd = exec.Command(self, "-test.run=^"+test+"$", "-test.timeout=0")
-	p.cmd.Env = append(os.Environ(), env+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stderr = &p.stderr
-	// If the coordinator crashes, the system wakes a stopped process of such a group and ends it.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdout, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
-	p.stdin, err = p.cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
-	go func() {
-		defer close(p.read)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			line(lines.Text())
-		}
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // even if the process is stopped
-		<-p.read
-		_ = p.cmd.Wait()
-	})
-	return p
-}
-
-// command writes a line to the standard input of the process.
-func (p *process) command(t *testing.T, line string) {
-	t.Helper()
-	_, err := fmt.Fprintln(p.stdin, line)
-	require.NoError(t, err, "%s: %s", p.name, &p.stderr)
+	cmd := exec.Command(self, "-test.run=^"+test+"$", "-test.timeout=0")
+	cmd.Env = append(os.Environ(), env+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	return startProcess(t, name, cmd)
 }
 
 func (p *process) signal(t *testing.T, s syscall.Signal) {
@@ -72,29 +64,14 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 	require.NoError(t, p.cmd.Process.Signal(s))
 }
 
-// kill kills the process and returns when it has ended.
-func (p *process) kill(t *testing.T) {
-	t.Helper()
-	p.signal(t, syscall.SIGKILL)
-	<-p.read
-	var exit *exec.ExitError
-	require.ErrorAs(t, p.cmd.Wait(), &exit)
-	status, _ := exit.Sys().(syscall.WaitStatus)
-	require.Equal(t, syscall.SIGKILL, status.Signal())
-	p.ended = true
-}
-
-// finish ends a process with the end of its standard input.
-func (p *process) finish(t *testing.T) {
-	t.Helper()
-	require.NoError(t, p.stdin.Close())
-	p.wait(t)
+// kill kills the process, even if it is stopped, and returns when it has ended.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
 }
 
 // wait waits for the end of a process that was asked to end.
 func (p *process) wait(t *testing.T) {
 	t.Helper()
-	<-p.read
 	assert.NoError(t, p.cmd.Wait(), "%s: %s", p.name, &p.stderr)
-	p.ended = true
 }

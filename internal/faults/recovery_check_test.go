@@ -3,290 +3,285 @@
 package faults_test
 
 import (
-	"fmt"
-	"slices"
+	"context"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/client"
+	"github.com/penstock-go/penstock/router"
 )
 
-// This file checks the record of a topic. All checks take linear time, apart from sorting.
-//
-// An epoch that follows another one continues its offsets, and clients count the publications of both
-// in the new epoch. So every position is first reduced to the epoch that assigned it. Epochs that follow
-// each other form a line. A position behind the end of its epoch is dead: its publication is lost,
-// and the offset is used again.
+// A follower is a client that follows all topics while it moves between nodes.
+type follower struct {
+	r    *recovery
+	line *line
 
-// The invariants, as counted by a verdict.
-const (
-	onePayload    = "I1: a position has two publications"
-	nothingMissed = "I2: an acknowledged publication is missing where a client claims continuity"
-	onceEach      = "I3: a position is delivered twice, or an offset decreases"
-	noGap         = "I4: an offset is skipped without a notice"
-	oneOrder      = "I5: clients or publishers disagree on the order"
-	onlySent      = "I6: a delivered publication was never sent, is incomplete, or was not stored"
-	storedOnce    = "I7: an idempotency key is stored twice"
-	exactNotices  = "I8: a notice covers something that is not lost"
-	liveAgain     = "I9: a client has not received everything within 5 s"
-	samePresence  = "I10: the views of presence differ from the clients"
-	nothingGrows  = "I12: goroutines, or keys without an expiry, are left"
-)
-
-// A verdict is the result of a check.
-type verdict struct {
-	violations map[string][]string // by invariant
-	counts     counts
-	resets     []string // descriptions
+	mu      sync.Mutex // guards what follows
+	ledgers map[string]*ledger
+	members map[string]bool // of full/a
 }
 
-// counts are what a run has exercised.
-type counts struct {
-	Stored, NotStored, Unknown int // attempts
-	Delivered                  int
-	Returns, Recovered         int // subscriptions with a position
-	Resets                     int // notices of an unknown loss, and returns that were not recovered
-	MostResets                 int // of one client
-	Losses, Lost               int // notices of lost offsets, and these offsets
-	Ended                      int // notices of ended epochs
-	FalseEnded                 int // of these, without a publication that is known to be lost
-	Dead                       int // acknowledged publications that a failover has lost
+// A ledger is what a follower knows of a topic. When all is quiet, it must be a part of the history up to its end: a notice
+// removes what is lost, and nothing else may be missing, repeated or in another order.
+type ledger struct {
+	keys          map[uint64]string // by offset: since the last reset
+	first, last   uint64            // offset before the first publication, and of the last one
+	begun         int64             // by the newest story
+	ended, resets int               // notices
+	problems      []string
 }
 
-func (c *counts) add(o counts) {
-	c.Stored += o.Stored
-	c.NotStored += o.NotStored
-	c.Unknown += o.Unknown
-	c.Delivered += o.Delivered
-	c.Returns += o.Returns
-	c.Recovered += o.Recovered
-	c.Resets += o.Resets
-	c.MostResets = max(c.MostResets, o.MostResets)
-	c.Losses += o.Losses
-	c.Lost += o.Lost
-	c.Ended += o.Ended
-	c.FalseEnded += o.FalseEnded
-	c.Dead += o.Dead
-}
-
-// A checker checks one topic.
-type checker struct {
-	*topicRecord
-	verdict verdict
-
-	links     map[string]broker.Position // by epoch: where the previous one ended
-	ends      map[string]uint64          // the same by the previous epoch
-	main      map[string]bool            // the epochs that lead to the current one
-	at        map[broker.Position]storyID
-	positions map[storyID][]broker.Position
-	retains   map[broker.Position]bool // by the history at the end
-	claims    map[string][]claim       // by client
-	received  map[string]map[storyID]bool
-	sequences [][]delivery // of all clients
-	ended     []broker.Position
-	stored    []storing // by time
-}
-
-// A claim is an interval of offsets of a line of epochs, after from, of which a client has received
-// everything.
-type claim struct {
-	line     string
-	from, to uint64
-}
-
-// checkTopic checks the record, which must be complete.
-func checkTopic(r *topicRecord) *verdict {
-	c := &checker{
-		topicRecord: r, verdict: verdict{violations: map[string][]string{}},
-		links: map[string]broker.Position{}, ends: map[string]uint64{}, main: map[string]bool{},
-		at: map[broker.Position]storyID{}, positions: map[storyID][]broker.Position{}, retains: map[broker.Position]bool{},
-		claims: map[string][]claim{}, received: map[string]map[storyID]bool{},
+// receive adds a publication, which must be the next one.
+func (l *ledger) receive(offset uint64, m *story) {
+	if l.last != 0 && offset != l.last+1 {
+		l.problems = append(l.problems, m.Key+" does not follow the one before")
 	}
-	c.linkEpochs()
-	for _, e := range r.final {
-		c.assign(c.reduce(e.position), e.story, "the history")
-		c.retains[c.reduce(e.position)] = true
-		if p := c.reduce(e.position); c.isDead(p) {
-			c.violate(exactNotices, "the history has %v, which is said to be lost", p)
+	if len(l.keys) == 0 {
+		l.first = offset - 1
+	}
+	l.last, l.begun = offset, max(l.begun, m.Begun)
+	l.keys[offset] = m.Key
+}
+
+// lose follows a notice.
+func (l *ledger) lose(loss client.Loss) {
+	switch {
+	case loss.Ended != nil:
+		l.ended++
+		for offset := loss.Position.Offset + 1; offset <= l.last; offset++ {
+			delete(l.keys, offset)
+		}
+	case loss.From == 0:
+		l.resets++
+		clear(l.keys)
+	case loss.From > l.last+1 || loss.From <= l.last:
+		l.problems = append(l.problems, "a notice covers what is not lost")
+	}
+	l.last = loss.Position.Offset
+	l.first = min(l.first, l.last)
+	if len(l.keys) == 0 {
+		l.first = l.last
+	}
+}
+
+// check compares the ledger with the history, whose keys have the offsets up to top.
+func (l *ledger) check(history map[uint64]string, top uint64) []string {
+	problems := l.problems
+	if l.last != top {
+		problems = append(problems, "does not reach the end")
+	}
+	for offset, key := range l.keys {
+		if stored, ok := history[offset]; ok && stored != key {
+			problems = append(problems, key+" is not what the history has")
 		}
 	}
-	c.checkAttempts()
-	c.sortStored()
-	for client, steps := range r.chains {
-		c.checkChain(client, steps)
-	}
-	c.checkStories()
-	c.checkClaims()
-	c.checkOrder()
-	for _, end := range c.ended {
-		if !c.losesAfter(end) {
-			c.verdict.counts.FalseEnded++
+	return problems
+}
+
+// follow starts a follower of all topics.
+func (r *recovery) follow(name string) *follower {
+	f := &follower{r: r, ledgers: map[string]*ledger{}, members: map[string]bool{}}
+	var c *client.Client
+	c, f.line = connect(r.t, r.nodes[0].addr, name, client.Options{PingInterval: time.Second})
+	for _, topic := range r.topics {
+		l := &ledger{keys: map[uint64]string{}}
+		f.ledgers[topic] = l
+		opts := &client.SubscribeOptions{
+			Handlers: []client.Handler{client.HandlerFor(func(m story, received *client.Received) {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				l.receive(received.Position.Offset, &m)
+			})},
+			OnLoss: func(loss client.Loss) {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				l.lose(loss)
+			},
 		}
+		if topic == "full/a" {
+			opts.OnPresence = f.present
+		}
+		_, err := c.Subscribe(within(r.t), topic, opts)
+		require.NoError(r.t, err)
 	}
-	return &c.verdict
+	r.followers = append(r.followers, f)
+	return f
 }
 
-func (c *checker) violate(invariant, format string, args ...any) {
-	c.verdict.violations[invariant] = append(c.verdict.violations[invariant], c.name+": "+fmt.Sprintf(format, args...))
+func (f *follower) present(joined, left []client.Member, reset bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if reset {
+		clear(f.members)
+	}
+	for _, m := range left {
+		delete(f.members, m.ConnID)
+	}
+	for _, m := range joined {
+		f.members[m.ConnID] = true
+	}
 }
 
-// linkEpochs finds out which epochs follow each other: from notices, and from the history.
-func (c *checker) linkEpochs() {
-	for client, steps := range c.chains {
-		for _, s := range steps {
-			if s.ended == nil {
-				continue
+// move moves the follower to another node every one or two seconds, until ctx is done.
+func (f *follower) move(ctx context.Context, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		if !f.r.away.Load() {
+			f.line.move(f.r.pick(rng))
+		}
+		for pause := 100 + rng.IntN(3000); pause > 0 || f.r.stay.Load(); pause -= 10 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(10 * time.Millisecond):
 			}
-			if known, ok := c.links[s.position.Epoch]; ok && known != *s.ended {
-				c.violate(exactNotices, "%s: epoch %s follows %v and %v", client, s.position.Epoch, known, *s.ended)
+		}
+	}
+}
+
+// isLive reports whether the follower has received a story of each topic that was begun after a time.
+func (f *follower) isLive(after int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.ledgers {
+		if l.begun <= after {
+			return false
+		}
+	}
+	return true
+}
+
+// seesAll reports whether the follower knows each follower as one member.
+func (f *follower) seesAll(r *recovery) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.members) == len(r.followers)
+}
+
+// check reads the histories, waits until the followers have reached their ends, and compares.
+func (r *recovery) check(s *scenario) {
+	spec := nodeSpec{Durability: r.durability}
+	if r.sentinel != nil {
+		spec.Redis = r.sentinel.Address()
+	} else {
+		spec.Redis.Addr = r.server.Addr
+	}
+	reader := newRecoveryRouter(&spec)
+	defer func() { assert.NoError(r.t, reader.Shutdown(context.Background())) }()
+	deliveries := 0
+	for _, topic := range r.topics {
+		history, top := readHistory(r.t, reader, topic)
+		r.checkStored(topic, history, s.keeps || strings.HasPrefix(topic, "safe/"))
+		known := history // with what only followers have
+		for _, f := range r.followers {
+			l := f.ledgers[topic]
+			r.eventually("end of "+topic, func() bool {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return l.last >= top
+			})
+			assert.Empty(r.t, l.check(known, top), topic)
+			deliveries += len(l.keys)
+			maps.Copy(known, l.keys)
+			if s.keeps && !strings.HasPrefix(topic, "brief/") {
+				assert.Zero(r.t, l.resets, "%s: clients that were not recovered", topic)
 			}
-			c.links[s.position.Epoch] = *s.ended
 		}
 	}
-	for i := 1; i < len(c.final); i++ {
-		before, after := c.final[i-1].position, c.final[i].position
-		if _, ok := c.links[after.Epoch]; !ok && before.Epoch != after.Epoch {
-			c.links[after.Epoch] = before
-		}
-	}
-	for _, previous := range c.links {
-		c.ends[previous.Epoch] = previous.Offset
-	}
-	for epoch, more := c.top.Epoch, true; more; {
-		c.main[epoch] = true
-		var previous broker.Position
-		if previous, more = c.links[epoch]; more {
-			c.ends[previous.Epoch] = previous.Offset
-			epoch = previous.Epoch
-		}
-	}
+	r.t.Logf("%d stories, %d failed attempts, %d deliveries, %d ends of epochs, %d resets", len(r.attempts), r.failed, deliveries, r.ended(), r.resets())
 }
 
-// reduce returns a position in the epoch that has assigned it.
-func (c *checker) reduce(p broker.Position) broker.Position {
-	for previous, ok := c.links[p.Epoch]; ok && p.Offset <= previous.Offset; previous, ok = c.links[p.Epoch] {
-		p.Epoch = previous.Epoch
+// checkStored checks that a history has every key once, only what was sent, and if the store keeps what it acknowledges, all
+// of that.
+func (r *recovery) checkStored(topic string, history map[uint64]string, keeps bool) {
+	offsets := map[string]uint64{}
+	for offset, key := range history {
+		assert.NotContains(r.t, offsets, key, "%s: stored twice", topic)
+		offsets[key] = offset
 	}
-	return p
-}
-
-// line returns the first of the epochs that follow each other. Two epochs follow the same one if a
-// server was promoted that had received nothing of the first of them: then only the epochs that
-// lead to the current one are a line, and others are lines of their own.
-func (c *checker) line(epoch string) string {
-	isMain := c.main[epoch]
-	for previous, ok := c.links[epoch]; ok && c.main[previous.Epoch] == isMain; previous, ok = c.links[epoch] {
-		epoch = previous.Epoch
-	}
-	return epoch
-}
-
-func (c *checker) isDead(p broker.Position) bool {
-	end, ok := c.ends[p.Epoch]
-	return ok && p.Offset > end
-}
-
-// assign records that a position has a story.
-func (c *checker) assign(p broker.Position, id storyID, source string) {
-	switch known, ok := c.at[p]; {
-	case !ok:
-		c.at[p] = id
-		c.positions[id] = append(c.positions[id], p)
-	case known != id:
-		c.violate(onePayload, "%v has %v, and %v in %s", p, known, id, source)
-	}
-}
-
-func (c *checker) checkAttempts() {
-	for id, tries := range c.attempts {
+	for key, tries := range r.attempts {
+		offset, ok := offsets[key]
+		mayBe := false
 		for _, try := range tries {
-			switch try.outcome {
-			case stored:
-				c.verdict.counts.Stored++
-				p := c.reduce(try.position)
-				c.assign(p, id, "the answer to "+id.publisher)
-				if c.isDead(p) {
-					c.verdict.counts.Dead++
-				}
-			case notStored:
-				c.verdict.counts.NotStored++
-			case unknown:
-				c.verdict.counts.Unknown++
+			mayBe = mayBe || try.Outcome != notStored
+			if keeps && try.Outcome == stored && try.Topic == topic && !strings.HasPrefix(topic, "brief/") {
+				assert.Equal(r.t, try.Offset, offset, "%s: %s was acknowledged", topic, key)
 			}
+		}
+		assert.False(r.t, ok && !mayBe, "%s: %s was not stored, its publisher knows", topic, key)
+	}
+}
+
+func readHistory(t *testing.T, r *router.Router, topic string) (keys map[uint64]string, top uint64) {
+	t.Helper()
+	keys = map[uint64]string{}
+	for after := uint64(0); ; {
+		var messages []router.StoredMessage
+		var current broker.Position
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // a master may have failed
+			var err error
+			messages, current, err = r.ReadHistory(t.Context(), topic, broker.Query{After: after, Limit: 1000})
+			require.NoError(c, err)
+		}, wait, 50*time.Millisecond)
+		for _, m := range messages {
+			var s story
+			require.NoError(t, m.Decode(&s))
+			keys[m.Position.Offset] = s.Key
+			after = m.Position.Offset
+		}
+		if len(messages) == 0 || after == current.Offset {
+			return keys, current.Offset
 		}
 	}
 }
 
-// checkStories checks every story that has a position, and that each has only one which is not dead.
-func (c *checker) checkStories() {
-	for id, positions := range c.positions {
-		if tries := c.attempts[id]; !slices.ContainsFunc(tries, func(a attempt) bool { return a.outcome != notStored }) {
-			c.violate(onlySent, "%v at %v was tried %d times", id, positions[0], len(tries))
-		}
-		lines := map[string]broker.Position{}
-		for _, p := range positions {
-			if c.isDead(p) {
-				continue
-			}
-			line := c.line(p.Epoch)
-			if other, ok := lines[line]; ok {
-				c.violate(storedOnce, "%v at %v and %v", id, other, p)
-			}
-			lines[line] = p
+func TestLedger_FindsWhatIsWrong(t *testing.T) {
+	history := map[uint64]string{1: "a", 2: "b", 3: "c"}
+	received := func(l *ledger, from uint64, keys ...string) {
+		for i, key := range keys {
+			l.receive(from+uint64(i), &story{Key: key})
 		}
 	}
-}
-
-// checkClaims checks that clients have received all that was acknowledged where they claim it, and
-// that they have reached the end.
-func (c *checker) checkClaims() {
-	type place struct {
-		line   string
-		offset uint64
+	end := client.Position{Offset: 2}
+	for name, c := range map[string]struct {
+		follow func(*ledger)
+		fails  bool
+	}{
+		"all":             {func(l *ledger) { received(l, 1, "a", "b", "c") }, false},
+		"from the middle": {func(l *ledger) { received(l, 2, "b", "c") }, false},
+		"epoch ended": {func(l *ledger) {
+			received(l, 1, "a", "b", "x")
+			l.lose(client.Loss{Ended: &end, Position: end})
+			received(l, 3, "c")
+		}, false},
+		"reset": {func(l *ledger) { received(l, 1, "x", "y"); l.lose(client.Loss{Position: end}); received(l, 3, "c") }, false},
+		"lost": {func(l *ledger) {
+			received(l, 1, "a")
+			l.lose(client.Loss{From: 2, To: 2, Position: end})
+			received(l, 3, "c")
+		}, false},
+		"lost what was received": {func(l *ledger) {
+			received(l, 1, "a", "b")
+			l.lose(client.Loss{From: 2, To: 2, Position: end})
+			received(l, 3, "c")
+		}, true},
+		"missing":        {func(l *ledger) { received(l, 1, "a"); received(l, 3, "c") }, true},
+		"repeated":       {func(l *ledger) { received(l, 1, "a", "b"); received(l, 2, "b", "c") }, true},
+		"other order":    {func(l *ledger) { received(l, 1, "b", "a", "c") }, true},
+		"without notice": {func(l *ledger) { received(l, 1, "a", "b", "x") }, true},
+		"behind":         {func(l *ledger) { received(l, 1, "a", "b") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &ledger{keys: map[uint64]string{}}
+			c.follow(l)
+			assert.Equal(t, c.fails, len(l.check(history, 3)) > 0, "%v", l.problems)
+		})
 	}
-	acknowledged := map[place]storyID{}
-	for id, tries := range c.attempts {
-		for _, try := range tries {
-			if p := c.reduce(try.position); try.outcome == stored && !c.isDead(p) {
-				acknowledged[place{c.line(p.Epoch), p.Offset}] = id
-			}
-		}
-	}
-	for client, claims := range c.claims {
-		for _, cl := range claims {
-			for offset := cl.from + 1; offset <= cl.to; offset++ {
-				if id, ok := acknowledged[place{cl.line, offset}]; ok && !c.received[client][id] {
-					c.violate(nothingMissed, "%s: %v at %d", client, id, offset)
-				}
-			}
-		}
-	}
 }
-
-// losesAfter reports whether a publication behind the end of an epoch is known.
-func (c *checker) losesAfter(end broker.Position) bool {
-	_, ok := c.at[broker.Position{Epoch: end.Epoch, Offset: end.Offset + 1}]
-	return ok
-}
-
-// report returns the violations as lines, at most some of each invariant.
-func (v *verdict) report() (lines []string) {
-	const most = 5
-	for invariant, found := range v.violations {
-		slices.Sort(found)
-		lines = append(lines, fmt.Sprintf("%s: %d times", invariant, len(found)))
-		lines = append(lines, found[:min(len(found), most)]...)
-	}
-	return lines
-}
-
-// merge adds the verdict of another topic.
-func (v *verdict) merge(o *verdict) {
-	for invariant, found := range o.violations {
-		v.violations[invariant] = append(v.violations[invariant], found...)
-	}
-	v.counts.add(o.counts)
-	v.resets = append(v.resets, o.resets...)
-}
-
-// liveWithin is how long after the end of faults and publishers clients may lack something.
-const liveWithin = 5 * time.Second

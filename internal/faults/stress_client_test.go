@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
 // clientTimeout bounds the life of a client.
@@ -277,52 +278,36 @@ var errMessage = errors.New("wrong message")
 
 // readToEnd records the answers. The error is the end of the stream, or errMessage.
 func (c *stressClient) readToEnd() error {
+	frames := wsframe.NewReader(c.r, 1<<20, func([]byte) error { return nil })
 	for {
-		first, payload, err := c.readFrame()
-		switch {
-		case err != nil:
+		message, op, err := frames.Append(nil)
+		if closed, ok := errors.AsType[*wsframe.CloseError](err); ok {
+			return c.closed(closed.Code)
+		}
+		if err == nil && op == wsframe.Text {
+			err = c.answer(message)
+		} else if err == nil || errors.Is(err, wsframe.ErrTooBig) || strings.Contains(err.Error(), "not a WebSocket frame") {
+			err = fmt.Errorf("%w: opcode %d: %w", errMessage, op, err)
+		}
+		if err != nil {
 			return err
-		case c.code != 0:
-			return fmt.Errorf("%w: %#x follows the close frame", errMessage, first)
-		case first == 0x88 && len(payload) >= 2:
-			c.code = int(binary.BigEndian.Uint16(payload))
-			if len(c.answers) < c.expected {
-				close(c.answered) // no more answers will arrive
-			}
-		case first == 0x81:
-			if err := c.answer(payload); err != nil {
-				return err
-			}
-		case first != 0x89 && first != 0x8a:
-			return fmt.Errorf("%w: frame %#x %q", errMessage, first, payload)
 		}
 	}
 }
 
-func (c *stressClient) readFrame() (first byte, payload []byte, err error) {
-	var head [2]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil {
-		return 0, nil, err
+// closed records a close frame, which nothing follows.
+func (c *stressClient) closed(code int) error {
+	if code != wsframe.NoStatus {
+		c.code = code
 	}
-	n := uint64(head[1])
-	var more [8]byte
-	switch n {
-	case 126:
-		_, err = io.ReadFull(c.r, more[6:])
-		n = binary.BigEndian.Uint64(more[:])
-	case 127:
-		_, err = io.ReadFull(c.r, more[:])
-		n = binary.BigEndian.Uint64(more[:])
+	if len(c.answers) < c.expected {
+		close(c.answered) // no more answers will arrive
 	}
-	if err != nil {
-		return 0, nil, err
+	rest, err := io.ReadAll(c.r)
+	if len(rest) > 0 {
+		return fmt.Errorf("%w: %q follows the close frame", errMessage, rest)
 	}
-	if n > 1<<20 {
-		return 0, nil, fmt.Errorf("%w: frame %#x of %d bytes", errMessage, head[0], n)
-	}
-	payload = make([]byte, n)
-	_, err = io.ReadFull(c.r, payload)
-	return head[0], payload, err
+	return err
 }
 
 // answer records a reply or an error.

@@ -28,7 +28,6 @@ import (
 
 var seed = flag.Uint64("stress.seed", 0, "the seed of a run to repeat; 0 chooses one")
 
-// clientsPerRound is the number of clients in a round.
 func clientsPerRound() int { return testscale.Tiers(60, 100, 200) }
 
 // TestStress runs rounds until its time is over. Each round has a router of its own, and one or several event

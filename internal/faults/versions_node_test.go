@@ -1,13 +1,12 @@
+//go:build unix
+
 package faults_test
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -49,39 +48,9 @@ func checkOut(t *testing.T, root, revision string) (dir string) {
 	return dir
 }
 
-// A node is a process.
-type node struct {
-	addr  string
-	stdin io.WriteCloser
-	cmd   *exec.Cmd
-}
-
-// startNode starts a node, which ends with the test.
-func startNode(t *testing.T, binary, redis string) *node {
+func startNode(t *testing.T, binary, redis string) *process {
 	t.Helper()
-	n := &node{cmd: exec.Command(binary, redis)}
-	n.cmd.Stderr = os.Stderr
-	stdout, err := n.cmd.StdoutPipe()
-	require.NoError(t, err)
-	n.stdin, err = n.cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, n.cmd.Start())
-	t.Cleanup(func() {
-		_ = n.cmd.Process.Kill()
-		_ = n.cmd.Wait()
-	})
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	n.addr = strings.TrimSpace(line)
-	return n
-}
-
-// shutDown shuts a node down, and waits for its end.
-func (n *node) shutDown(t *testing.T) {
-	t.Helper()
-	_, err := io.WriteString(n.stdin, "\n")
-	require.NoError(t, err)
-	require.NoError(t, n.cmd.Wait())
+	return startProcess(t, binary, exec.Command(binary, redis))
 }
 
 // A line is the way from a client to its node, which a test changes.
@@ -122,14 +91,18 @@ func (l *line) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return conn, err
 }
 
-// connect returns a client of a user that is connected to a node, and its line.
-func connect(t *testing.T, addr, user string, opts client.Options) (*client.Client, *line) {
-	t.Helper()
+// newClient returns a client of a user, which connects to a node, and its line.
+func newClient(addr, user string, opts client.Options) (*client.Client, *line) {
 	l := &line{addr: addr}
 	opts.HTTPClient = &http.Client{Transport: &http.Transport{DialContext: l.dial}}
 	opts.Logger = slog.New(slog.DiscardHandler) // lost connections are part of the test
 	opts.Backoff = client.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
-	c := client.New("ws://node.example/"+user, &opts)
+	return client.New("ws://node.example/"+user, &opts), l
+}
+
+func connect(t *testing.T, addr, user string, opts client.Options) (*client.Client, *line) {
+	t.Helper()
+	c, l := newClient(addr, user, opts)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	require.NoError(t, c.Connect(within(t)))
 	return c, l

@@ -1,3 +1,5 @@
+//go:build unix
+
 // The files versions_*_test.go test that nodes of two versions work together: the last release and the present code
 // share one Redis server.
 
@@ -6,6 +8,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +22,7 @@ import (
 	"github.com/penstock-go/penstock/client"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/internal/testscale"
+	"github.com/penstock-go/penstock/internal/versions"
 )
 
 // beforeFirstRelease is the other version until there is a release: the commit before sessions
@@ -64,38 +68,6 @@ func TestLastRelease(t *testing.T) {
 	assert.Equal(t, "v0.2.0", lastRelease(t.Context(), root, "HEAD"), "HEAD is v0.3.0")
 }
 
-// Messages of the program in the folder node.
-type (
-	request struct {
-		Topic string `json:"topic"`
-		Text  string `json:"text"`
-		User  string `json:"user"`
-		Count int64  `json:"count"`
-	}
-	enter    request
-	publish  request
-	members  request
-	askUser  request
-	spend    request
-	note     request
-	question request
-	result   struct {
-		Texts  []string `json:"texts"`
-		Number int64    `json:"number"`
-	}
-	versionsAnswer result
-)
-
-func (enter) MessageType() string          { return "ENTER" }
-func (publish) MessageType() string        { return "PUBLISH" }
-func (members) MessageType() string        { return "MEMBERS" }
-func (askUser) MessageType() string        { return "ASK_USER" }
-func (spend) MessageType() string          { return "SPEND" }
-func (note) MessageType() string           { return "NOTE" }
-func (question) MessageType() string       { return "QUESTION" }
-func (result) MessageType() string         { return "RESULT" }
-func (versionsAnswer) MessageType() string { return "ANSWER" }
-
 // TestVersions_ShareCluster runs a node of the last release beside one of the present code.
 func TestVersions_ShareCluster(t *testing.T) {
 	testscale.FullOnly(t, "TestLastRelease")
@@ -107,13 +79,13 @@ func TestVersions_ShareCluster(t *testing.T) {
 	redis := redistest.Start(t).Addr
 	sources := checkOut(t, root, revision)
 	if _, err := os.Stat(filepath.Join(sources, program)); err != nil { // that revision is older than the program
-		require.NoError(t, os.CopyFS(filepath.Join(sources, program), os.DirFS(filepath.Join(root, program))))
+		require.NoError(t, os.CopyFS(filepath.Join(sources, filepath.Dir(program)), os.DirFS(filepath.Join(root, filepath.Dir(program)))))
 	}
 	old := startNode(t, buildNode(t, sources), redis)
 	present := startNode(t, buildNode(t, root), redis)
 	waitForEachOther(t, old, present)
 	t.Logf("the other version is %s", revision)
-	for name, pair := range map[string][2]*node{"from old to present": {old, present}, "from present to old": {present, old}} {
+	for name, pair := range map[string][2]*process{"from old to present": {old, present}, "from present to old": {present, old}} {
 		t.Run(name, func(t *testing.T) {
 			from, to := pair[0].addr, pair[1].addr
 			t.Run("publications", func(t *testing.T) { testPublications(t, from, to) })
@@ -128,12 +100,12 @@ func TestVersions_ShareCluster(t *testing.T) {
 
 // waitForEachOther waits until the nodes know each other: until then, they reject calls to clients
 // of all nodes.
-func waitForEachOther(t *testing.T, nodes ...*node) {
+func waitForEachOther(t *testing.T, nodes ...*process) {
 	t.Helper()
 	for _, n := range nodes {
 		c, _ := connect(t, n.addr, "ann", client.Options{})
 		require.Eventually(t, func() bool {
-			_, err := client.Call[result](within(t), c, askUser{User: "absent"})
+			_, err := client.Call[versions.Result](within(t), c, versions.AskUser{User: "absent"})
 			return err == nil
 		}, time.Minute, 10*time.Millisecond)
 	}
@@ -142,20 +114,19 @@ func waitForEachOther(t *testing.T, nodes ...*node) {
 // id returns a segment of a topic that no other test has.
 func id(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", ".") }
 
-// call calls a node and returns its result.
-func call(t *testing.T, c *client.Client, m client.Message) result {
+func call(t *testing.T, c *client.Client, m client.Message) versions.Result {
 	t.Helper()
-	got, err := client.Call[result](within(t), c, m)
+	got, err := client.Call[versions.Result](within(t), c, m)
 	require.NoError(t, err)
 	return got
 }
 
 // subscribe subscribes to a topic whose notes it returns. A loss fails the test.
-func subscribe(t *testing.T, c *client.Client, topic string) <-chan note {
+func subscribe(t *testing.T, c *client.Client, topic string) <-chan versions.Note {
 	t.Helper()
-	notes := make(chan note, 1000)
+	notes := make(chan versions.Note, 1000)
 	_, err := c.Subscribe(within(t), topic, &client.SubscribeOptions{
-		Handlers: []client.Handler{client.HandlerFor(func(m note, _ *client.Received) { notes <- m })},
+		Handlers: []client.Handler{client.HandlerFor(func(m versions.Note, _ *client.Received) { notes <- m })},
 		OnLoss:   func(loss client.Loss) { assert.Fail(t, "lost", "%s: %v", topic, loss) },
 	})
 	require.NoError(t, err)
@@ -169,14 +140,14 @@ func testPublications(t *testing.T, from, to string) {
 		notes := subscribe(t, subscriber, topic)
 		awaitDelivery(t, publisher, topic, notes)
 		for i := range 100 {
-			call(t, publisher, publish{Topic: topic, Text: fmt.Sprint(i)})
+			call(t, publisher, versions.Publish{Topic: topic, Text: fmt.Sprint(i)})
 		}
 		for i := range 100 {
 			got := versionsReceive(t, notes)
 			for got.Text == ready {
 				got = versionsReceive(t, notes)
 			}
-			require.Equal(t, note{Topic: topic, Text: fmt.Sprint(i)}, got)
+			require.Equal(t, versions.Note{Topic: topic, Text: fmt.Sprint(i)}, got)
 		}
 	}
 }
@@ -186,10 +157,10 @@ const ready = "ready"
 
 // awaitDelivery publishes until a subscriber on another node receives it: on a topic without a history,
 // that begins some time after the subscription.
-func awaitDelivery(t *testing.T, publisher *client.Client, topic string, notes <-chan note) {
+func awaitDelivery(t *testing.T, publisher *client.Client, topic string, notes <-chan versions.Note) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		call(t, publisher, publish{Topic: topic, Text: ready})
+		call(t, publisher, versions.Publish{Topic: topic, Text: ready})
 		return len(notes) > 0
 	}, time.Minute, 10*time.Millisecond)
 }
@@ -212,8 +183,8 @@ func testPresence(t *testing.T, from, to string) {
 	_, err = guest.Subscribe(within(t), topic, &client.SubscribeOptions{OnPresence: func([]client.Member, []client.Member, bool) {}})
 	require.NoError(t, err)
 	require.Equal(t, "+guest", versionsReceive(t, seen))
-	require.Equal(t, []string{"guest", "watcher"}, call(t, guest, members{Topic: topic}).Texts)
-	require.Equal(t, []string{"guest", "watcher"}, call(t, watcher, members{Topic: topic}).Texts)
+	require.Equal(t, []string{"guest", "watcher"}, call(t, guest, versions.Members{Topic: topic}).Texts)
+	require.Equal(t, []string{"guest", "watcher"}, call(t, watcher, versions.Members{Topic: topic}).Texts)
 	require.NoError(t, guest.Close(within(t)))
 	require.Equal(t, "-guest", versionsReceive(t, seen))
 }
@@ -222,19 +193,19 @@ func testCalls(t *testing.T, from, to string) {
 	caller, _ := connect(t, from, "ann", client.Options{})
 	for _, addr := range []string{from, to} {
 		called, _ := connect(t, addr, t.Name(), client.Options{})
-		client.Handle(called, func(_ context.Context, m question) (versionsAnswer, error) {
-			return versionsAnswer{Texts: []string{m.Text}}, nil
+		client.Handle(called, func(_ context.Context, m versions.Question) (versions.Answer, error) {
+			return versions.Answer{Texts: []string{m.Text}}, nil
 		})
 	}
-	require.Equal(t, []string{"why", "why"}, call(t, caller, askUser{User: t.Name(), Text: "why"}).Texts)
+	require.Equal(t, []string{"why", "why"}, call(t, caller, versions.AskUser{User: t.Name(), Text: "why"}).Texts)
 }
 
 func testLimits(t *testing.T, from, to string) {
 	a, _ := connect(t, from, "ann", client.Options{})
 	b, _ := connect(t, to, "ann", client.Options{})
-	require.Equal(t, int64(60), call(t, a, spend{Text: t.Name(), Count: 60}).Number)
-	require.Equal(t, int64(40), call(t, b, spend{Text: t.Name(), Count: 60}).Number, "the bucket has 100 tokens")
-	require.Equal(t, int64(0), call(t, a, spend{Text: t.Name(), Count: 1}).Number)
+	require.Equal(t, int64(60), call(t, a, versions.Spend{Text: t.Name(), Count: 60}).Number)
+	require.Equal(t, int64(40), call(t, b, versions.Spend{Text: t.Name(), Count: 60}).Number, "the bucket has 100 tokens")
+	require.Equal(t, int64(0), call(t, a, versions.Spend{Text: t.Name(), Count: 1}).Number)
 }
 
 // testSessions moves a client to another node and back. Its subscription to a hall is one that a
@@ -242,27 +213,27 @@ func testLimits(t *testing.T, from, to string) {
 func testSessions(t *testing.T, from, to string) {
 	hall, topic := "hall/"+id(t), "kept/"+id(t)
 	connected := make(chan struct{}, 100)
-	inHall := make(chan note, 100)
+	inHall := make(chan versions.Note, 100)
 	guest, way := connect(t, from, "guest", client.Options{Resume: true, OnState: func(s client.State, _ error) {
 		if s == client.Open {
 			connected <- struct{}{}
 		}
 	}})
 	versionsReceive(t, connected)
-	client.On(guest, func(m note, received *client.Received) {
+	client.On(guest, func(m versions.Note, received *client.Received) {
 		if received.Topic == hall {
 			inHall <- m
 		}
 	})
 	notes := subscribe(t, guest, topic)
-	call(t, guest, enter{Topic: hall})
+	call(t, guest, versions.Enter{Topic: hall})
 	first, ok := guest.Connection()
 	require.True(t, ok)
 	for i, addr := range []string{to, from, to} {
 		publisher, _ := connect(t, addr, "ann", client.Options{})
 		way.move("")
-		missed := note{Topic: topic, Text: fmt.Sprint("missed ", i)}
-		call(t, publisher, publish(missed))
+		missed := versions.Note{Topic: topic, Text: fmt.Sprint("missed ", i)}
+		call(t, publisher, versions.Publish(missed))
 		way.move(addr)
 		versionsReceive(t, connected)
 		require.Equal(t, missed, versionsReceive(t, notes))
@@ -270,23 +241,25 @@ func testSessions(t *testing.T, from, to string) {
 		require.True(t, ok)
 		require.True(t, present.Resumed, "the session continues on the other node")
 		require.Equal(t, first.MemberID, present.MemberID)
-		next := note{Topic: hall, Text: fmt.Sprint("hall ", i)}
-		call(t, publisher, publish(next))
+		next := versions.Note{Topic: hall, Text: fmt.Sprint("hall ", i)}
+		call(t, publisher, versions.Publish(next))
 		require.Equal(t, next, versionsReceive(t, inHall))
 	}
 }
 
 // testShutdown shuts a node down as in a rolling upgrade: its clients continue their sessions on
 // the other one.
-func testShutdown(t *testing.T, old, present *node) {
+func testShutdown(t *testing.T, old, present *process) {
 	topic := "kept/" + id(t)
 	publisher, _ := connect(t, present.addr, "ann", client.Options{})
 	guest, way := connect(t, old.addr, "guest", client.Options{Resume: true})
 	notes := subscribe(t, guest, topic)
 	way.next(present.addr)
-	old.shutDown(t)
-	next := note{Topic: topic, Text: "after the shutdown"}
-	call(t, publisher, publish(next))
+	_, err := io.WriteString(old.stdin, "\n")
+	require.NoError(t, err)
+	old.wait(t)
+	next := versions.Note{Topic: topic, Text: "after the shutdown"}
+	call(t, publisher, versions.Publish(next))
 	require.Equal(t, next, versionsReceive(t, notes))
 	conn, ok := guest.Connection()
 	require.True(t, ok)

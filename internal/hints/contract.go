@@ -76,11 +76,11 @@ func (h *Hints) Call(m envelope.Message, reply reflect.Type) {
 		fmt.Sprintf("router.DeclareCall[%T, %v](r), so that contracts and generated clients have it", m, reply))
 }
 
-// Error reports an error with which a route answers, and that is not as the route declares. Clients rely on
+// Error reports how an error with which a route answers differs from what the route declares, or "". Clients rely on
 // what a route declares, so it is an error even if the application declares nothing else.
 func (h *Hints) Error(route, mismatch string) {
 	const text = "error answered that differs from the declared ones"
-	if h.add(cause{text, route + ": " + mismatch}) {
+	if mismatch != "" && h.add(cause{text, route + ": " + mismatch}) {
 		h.write(slog.LevelError, text, slog.String("type", route), slog.String("remedy",
 			mismatch+"; RouteDoc.Errors and RouteDoc.ErrorDetails of the route must have it, so that contracts and generated clients have it"))
 	}

@@ -10,6 +10,21 @@ import (
 	"github.com/penstock-go/penstock/internal/failure"
 )
 
+// Refused explains why a check of the router has refused a request. limit is the name of an exceeded limit.
+func (h *Hints) Refused(req *http.Request, check, limit string, f *failure.Failure) {
+	switch {
+	case f.Payload.Code == errors.Canceled: // the client has gone
+	case check == "origin":
+		h.Origin(req)
+	case check == "handshake":
+		h.Handshake(req, f)
+	case check == "authentication":
+		h.Authentication(f)
+	case check == "limit":
+		h.Limit(limit)
+	}
+}
+
 // Origin explains why the page of a request may not connect.
 func (h *Hints) Origin(req *http.Request) {
 	h.hint(slog.LevelWarn, cause{"handshake refused: the page is of another origin", req.Header.Get("Origin")}, "origin", originRemedy(req))
@@ -34,9 +49,9 @@ func (h *Hints) Authentication(f *failure.Failure) {
 }
 
 // Limit explains which limit has refused a connection.
-func (h *Hints) Limit(kind string) {
-	h.hint(slog.LevelWarn, cause{"handshake refused: a limit is exceeded", kind}, "limit",
-		"if the clients are not at fault, raise Options.Limits, or configure Options.TrustedProxies if all of them have the address of a proxy")
+func (h *Hints) Limit(name string) {
+	h.hint(slog.LevelWarn, cause{"handshake refused: a limit is exceeded", name}, "limit",
+		"if the clients are not at fault, raise it, or configure Options.TrustedProxies if all of them have the address of a proxy")
 }
 
 // Handshake explains why a request is not a valid handshake.

@@ -1,5 +1,5 @@
-// Package hints reports to a developer what an application most often gets wrong, with the remedy: once
-// per cause, however often it happens. It decides what to say and whether it has been said; the
+// Package hints reports what an application most often gets wrong, with the remedy: once per cause, however often it
+// happens. All but [ProxyWarning] is for developers. It decides what to say and whether it has been said; the
 // caller has found the mistake, and writes the line. Hints.mu is held under no other lock; there
 // are no goroutines.
 package hints

@@ -19,10 +19,14 @@ type Host struct {
 	Logger    *slog.Logger
 	Histories broker.Histories // nil if the broker keeps none
 
-	// Follow hands the publications of a topic over to sink, from the present on, and from one that is
-	// in the past after a loss. The topic must be one that no client can name, and is followed once at a
-	// time.
-	Follow func(topic string, r broker.Retention, sink sequencer.Sink) Follower
+	// Follow hands the publications of a topic over to sink, from the present on, until Unfollow. The topic must be one that
+	// no client can name, and is followed once at a time. A sink may still be called while Unfollow runs.
+	Follow   func(topic string, r broker.Retention, sink sequencer.Sink) *sequencer.Sequencer
+	Unfollow func(topic string)
+
+	// Tail follows a topic with a History after a position, as Router.Follow does. next returns what was stored, and waits for
+	// it. The caller must call stop.
+	Tail func(topic string, after broker.Position) (next func(context.Context) ([]broker.Publication, error), stop func())
 
 	// GuardAccess makes a call, whose *router.Context is ctx, ask decide before it sends an item or its answer,
 	// if Router.Revoke was called for its user since. An error of decide is the answer. The handler calls GuardAccess
@@ -90,15 +94,6 @@ func (a *AccessEnds) Call(end AccessEnd) {
 type Shutdown struct {
 	Begin func()                // before connections are closed
 	End   func(context.Context) // when they are closed, before the router leaves the broker
-}
-
-// A Follower is what Follow begins.
-type Follower struct {
-	// WhenAttached calls f once, with the position after which publications are handed over.
-	WhenAttached func(f func(broker.Position))
-
-	// Close ends it. A sink may still be called while Close runs.
-	Close func()
 }
 
 // Shutdowns are called together.

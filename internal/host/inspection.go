@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/ask"
 )
 
 // An Inspection is what package inspect needs, which selects and encodes it.
@@ -28,8 +27,15 @@ type Inspection struct {
 	ObserveDeliveries func(func(Delivery))
 
 	// Ask asks all other nodes, as ask.Node does. Answer sets what answers their questions.
-	Ask    func(ctx context.Context, question []byte) (answers []ask.NodeAnswer, all bool, err error)
+	Ask    func(ctx context.Context, question []byte) (answers []NodeAnswer, all bool, err error)
 	Answer func(answer func(question []byte) []byte)
+}
+
+// A NodeAnswer is what a node has answered.
+type NodeAnswer struct {
+	Node   string
+	Answer []byte // if Err is nil
+	Err    error
 }
 
 // A Conn is what only the router knows of a connection.

@@ -24,7 +24,6 @@ import (
 	"github.com/penstock-go/penstock/internal/interop/proxytest"
 )
 
-// blocks returns the blocks of a language in a guide.
 func blocks(t *testing.T, guide, language string) []string {
 	text, err := os.ReadFile(filepath.Join("../../docs/guides", guide))
 	require.NoError(t, err)

@@ -164,7 +164,6 @@ func (p *runningProxy) connect(t *testing.T, from string, header http.Header) *c
 	return newClient(t, ws)
 }
 
-// status returns the status of a handshake.
 func (p *runningProxy) status(t *testing.T, from string, header http.Header) int {
 	t.Helper()
 	ws, resp, err := p.dial(t.Context(), from, header)
@@ -175,7 +174,6 @@ func (p *runningProxy) status(t *testing.T, from string, header http.Header) int
 	return resp.StatusCode
 }
 
-// behindProxy are the options of the guide.
 func behindProxy(network string, ping time.Duration) router.Options {
 	opts := router.Options{
 		Timeouts: router.Timeouts{Ping: ping, Pong: idleTimeout / 2}, // pings are apart by the longer one

@@ -44,7 +44,6 @@ func serveProxyProtocol(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// headerFrom is the PROXY header of a client.
 func headerFrom(version byte, client string) *proxyproto.Header {
 	source := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(client))
 	return proxyproto.HeaderProxyFromAddrs(version, source, &net.TCPAddr{IP: source.IP, Port: 443})

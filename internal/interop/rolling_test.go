@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/freeport"
@@ -45,7 +44,6 @@ func (Worked) MessageType() string { return "WORKED" }
 // A cluster is three nodes behind a load balancer, and what their clients have seen.
 type cluster struct {
 	t         *testing.T
-	broker    func() broker.Broker  // of a node; nil: none
 	configure func(*router.Options) // nil: the options are those that every test needs
 	nodes     [3]*node
 	proxy     *runningProxy
@@ -67,8 +65,6 @@ type node struct {
 	server  *http.Server
 	held    chan struct{} // closed when a Hold is handled
 	release chan struct{}
-	conns   sync.Map       // of net.Conn, hijacked ones included
-	ending  sync.WaitGroup // routers whose connections were killed
 }
 
 // changeHandshake sets the options that change how a handshake is answered.
@@ -89,9 +85,6 @@ const lameDuck = time.Second
 func (n *node) start() {
 	t := n.cluster.t
 	opts := router.Options{Logger: slog.New(slog.DiscardHandler), Timeouts: router.Timeouts{LameDuck: lameDuck}}
-	if n.cluster.broker != nil {
-		opts.Broker, opts.Resume.Within = n.cluster.broker(), time.Minute
-	}
 	if n.cluster.configure != nil {
 		n.cluster.configure(&opts)
 	}
@@ -112,11 +105,6 @@ func (n *node) start() {
 	listener, err := net.Listen("tcp", n.addr)
 	require.NoError(t, err)
 	n.server = &http.Server{Handler: withHealth(n.router), ReadHeaderTimeout: timeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-	n.server.ConnState = func(conn net.Conn, state http.ConnState) {
-		if n.conns.Store(conn, state); state == http.StateClosed {
-			n.conns.Delete(conn)
-		}
-	}
 	go func(server *http.Server) { _ = server.Serve(listener) }(n.server)
 }
 

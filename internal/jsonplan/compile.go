@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/jsontag"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 )
 
@@ -177,7 +176,7 @@ func (c compiler) object(t reflect.Type) *object {
 const maxLibraryShare = 3
 
 // field returns the field of a member. It reports false if the struct is left to the library.
-func (c compiler) field(t reflect.Type, m jsontag.Member) (field, bool) {
+func (c compiler) field(t reflect.Type, m TaggedMember) (field, bool) {
 	f := field{name: m.Name, prefix: "," + string(appendString(nil, m.Name)) + ":", quoted: m.Quoted, omitZero: m.OmitZero, omitEmpty: m.OmitEmpty}
 	for i, index := range m.Index {
 		if i > 0 && t.Kind() == reflect.Pointer {

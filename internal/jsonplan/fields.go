@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/penstock-go/penstock/internal/jsontag"
 )
 
 // maxMembers is how many members a struct with a plan has.
@@ -15,7 +13,7 @@ const maxMembers = 256
 // membersOf returns the members of the JSON object of a struct, in the order of their fields. It finds them
 // as package encoding/json/v2 does: breadth-first through embedded structs. It reports false if the whole
 // struct is left to the library, which may reject it.
-func membersOf(root reflect.Type) (members []jsontag.Member, ok bool) {
+func membersOf(root reflect.Type) (members []TaggedMember, ok bool) {
 	type level struct {
 		typ     reflect.Type
 		index   []int
@@ -30,7 +28,7 @@ func membersOf(root reflect.Type) (members []jsontag.Member, ok bool) {
 			f := at.typ.Field(i)
 			text, hasTag := f.Tag.Lookup("json")
 			tagged = tagged || hasTag
-			m, known := jsontag.Parse(f.Name, f.IsExported(), f.Anonymous, f.Tag)
+			m, known := ParseTag(f.Name, f.IsExported(), f.Anonymous, f.Tag)
 			if !known {
 				if hasTag && text != "-" {
 					return nil, false
@@ -60,13 +58,13 @@ func membersOf(root reflect.Type) (members []jsontag.Member, ok bool) {
 			return nil, false
 		}
 	}
-	members = jsontag.Dominant(members, func(m jsontag.Member) jsontag.Member { return m })
-	slices.SortFunc(members, func(a, b jsontag.Member) int { return slices.Compare(a.Index, b.Index) })
+	members = DominantMembers(members, func(m TaggedMember) TaggedMember { return m })
+	slices.SortFunc(members, func(a, b TaggedMember) int { return slices.Compare(a.Index, b.Index) })
 	return members, len(members) <= maxMembers
 }
 
 // isUsual reports whether a field has a tag that plans know, and its type the form that the tag needs.
-func isUsual(f reflect.StructField, m jsontag.Member) bool {
+func isUsual(f reflect.StructField, m TaggedMember) bool {
 	if strings.ContainsAny(m.Name, "\\'\"`") || !utf8.ValidString(m.Name) {
 		return false
 	}

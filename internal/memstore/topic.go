@@ -158,3 +158,113 @@ func (t *topic) removeOldest() {
 	t.bytes -= int64(len(p.Packet))
 	t.size -= int64(cap(p.Packet)+len(p.StateKey)) + publicationBytes*int64(shrunk)
 }
+
+// idempotencyKeys are the keys of a topic's publications, which outlive the publications.
+type idempotencyKeys struct {
+	offsets map[string]keyEntry
+	queue   ring[keyExpiry] // in the order of time; a key that was added again occurs twice
+}
+
+type keyEntry struct {
+	offset  uint64
+	expires time.Time
+}
+
+type keyExpiry struct {
+	key     string
+	expires time.Time
+}
+
+// find returns the offset of a key. The empty key is not found.
+func (k *idempotencyKeys) find(key string, now time.Time) (offset uint64, ok bool) {
+	e, ok := k.offsets[key]
+	return e.offset, ok && !now.After(e.expires)
+}
+
+// keySize returns the memory of a key, without its element of the queue.
+func keySize(key string) int64 { return keyBytes + int64(len(key)) }
+
+// add adds a key that is not found, and returns how much memory that takes.
+func (k *idempotencyKeys) add(key string, offset uint64, now time.Time) (grown int64) {
+	if k.offsets == nil {
+		k.offsets = map[string]keyEntry{}
+	}
+	expires := now.Add(broker.IdempotencyTime)
+	k.offsets[key] = keyEntry{offset, expires}
+	return keySize(key) + keyExpiryBytes*int64(k.queue.push(keyExpiry{key, expires}))
+}
+
+// clean removes keys that have expired, and returns how much memory that frees. The memory of the map
+// is freed when the last key is removed.
+func (k *idempotencyKeys) clean(now time.Time) (freed int64) {
+	for range maxRemoved {
+		if k.queue.len() == 0 || !now.After(k.queue.at(0).expires) {
+			break
+		}
+		e, shrunk := k.queue.pop()
+		freed += keySize(e.key) + keyExpiryBytes*int64(shrunk)
+		if k.offsets[e.key].expires.Equal(e.expires) { // it was not added again
+			delete(k.offsets, e.key)
+		}
+	}
+	if len(k.offsets) == 0 {
+		k.offsets = nil
+	}
+	return freed
+}
+
+// A ring is a queue whose elements can be read by index. Its zero value is empty.
+type ring[T any] struct {
+	buffer []T // its length is 0 or a power of two
+	head   int // index of the oldest element
+	n      int
+}
+
+const minRing = 4 // elements
+
+func (r *ring[T]) len() int { return r.n }
+
+// at returns an element; 0 is the oldest one.
+func (r *ring[T]) at(i int) *T { return &r.buffer[(r.head+i)&(len(r.buffer)-1)] }
+
+// growth returns by how many elements the buffer grows when one is added to n elements.
+func (r *ring[T]) growth(n int) int {
+	if n < len(r.buffer) {
+		return 0
+	}
+	return max(2*n, minRing) - len(r.buffer)
+}
+
+// push adds an element and returns by how many elements the buffer has grown.
+func (r *ring[T]) push(v T) (grown int) {
+	if grown = r.growth(r.n); grown > 0 {
+		r.resize(len(r.buffer) + grown)
+	}
+	r.n++
+	*r.at(r.n - 1) = v
+	return grown
+}
+
+// pop removes the oldest element, and returns by how many elements the buffer has shrunk. The memory
+// of removed elements is freed gradually.
+func (r *ring[T]) pop() (v T, shrunk int) {
+	var zero T
+	oldest := r.at(0)
+	v = *oldest
+	*oldest = zero
+	r.head = (r.head + 1) & (len(r.buffer) - 1)
+	r.n--
+	if r.n <= len(r.buffer)/4 && len(r.buffer) > minRing {
+		shrunk = len(r.buffer) / 2
+		r.resize(len(r.buffer) - shrunk)
+	}
+	return v, shrunk
+}
+
+func (r *ring[T]) resize(size int) {
+	buffer := make([]T, size)
+	for i := range r.n {
+		buffer[i] = *r.at(i)
+	}
+	r.buffer, r.head = buffer, 0
+}

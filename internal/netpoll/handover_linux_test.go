@@ -11,43 +11,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
 
-// A funcWaiter calls ready when there is something to read, and counts the calls of TakenOver.
-type funcWaiter struct {
-	socket   netpoll.Socket
-	ready    func(netpoll.Turn)
-	takeover atomic.Int32
-}
-
-// Ready implements netpoll.Waiter.
-func (w *funcWaiter) Ready(e netpoll.Events, t netpoll.Turn) (again bool) {
-	if e&netpoll.Readable != 0 {
-		w.ready(t)
-	}
-	return false
-}
-
-// Continue implements netpoll.Waiter.
-func (*funcWaiter) Continue(netpoll.Turn) (again bool) { return false }
-
-// TakenOver implements netpoll.Waiter.
-func (w *funcWaiter) TakenOver(netpoll.Turn) (again bool) {
-	w.takeover.Add(1)
-	return false
-}
-
 func TestTurn_IsOwnedUntilTheLoopIsTakenOver(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	p := netpoll.NewPoller()
-	server, client := connect(t, "tcp")
-	w := &funcWaiter{}
+	w := &waiter{}
 	ended := make(chan struct{})
 	owned := false
-	w.ready = func(turn netpoll.Turn) {
+	w.onReady = func(turn netpoll.Turn) bool {
 		defer close(ended)
 		owned = turn.Owned()
 		deadline := time.Now().Add(20 * time.Second)
@@ -55,9 +29,9 @@ func TestTurn_IsOwnedUntilTheLoopIsTakenOver(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 		assert.False(t, turn.Owned())
+		return false
 	}
-	require.NoError(t, p.Attach(server, w, &w.socket))
-	write(t, client)
+	write(t, attachWaiter(t, p, w))
 	<-ended
 	assert.True(t, owned, "only a preemption after 10 ms takes the loop away before that")
 	assert.False(t, netpoll.Turn{}.Owned())
@@ -102,11 +76,10 @@ func testHandOver(t *testing.T, blocks func(n int) bool) (atOnce bool) {
 	var readable, early atomic.Bool
 	release, all := make(chan struct{}), make(chan struct{})
 	p := netpoll.NewPoller()
-	waiters := make([]*funcWaiter, burst)
+	waiters := make([]*waiter, burst)
 	clients := make([]net.Conn, burst)
 	for i := range waiters {
-		w := &funcWaiter{}
-		w.ready = func(netpoll.Turn) {
+		w := &waiter{onReady: func(netpoll.Turn) bool {
 			n := int(started.Add(1)) - 1
 			if !readable.Load() {
 				early.Store(true)
@@ -119,10 +92,9 @@ func testHandOver(t *testing.T, blocks func(n int) bool) (atOnce bool) {
 			if blocks(n) {
 				<-release
 			}
-		}
-		server, client := connect(t, "tcp")
-		require.NoError(t, p.Attach(server, w, &w.socket))
-		waiters[i], clients[i] = w, client
+			return false
+		}}
+		waiters[i], clients[i] = w, attachWaiter(t, p, w)
 	}
 	var stop atomic.Bool
 	var counting sync.WaitGroup

@@ -178,6 +178,8 @@ type Subscribe struct {
 	Topic string `json:"topic"`
 	// true: the client asks for the members, and for every change of them
 	Presence bool `json:"presence,omitzero"`
+	// true: the client is not present. Absent: it is, on topics with presence
+	Hidden bool `json:"hidden,omitzero"`
 	// true: the client asks for positions
 	Positions bool `json:"positions,omitzero"`
 	// the epoch of the position up to which the client has received everything. Absent: it has no
@@ -188,6 +190,9 @@ type Subscribe struct {
 	// true: the client asks for the current state, unless it can receive what it has missed; implies
 	// positions
 	State bool `json:"state,omitzero"`
+	// how many of the latest publications the client asks for, unless it can receive what it has
+	// missed; implies positions
+	Last int64 `json:"last,omitzero"`
 }
 
 // MessageType returns the type of the message.

@@ -40,11 +40,11 @@ func (m *model) refuseUser(user User) *Refusal {
 	if user.UserID == "" {
 		return nil
 	}
-	return check(m.count(func(c *conn) bool { return c.user == user })+1, m.config.PerUser)
+	return check(m.count(func(c *conn) bool { return c.user == user })+1, m.config.PerUser, "router.Limits.ConnsPerUser")
 }
 
 func (m *model) refuseAddress(a *Address) *Refusal {
-	switch refusal := check(len(m.conns)+1, m.config.MaxConns); {
+	switch refusal := check(len(m.conns)+1, m.config.MaxConns, "router.Limits.Conns"); {
 	case m.drains:
 		return &Refusal{Draining: true}
 	case refusal != nil:
@@ -52,7 +52,7 @@ func (m *model) refuseAddress(a *Address) *Refusal {
 	case a == nil:
 		return nil
 	default:
-		return check(m.count(func(c *conn) bool { return c.address == a })+1, m.config.PerIP)
+		return check(m.count(func(c *conn) bool { return c.address == a })+1, m.config.PerIP, "router.Limits.ConnsPerIP")
 	}
 }
 

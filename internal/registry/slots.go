@@ -2,9 +2,10 @@ package registry
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // An Address is what the node counts for the clients of one IPv4 address or IPv6 /64 network.
@@ -15,6 +16,7 @@ type Address struct {
 	handshakes Bucket
 	Messages   Bucket
 	Auths      Attempts
+	Forwarded  atomic.Int32 // connections so far with forwarding headers that are not trusted
 }
 
 // isIdleLocked reports whether nothing is known of the address that an unknown one has not. It needs
@@ -28,14 +30,15 @@ type Refusal struct {
 	Draining bool // otherwise, a limit is exceeded
 	Observed int  // connections, including the refused one
 	Limit    int
+	Option   string // that sets the limit
 }
 
-// check returns a refusal if n connections exceed the limit.
-func check(n, limit int) *Refusal {
+// check returns a refusal if n connections exceed the limit of an option.
+func check(n, limit int, option string) *Refusal {
 	if limit == 0 || n <= limit {
 		return nil
 	}
-	return &Refusal{Observed: n, Limit: limit}
+	return &Refusal{Observed: n, Limit: limit, Option: option}
 }
 
 // ChargeHandshake charges a request to its address, which is nil if ip is unknown. It returns how long the
@@ -44,7 +47,7 @@ func (g *Conns[C]) ChargeHandshake(ip netip.Addr, now time.Duration) (a *Address
 	if !ip.IsValid() {
 		return nil, 0
 	}
-	a = g.addressOf(ipprefix.Of(ip), now)
+	a = g.addressOf(rules.PrefixOf(ip), now)
 	return a, a.handshakes.Take(g.config.Handshakes, now, 1)
 }
 
@@ -78,7 +81,7 @@ func (g *Conns[C]) Acquire(a *Address) (*Address, *Refusal) {
 	if g.draining {
 		return a, &Refusal{Draining: true}
 	}
-	if refusal := check(g.total+1, g.config.MaxConns); refusal != nil {
+	if refusal := check(g.total+1, g.config.MaxConns, "router.Limits.Conns"); refusal != nil {
 		return a, refusal
 	}
 	if a != nil {
@@ -87,7 +90,7 @@ func (g *Conns[C]) Acquire(a *Address) (*Address, *Refusal) {
 		} else {
 			g.perIP[a.network] = a // it was idle meanwhile
 		}
-		if refusal := check(a.conns+1, g.config.PerIP); refusal != nil {
+		if refusal := check(a.conns+1, g.config.PerIP, "router.Limits.ConnsPerIP"); refusal != nil {
 			return a, refusal
 		}
 		a.conns++
@@ -119,7 +122,7 @@ func (g *Conns[C]) acquireUserLocked(user User) *Refusal {
 	if user.UserID == "" {
 		return nil
 	}
-	if refusal := check(g.users[user]+1, g.config.PerUser); refusal != nil {
+	if refusal := check(g.users[user]+1, g.config.PerUser, "router.Limits.ConnsPerUser"); refusal != nil {
 		return refusal
 	}
 	g.users[user]++

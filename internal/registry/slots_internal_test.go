@@ -45,7 +45,7 @@ func TestAcquire_AddressThatWasForgottenMeanwhile(t *testing.T) {
 			assert.Same(t, want, a)
 			later, _ := g.ChargeHandshake(ip, time.Hour)
 			_, refusal = g.Acquire(later)
-			assert.Equal(t, &Refusal{Observed: 2, Limit: 1}, refusal)
+			assert.Equal(t, &Refusal{Observed: 2, Limit: 1, Option: "router.Limits.ConnsPerIP"}, refusal)
 		})
 	}
 }

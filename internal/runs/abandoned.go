@@ -6,7 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/run/observe"
 )
 
@@ -20,7 +20,7 @@ const watchInterval = 500 * time.Millisecond
 // watch looks at the lease while the run has readers here, is not owned here and has not ended.
 func (v *view) watch() {
 	missing := 0
-	for sleep.For(v.ctx, watchInterval) == nil {
+	for rules.Sleep(v.ctx, watchInterval) == nil {
 		switch watched, silent := v.isWatched(); {
 		case !watched:
 			return
@@ -29,14 +29,14 @@ func (v *view) watch() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(v.ctx, storeTimeout)
-		held, err := v.runs.isLeased(ctx, v.topic, v.id)
+		held, _, err := v.runs.leased(ctx, v.topic)
 		cancel()
-		if held || err != nil {
+		if held.ID == v.id || err != nil {
 			missing = 0
 			continue
 		}
 		if missing++; missing >= 2 {
-			v.endAbandoned()
+			v.endAbandoned(held.ID)
 			missing = 0
 		}
 	}
@@ -68,15 +68,16 @@ func (v *view) isWatched() (watched, silent bool) {
 	return true, time.Since(v.heardAt) > lease*2/3 && time.Since(v.failover) > lease
 }
 
-// endAbandoned ends the run if it is one that the record has as active.
-func (v *view) endAbandoned() {
+// endAbandoned ends the run if it is one that the record has as active, unless a later run has the lease: a failover has brought
+// the record back, and the owner of the later run stores its own again.
+func (v *view) endAbandoned(leased string) {
 	r := v.runs
 	rec, err := r.load(v.ctx, v.topic)
 	switch {
 	case err != nil:
 	case rec.ID != v.id || rec.State.Ended():
 		v.adopt(rec.find(v.id, ""))
-	default:
+	case leased == "":
 		if err := r.takeOver(v.ctx, rec); err != nil {
 			r.log("a run without an owner has not been ended; the next attempt follows", &rec.Record, err)
 		}
@@ -90,39 +91,40 @@ func (v *view) adopt(rec *Record) {
 	if rec != nil && rec.End != nil {
 		end = *rec.End
 	}
-	if !v.reload() {
+	v.mu.Lock()
+	v.cursor.Begin()
+	v.readLocked()
+	v.mu.Unlock()
+	if v.await(v.ctx, v.cursor.IsLive) != nil {
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.state.end == nil && !v.loading {
+	if v.state.end == nil && v.cursor.IsLive() {
 		v.state.end = &end
 		v.notifyLocked()
 	}
 }
 
-// isLeased reports whether the owner of a run has a lease.
-func (r *Runs) isLeased(ctx context.Context, topic, id string) (bool, error) {
+// leased returns the lease of a topic. Without one, the version is 0.
+func (r *Runs) leased(ctx context.Context, topic string) (held lease, version uint64, err error) {
 	value, err := r.config.Histories.LoadValue(ctx, leaseKey(topic))
 	if err != nil || value.Version == 0 {
-		return false, err
+		return held, 0, err
 	}
-	var l lease
-	if err := decode(value.Data, &l); err != nil {
-		return false, err
-	}
-	return l.ID == id, nil
+	err = decode(value.Data, &held)
+	return held, value.Version, err
 }
 
-// isAbandoned reports whether the lease of an active run is missing twice.
+// isAbandoned reports whether an active run has no lease, twice. One of a later run is one, see endAbandoned.
 func (r *Runs) isAbandoned(ctx context.Context, rec *Record) (bool, error) {
 	for attempt := range 2 {
 		if attempt > 0 {
-			if err := sleep.For(ctx, watchInterval); err != nil {
+			if err := rules.Sleep(ctx, watchInterval); err != nil {
 				return false, err
 			}
 		}
-		if held, err := r.isLeased(ctx, rec.Topic, rec.ID); held || err != nil {
+		if held, _, err := r.leased(ctx, rec.Topic); held.ID != "" || err != nil {
 			return false, err
 		}
 	}
@@ -171,14 +173,7 @@ func (r *Runs) appendEnd(ctx context.Context, rec *Record, end End) (End, error)
 			end.State, end.By, end.Error = Stopped, state.stop.By, stopped
 		}
 		end.Items = state.count
-		err = retry(ctx, func(ctx context.Context) error {
-			_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, End: &end}, state.epoch)
-			return err
-		})
-		if err == nil {
-			return end, nil
-		}
-		if isTemporary(err) {
+		if _, err = r.append(ctx, rec, &entry{Fence: rec.Fence, End: &end}, state.epoch); err == nil || isTemporary(err) {
 			return end, err
 		}
 	}
@@ -187,19 +182,21 @@ func (r *Runs) appendEnd(ctx context.Context, rec *Record, end End) (End, error)
 // fenceOff makes the log refuse what former owners append. An error that is not temporary means that it has an end,
 // or a later owner.
 func (r *Runs) fenceOff(ctx context.Context, rec *Record) error {
-	return retry(ctx, func(ctx context.Context) error {
-		_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, Resume: r.config.Node}, "")
-		return err
-	})
+	_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, Resume: r.config.Node}, "")
+	return err
 }
 
-// append appends an entry to the log of a run, if its epoch is still the one that the caller knows. An end
-// closes the log.
-func (r *Runs) append(ctx context.Context, rec *Record, e *entry, epoch string) (broker.Appended, error) {
-	return r.config.Histories.Append(ctx, broker.Append{
-		Topic: logTopic(rec.Topic, rec.ID), Retention: r.retention(), Packet: encode(e),
-		IdempotencyKey: idempotencyKey(e, epoch), Fence: e.Fence, Last: e.End != nil, Epoch: epoch,
+// append appends an entry to the log of a run, if its epoch is still the one that the caller knows, whatever becomes of
+// single attempts. An end closes the log.
+func (r *Runs) append(ctx context.Context, rec *Record, e *entry, epoch string) (stored broker.Appended, _ error) {
+	err := retry(ctx, func(ctx context.Context) (err error) {
+		stored, err = r.config.Histories.Append(ctx, broker.Append{
+			Topic: logTopic(rec.Topic, rec.ID), Retention: r.retention(), Packet: encode(e),
+			IdempotencyKey: idempotencyKey(e, epoch), Fence: e.Fence, Last: e.End != nil, Epoch: epoch,
+		})
+		return err
 	})
+	return stored, err
 }
 
 // finish settles the budget of a run, and stores its end in the record.

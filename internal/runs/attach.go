@@ -36,36 +36,19 @@ func (r *Reader) Record() Record { return r.record }
 
 // Next returns the items from a number on, at least one, or the end if there are no more. It waits for them.
 func (r *Reader) Next(ctx context.Context, from uint64) (items []any, end *End, err error) {
-	for {
-		items, end, changed := r.view.next(from)
-		if len(items) > 0 || end != nil {
-			return items, end, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		case <-r.view.ctx.Done():
-			return nil, nil, errClosed
-		}
-	}
+	err = r.view.await(ctx, func() bool {
+		items, end = r.view.nextLocked(from)
+		return len(items) > 0 || end != nil
+	})
+	return items, end, err
 }
 
 // Stored returns the items from a number on that this node has, or none, and the end if there are no more. It waits only
 // while the log is read.
 func (r *Reader) Stored(ctx context.Context, from uint64) (items []any, end *End, err error) {
-	for {
-		loading := r.view.isLoading()
-		items, end, changed := r.view.next(from)
-		if len(items) > 0 || end != nil || !loading {
-			return items, end, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		case <-r.view.ctx.Done():
-			return nil, nil, errClosed
-		}
-	}
+	err = r.view.await(ctx, func() bool {
+		items, end = r.view.nextLocked(from)
+		return len(items) > 0 || r.view.cursor.IsLive()
+	})
+	return items, end, err
 }

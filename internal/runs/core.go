@@ -10,8 +10,9 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/host"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/run/observe"
 )
 
@@ -44,6 +45,7 @@ type Config struct {
 // Runs are the runs of one pattern of topics on one node. They are safe for concurrent use.
 type Runs struct {
 	config Config
+	pool   executor.Pool // runs the tasks of owners
 
 	mu       sync.Mutex
 	views    map[string]*view // by the topic of the log
@@ -92,13 +94,16 @@ func (r *Runs) load(ctx context.Context, topic string) (rec versionedRecord, err
 	return rec, err
 }
 
-// store replaces a record that has a version.
+// store replaces a record that has a version. One without an ID deletes it.
 func (r *Runs) store(ctx context.Context, rec *versionedRecord) error {
-	lifetime := r.lifetime()
-	if rec.End != nil {
+	data, lifetime := encode(rec.Record), r.lifetime()
+	switch {
+	case rec.ID == "":
+		data, lifetime = nil, 0
+	case rec.End != nil:
 		lifetime = r.config.Retain
 	}
-	version, err := r.config.Histories.StoreValue(ctx, recordKey(rec.Topic), encode(rec.Record), rec.version, lifetime)
+	version, err := r.config.Histories.StoreValue(ctx, recordKey(rec.Topic), data, rec.version, lifetime)
 	if err == nil {
 		rec.version = version
 	}
@@ -146,7 +151,7 @@ func (r *Runs) log(message string, rec *Record, err error) {
 
 // retry calls f until it returns no error that another attempt may change, or ctx is done.
 func retry(ctx context.Context, f func(context.Context) error) error {
-	var backoff sleep.Backoff
+	var backoff rules.Backoff
 	for {
 		attempt, cancel := context.WithTimeout(ctx, storeTimeout)
 		err := f(attempt)

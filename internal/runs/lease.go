@@ -2,109 +2,115 @@ package runs
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/run/observe"
 )
 
 // A heldLease is the lease of an owner. Only the goroutine that renews it changes it.
 type heldLease struct {
 	lease
 
+	topic   string
 	version uint64
 	until   time.Time // when it expires at the earliest, by the clock of this process
+	earlier []Earlier // the runs before this one, whose leases and records a failover may bring back
+}
+
+// isFollowed reports whether a run with an ID and a fence is a later one, or this one with a later owner. A run before this
+// one is not, whatever fence the nodes have given it that have ended it, or gone on with it, after a failover.
+func (l *heldLease) isFollowed(id string, fence uint64) bool {
+	if slices.ContainsFunc(l.earlier, func(e Earlier) bool { return e.ID == id }) {
+		return false
+	}
+	return fence > l.Fence || fence == l.Fence && id != l.ID
 }
 
 // storeLease stores a lease. It expires at the earliest when its lifetime has passed since the call began.
-func (r *Runs) storeLease(ctx context.Context, topic string, l *heldLease) error {
+func (r *Runs) storeLease(ctx context.Context, l *heldLease) error {
 	began := time.Now()
-	version, err := r.config.Histories.StoreValue(ctx, leaseKey(topic), encode(l.lease), l.version, r.config.Lease)
+	version, err := r.config.Histories.StoreValue(ctx, leaseKey(l.topic), encode(l.lease), l.version, r.config.Lease)
 	if err == nil {
 		l.version, l.until = version, began.Add(r.config.Lease)
 	}
 	return err
 }
 
-// keepLease renews the lease until the run has ended, or another node owns it. The producer is canceled when
-// the lease may have expired; it is renewed nevertheless, so that this node ends the run.
-func (o *Owned) keepLease() {
-	defer close(o.leaseEnded)
-	renewal, expired := o.runs.config.Lease/3, false
-	for pause := renewal; ; {
-		wait := pause
-		if !expired {
-			wait = min(pause, time.Until(o.lease.until))
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-o.renew:
-			timer.Stop()
-		case <-o.ended:
-			timer.Stop()
-			return
-		}
-		switch err := o.renewLease(); {
-		case err == nil:
-			if pause, expired = renewal, false; o.outdated.Swap(false) {
-				put(o.restored)
-			}
-			continue
-		case errors.CodeOf(err) == errors.Aborted:
-			o.lose()
-			return
-		}
-		pause = renewal / 10
-		if !expired && !time.Now().Before(o.lease.until) {
-			expired = true
-			o.cancel(errLeaseLost)
-			o.runs.config.Observe(observe.Event{Kind: observe.LeaseLost})
-		}
+// renew renews the lease, and then stores the record again if that is necessary.
+func (o *Owned) renew() {
+	isOutdated, err := o.renewLease()
+	restore := false
+	o.handle(func(now time.Time) error {
+		o.state.outdated = o.state.outdated || isOutdated
+		cause := o.state.renewed(now, o.lease.until, err)
+		restore = err == nil && o.state.restore()
+		return cause
+	})
+	if restore {
+		o.restore()
 	}
 }
 
 // renewLease stores the lease again. A failover may have brought back an older version, that of an earlier
-// run, or none.
-func (o *Owned) renewLease() error {
+// run, or none. Then the store may have lost the record, too.
+func (o *Owned) renewLease() (isOutdated bool, err error) {
 	ctx, cancel := context.WithTimeout(o.runs.ctx, min(storeTimeout, o.runs.config.Lease/3))
 	defer cancel()
-	err := o.runs.storeLease(ctx, o.topic, o.lease)
+	err = o.runs.storeLease(ctx, o.lease)
 	if errors.CodeOf(err) != errors.Aborted {
-		return err
+		return false, err
 	}
-	value, err := o.runs.config.Histories.LoadValue(ctx, leaseKey(o.topic))
+	held, version, err := o.runs.leased(ctx, o.lease.topic)
+	if err == nil && version == 0 {
+		err = o.isReplaced(ctx)
+	} else if err == nil && o.lease.isFollowed(held.ID, held.Fence) {
+		err = errLost
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	if value.Version != 0 {
-		var held lease
-		if err := decode(value.Data, &held); err != nil {
-			return err
-		}
-		if held.Fence > o.lease.Fence || held.Fence == o.lease.Fence && held.ID != o.lease.ID {
-			return errLost
-		}
-	} else if err := o.isReplaced(ctx); err != nil {
-		return err
-	}
-	o.outdated.Store(true) // the store may have lost the record, too
-	o.lease.version = value.Version
-	return o.runs.storeLease(ctx, o.topic, o.lease)
+	o.lease.version = version
+	return true, o.runs.storeLease(ctx, o.lease)
 }
 
 // isReplaced returns an error if another node has ended the run, or goes on with it.
 func (o *Owned) isReplaced(ctx context.Context) error {
-	rec, err := o.runs.load(ctx, o.topic)
-	if err == nil && rec.ID != "" && rec.Fence > o.lease.Fence {
+	rec, err := o.runs.load(ctx, o.lease.topic)
+	if err == nil && rec.Fence > o.lease.Fence && o.lease.isFollowed(rec.ID, rec.Fence) {
 		return errLost
 	}
 	return err
 }
 
-// dropLease deletes the lease of a run that has ended.
-func (o *Owned) dropLease(ctx context.Context) {
-	_, err := o.runs.config.Histories.StoreValue(ctx, leaseKey(o.topic), nil, o.lease.version, 0)
+// restore stores the record again, of which a failover may have brought back an older version, or none.
+func (o *Owned) restore() {
+	o.storing <- struct{}{}
+	defer func() { <-o.storing }()
+	if o.rec.State.Ended() || o.isLost() {
+		return
+	}
+	if err := o.replaceOlder(o.runs.ctx); err != nil && errors.CodeOf(err) != errors.Aborted {
+		o.runs.log("the record of a run is not stored again after a failover", &o.rec.Record, err)
+	}
+}
+
+// isLost reports whether another node has ended the run, or goes on with it. It waits while the lease is renewed.
+func (o *Owned) isLost() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.state.renewing {
+		o.changed.Wait()
+	}
+	return o.state.phase == lost
+}
+
+// dropLease deletes the lease of a run that has ended, unless another node has it.
+func (o *Owned) dropLease() {
+	if o.isLost() {
+		return
+	}
+	_, err := o.runs.config.Histories.StoreValue(context.WithoutCancel(o.producing), leaseKey(o.lease.topic), nil, o.lease.version, 0)
 	if err != nil && isTemporary(err) {
 		o.runs.log("the lease of a run that has ended expires later", &o.rec.Record, err)
 	}

@@ -3,8 +3,10 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
 // A logState is what the entries of a log say together.
@@ -16,7 +18,6 @@ type logState struct {
 	end    *End
 	closed bool
 	epoch  string
-	offset uint64 // of the last entry
 }
 
 // apply adds an entry. Without a decode, items are only counted.
@@ -45,33 +46,26 @@ func (s *logState) apply(packet []byte, decode func(json.RawMessage) (any, error
 	}
 }
 
-// logPage is how many entries are read at once.
-const logPage = 256
-
-// readLog reads the log of a run until it has no more entries, and hands each over. It returns the last page.
-func (r *Runs) readLog(ctx context.Context, topic, id string, each func(broker.Publication)) (page broker.Page, err error) {
-	q := broker.Query{Topic: logTopic(topic, id), Retention: r.retention(), Limit: logPage}
-	for {
-		err = retry(ctx, func(ctx context.Context) (err error) {
-			page, err = r.config.Histories.Read(ctx, q)
-			return err
-		})
-		if err != nil {
-			return page, err
-		}
-		for _, p := range page.Publications {
-			each(p)
-			q.After = p.Position.Offset
-		}
-		if len(page.Publications) < logPage {
-			return page, nil
-		}
-	}
+// logOf returns the log of a run.
+func (r *Runs) logOf(topic, id string) *sequencer.Log {
+	return &sequencer.Log{Histories: r.config.Histories, Topic: logTopic(topic, id), Retention: r.retention(), Timeout: storeTimeout}
 }
 
 // stateOf reads the whole log of a run. Without a decode, items are only counted.
 func (r *Runs) stateOf(ctx context.Context, topic, id string, decode func(json.RawMessage) (any, error)) (s logState, err error) {
-	page, err := r.readLog(ctx, topic, id, func(p broker.Publication) { s.apply(p.Packet, decode) })
-	s.epoch, s.offset, s.closed = page.Position.Epoch, page.Position.Offset, page.Closed
+	var cursor sequencer.Cursor
+	var mu sync.Mutex // nothing else uses the cursor
+	for again := true; again; again = cursor.IsLost() {
+		cursor.Begin()
+		s = logState{}
+		err = r.logOf(topic, id).Run(ctx, &cursor, &mu, func(page broker.Page) bool {
+			for _, p := range page.Publications {
+				s.apply(p.Packet, decode)
+			}
+			s.closed = page.Closed
+			return true
+		})
+	}
+	s.epoch = cursor.At().Epoch
 	return s, err
 }

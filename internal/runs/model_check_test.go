@@ -100,12 +100,19 @@ func (m *model) mayDifferLocked(r *modelRun) bool {
 			return true
 		}
 		for _, end := range r.ends {
-			if end.State == runs.Interrupted || !at.Before(end.At) {
+			if !at.Before(end.At) || end.State == runs.Interrupted || end.State == runs.Stopped && m.isTakenOver(r) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isTakenOver reports whether another node than the owner has written to the log of a run: after a failover that has brought back
+// a lease which has expired, it ends the run before the owner can store the lease again.
+func (m *model) isTakenOver(r *modelRun) bool {
+	l := m.store.logs()[r.id]
+	return l != nil && l.fence > r.fence
 }
 
 // checkEnd handles the end that a reader has reached, which has begun at some time.
@@ -149,9 +156,10 @@ func (m *model) checkForgotten(r *modelRun) {
 // isReplacedLocked reports whether another start may have had the lease after a failover: one that has begun after a
 // failover that has lost this run, or one that a failover has lost before this run began.
 func (m *model) isReplacedLocked(r *modelRun) bool {
+	again := slices.ContainsFunc(m.failedOver, r.started.Before) // this run may have been lost after the other one
 	for _, other := range m.claims {
 		for _, at := range m.failedOver {
-			late := other.returned.IsZero() || other.returned.After(at)
+			late := other.returned.IsZero() || other.returned.After(at) || again && other.run != "" && at.Before(r.started)
 			if other.topic == r.topic && other.run != r.id && late && r.started.Sub(at) < 4*lease {
 				return true
 			}
@@ -172,6 +180,11 @@ func (m *model) finish() {
 	} else {
 		m.reportWaiting()
 	}
+	m.end()
+}
+
+// end ends all clients and nodes.
+func (m *model) end() {
 	m.mu.Lock()
 	m.over = true
 	m.mu.Unlock()
@@ -278,20 +291,25 @@ func (m *model) checkLogs() {
 	}
 }
 
-// checkStarts requires that nothing that is left blocks a topic for longer than a lease.
+// checkStarts requires that nothing that is left blocks a topic for longer than a lease, and a run that goes on.
 func (m *model) checkStarts() {
+	longest := lease + 2*time.Second
+	if m.resume {
+		longest += maxItems * itemPause
+	}
 	for i := range topics {
 		n := m.nodes[i%len(m.nodes)]
 		claim := &runs.Claim{Topic: topicName(i), Produce: func(*runs.Owned, runs.Record) runs.Producer {
 			return func(context.Context) error { return nil }
 		}}
+		_ = n.conn.await() // the node may be paused
 		began := time.Now()
 		for {
 			_, begun, err := n.runs.Start(context.Background(), claim)
 			if begun {
 				break
 			}
-			if time.Since(began) > lease+2*time.Second {
+			if time.Since(began) > longest {
 				m.problem("after the schedule, a start on %s still returns %v", claim.Topic, err)
 				break
 			}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/host"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/internal/runs"
-	"github.com/penstock-go/penstock/internal/sleep"
 	"github.com/penstock-go/penstock/run/observe"
 )
 
@@ -29,6 +29,9 @@ const (
 	lease  = 3 * time.Second
 	topics = 4
 	price  = 100 // tokens that a run reserves
+
+	maxItems  = 60                     // of a run
+	itemPause = 150 * time.Millisecond // at most before each
 )
 
 // A scenario says what happens in a schedule beside faults of single calls.
@@ -86,11 +89,13 @@ type modelNode struct {
 	shutdown host.Shutdown
 	ctx      context.Context //nolint:containedctx // of what its clients do
 	kill     context.CancelFunc
+	changed  func(runs.Record)
 }
 
 // A modelRun is a run, as the model knows it.
 type modelRun struct {
 	id, topic, request string
+	fence              uint64
 	total              int // items that the producer emits
 	started            time.Time
 	returned           time.Time // when a producer has returned for the first time
@@ -194,7 +199,7 @@ func (m *model) node() *modelNode {
 
 // addNode starts a node.
 func (m *model) addNode() {
-	n := &modelNode{}
+	n := &modelNode{changed: func(runs.Record) {}}
 	m.mu.Lock()
 	name := fmt.Sprint("node", len(m.all))
 	m.mu.Unlock()
@@ -202,13 +207,13 @@ func (m *model) addNode() {
 	n.ctx, n.kill = context.WithCancel(context.Background())
 	config := runs.Config{
 		Host: host.Host{
-			Node: name, Logger: slog.New(slog.DiscardHandler), Histories: n.conn, Follow: n.conn.follow,
+			Node: name, Logger: slog.New(slog.DiscardHandler), Histories: n.conn, Follow: n.conn.follow, Unfollow: n.conn.unfollow,
 			OnShutdown: func(s host.Shutdown) { n.shutdown = s },
 		},
 		Lease: lease, Flush: 20 * time.Millisecond, FlushBytes: 4 << 10, MaxItems: 1000, MaxBytes: 1 << 20,
 		Duration: 30 * time.Second, Retain: 10 * time.Minute, Grace: time.Second,
 		Settle:  m.settle,
-		Changed: func(runs.Record) {}, Observe: func(observe.Event) {},
+		Changed: func(rec runs.Record) { n.changed(rec) }, Observe: func(observe.Event) {},
 	}
 	config.Decode = func(raw json.RawMessage) (any, error) {
 		var it item
@@ -221,7 +226,7 @@ func (m *model) addNode() {
 			r := m.known[rec.ID]
 			m.mu.Unlock()
 			if r == nil { // its owner died before it began
-				r = &modelRun{topic: rec.Topic, request: rec.RequestID, total: 1 + m.intN(60)}
+				r = &modelRun{topic: rec.Topic, request: rec.RequestID, total: 1 + m.intN(maxItems)}
 				r = m.add(r, &rec)
 			}
 			return m.produce(n, o, r, &rec, len(items)), nil
@@ -266,7 +271,7 @@ func (m *model) killNode() {
 // start starts a run, and readers of it.
 func (m *model) start(topic, request string) {
 	n := m.node()
-	r := &modelRun{topic: topic, request: request, total: 1 + m.intN(60)}
+	r := &modelRun{topic: topic, request: request, total: 1 + m.intN(maxItems)}
 	claim := &runs.Claim{Topic: topic, RequestID: request}
 	claim.Reserve = func(ctx context.Context) (json.RawMessage, error) { return m.reserve(ctx) }
 	claim.Return = func(_ context.Context, reservation json.RawMessage) { m.giveBack(reservation) }
@@ -301,7 +306,7 @@ func (m *model) add(r *modelRun, rec *runs.Record) *modelRun {
 	if known := m.known[rec.ID]; known != nil {
 		return known
 	}
-	r.id, r.started, r.account = rec.ID, rec.StartedAt, m.account(rec.Reservation)
+	r.id, r.fence, r.started, r.account = rec.ID, rec.Fence, rec.StartedAt, m.account(rec.Reservation)
 	m.known[r.id] = r
 	m.order = append(m.order, r)
 	for range 3 {
@@ -320,7 +325,7 @@ func (m *model) produce(n *modelNode, o *runs.Owned, r *modelRun, rec *runs.Reco
 	return func(ctx context.Context) error {
 		defer m.returned(r)
 		for ; next < r.total; next++ {
-			if err := sleep.For(ctx, m.upTo(150*time.Millisecond)); err != nil {
+			if err := rules.Sleep(ctx, m.upTo(itemPause)); err != nil {
 				return context.Cause(ctx)
 			}
 			raw, _ := json.Marshal(item{r.id, next, rec.Fence})
@@ -417,7 +422,7 @@ func (m *model) stop() {
 	if err == nil && rec.End == nil {
 		m.problem("a stop has returned before the end")
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // its attempts have deadlines of their own
 		m.problem("a stop waits for ever: %v", err)
 	}
 }

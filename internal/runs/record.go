@@ -79,14 +79,7 @@ func (e *Earlier) record(topic string) *Record {
 // find returns the run with an ID, or the one of a request, or nil. With neither, it is the latest run.
 func (r *Record) find(id, requestID string) *Record {
 	match := func(otherID, otherRequest string) bool {
-		switch {
-		case id != "":
-			return id == otherID
-		case requestID != "":
-			return requestID == otherRequest
-		default:
-			return true
-		}
+		return id == otherID || id == "" && (requestID == "" || requestID == otherRequest)
 	}
 	if r.ID == "" {
 		return nil

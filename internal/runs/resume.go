@@ -14,11 +14,11 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 		return errClosed
 	}
 	defer r.leave()
-	l := &heldLease{lease: lease{ID: rec.ID, Fence: rec.Fence}}
-	if err := r.storeLease(ctx, rec.Topic, l); err != nil {
+	l := &heldLease{topic: rec.Topic, lease: lease{rec.ID, rec.Fence}, earlier: rec.Earlier}
+	if err := r.storeLease(ctx, l); err != nil {
 		return err
 	}
-	o := r.newOwned(rec.Topic, l)
+	o := r.newOwned(ctx, l)
 	o.rec = rec
 	o.view.load(false) // there may be a request to stop
 	var produce Producer
@@ -27,29 +27,35 @@ func (r *Runs) resume(ctx context.Context, rec versionedRecord) error {
 		produce, err = r.config.Resume(o, rec.Record, items)
 	}
 	if err != nil {
-		o.abandon(context.WithoutCancel(ctx))
+		o.abandon()
 		return err
 	}
 	r.config.Observe(observe.Event{Kind: observe.Resumed})
-	go o.run(context.WithoutCancel(ctx), produce)
+	o.begin(produce)
 	return nil
 }
 
-// recover makes the log refuse the former owner, and reads the items.
+// A recovered item is both what the log has and what the producer receives.
+type recovered struct {
+	raw     json.RawMessage
+	decoded any
+}
+
+// recover makes the log refuse the former owner, and reads the items. Until begin, nothing else uses the items of the state.
 func (o *Owned) recover(ctx context.Context) (items []any, err error) {
 	r := o.runs
 	if err := r.fenceOff(ctx, &o.rec.Record); err != nil {
 		return nil, err
 	}
-	keep := func(raw json.RawMessage) (any, error) {
+	state, err := r.stateOf(ctx, o.lease.topic, o.lease.ID, func(raw json.RawMessage) (any, error) {
 		item, err := r.config.Decode(raw)
-		if err == nil {
-			o.items = append(o.items, raw)
-			o.bytes += int64(len(raw))
-		}
-		return item, err
+		return recovered{raw, item}, err
+	})
+	for _, both := range state.items {
+		item := both.(recovered)
+		o.state.emit(item.raw)
+		items = append(items, item.decoded)
 	}
-	state, err := r.stateOf(ctx, o.topic, o.rec.ID, keep)
-	o.stored, o.epoch = len(o.items), state.epoch
-	return state.items, err
+	_ = o.state.compared(state.count, state.epoch) // nothing was refused
+	return items, err
 }

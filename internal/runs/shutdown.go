@@ -24,14 +24,10 @@ func (r *Runs) leave() {
 	r.checkIdleLocked()
 }
 
-// checkIdleLocked ends the wait of endShutdown when nothing is owned any more.
+// checkIdleLocked ends the wait of endShutdown when nothing is owned any more. That is so once, because nothing begins then.
 func (r *Runs) checkIdleLocked() {
 	if r.closing && r.starting == 0 && len(r.owned) == 0 {
-		select {
-		case <-r.idle:
-		default:
-			close(r.idle)
-		}
+		close(r.idle)
 	}
 }
 

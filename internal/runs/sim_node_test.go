@@ -7,7 +7,6 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
 )
 
@@ -216,18 +215,22 @@ func (n *simNode) Follow(topic string) {
 // Unfollow implements broker.Histories.
 func (n *simNode) Unfollow(string) {}
 
-// follow is Access.Follow of the node.
-func (n *simNode) follow(topic string, r broker.Retention, sink sequencer.Sink) host.Follower {
+// follow is Host.Follow of the node.
+func (n *simNode) follow(topic string, r broker.Retention, sink sequencer.Sink) *sequencer.Sequencer {
 	s := sequencer.New(n.reader, topic, r, sink)
 	n.mu.Lock()
 	n.sequencers[topic] = s
 	n.mu.Unlock()
-	return host.Follower{WhenAttached: s.WhenAttached, Close: func() {
-		n.mu.Lock()
-		delete(n.sequencers, topic)
-		n.mu.Unlock()
-		s.Close()
-	}}
+	return s
+}
+
+// unfollow is Host.Unfollow of the node.
+func (n *simNode) unfollow(topic string) {
+	n.mu.Lock()
+	s := n.sequencers[topic]
+	delete(n.sequencers, topic)
+	n.mu.Unlock()
+	s.Close()
 }
 
 func (n *simNode) sequencer(topic string) *sequencer.Sequencer {

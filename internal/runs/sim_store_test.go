@@ -28,7 +28,8 @@ type simStore struct {
 	nodes    []*simNode
 	faults   map[string]int
 	healthy  bool
-	down     time.Time // until then, calls fail
+	down     time.Time                  // until then, calls fail
+	refuse   func(*broker.Append) error // before anything else; nil refuses nothing
 }
 
 // A mistake is a defect of the store, or none, for tests of the model.
@@ -76,6 +77,13 @@ func (s *simStore) change(f func(*simState)) {
 	s.journal = append(s.journal, f)
 }
 
+// changes returns how many changes there were that no failover has undone.
+func (s *simStore) changes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.journal)
+}
+
 func (s *simStore) epoch() string { return fmt.Sprintf("e%d", s.epochs) }
 
 // happens decides whether a fault occurs, with a probability in thousandths. The lock must be held.
@@ -116,6 +124,11 @@ func (s *simStore) failOver(lose int) {
 
 // append stores a publication, and passes it on to the nodes that follow the topic.
 func (s *simStore) append(a *broker.Append) (broker.Appended, error) {
+	if s.refuse != nil {
+		if err := s.refuse(a); err != nil {
+			return broker.Appended{}, err
+		}
+	}
 	l := s.state.logs[a.Topic]
 	if l == nil {
 		l = &simLog{}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/run/observe"
 )
 
@@ -44,10 +44,10 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 		if err != nil || l == nil {
 			return before.Record, false, err
 		}
-		o = r.newOwned(c.Topic, l)
+		o = r.newOwned(ctx, l)
 		o.view.load(false) // a request to stop may be earlier than the subscription
 		if err := o.claim(ctx, c, before); err != nil {
-			o.abandon(context.WithoutCancel(ctx))
+			o.abandon()
 			if errors.CodeOf(err) == errors.Aborted { // another run has begun and ended meanwhile
 				o = nil
 				continue
@@ -58,7 +58,7 @@ func (r *Runs) Start(ctx context.Context, c *Claim) (rec Record, begun bool, err
 	}
 	r.config.Observe(observe.Event{Kind: observe.Started})
 	rec = o.rec.Record
-	go o.run(context.WithoutCancel(ctx), c.Produce(o, rec))
+	o.begin(c.Produce(o, rec))
 	return rec, true, nil
 }
 
@@ -84,7 +84,7 @@ func (r *Runs) claimLease(ctx context.Context, c *Claim) (before versionedRecord
 			r.config.Observe(observe.Event{Kind: observe.Refused})
 			return before, nil, err
 		}
-		if err := sleep.For(ctx, 30*time.Millisecond); err != nil {
+		if err := rules.Sleep(ctx, 30*time.Millisecond); err != nil {
 			return before, nil, err
 		}
 	}
@@ -103,8 +103,8 @@ func (r *Runs) tryClaim(ctx context.Context, before *Record, topic string) (*hel
 		}
 		return nil, errActive(before)
 	}
-	l := &heldLease{lease: lease{ID: newID(), Fence: before.Fence + 1}}
-	if err := r.takeLease(ctx, before, topic, l); err != nil {
+	l := &heldLease{topic: topic, lease: lease{newID(), before.Fence + 1}, earlier: before.earlier(time.Now(), r.config.Retain)}
+	if err := r.takeLease(ctx, before, l); err != nil {
 		if errors.CodeOf(err) == errors.Aborted {
 			err = errStarting
 		}
@@ -120,30 +120,24 @@ func (r *Runs) isEnding(ctx context.Context, rec *Record) (bool, error) {
 }
 
 // takeLease stores a lease if there is none, or one of the run that has ended.
-func (r *Runs) takeLease(ctx context.Context, before *Record, topic string, l *heldLease) error {
-	value, err := r.config.Histories.LoadValue(ctx, leaseKey(topic))
+func (r *Runs) takeLease(ctx context.Context, before *Record, l *heldLease) error {
+	held, version, err := r.leased(ctx, l.topic)
 	if err != nil {
 		return err
 	}
-	if value.Version != 0 {
-		var held lease
-		if err := decode(value.Data, &held); err != nil {
-			return err
-		}
-		if held.ID != before.ID {
-			return errStarting
-		}
+	if version != 0 && held.ID != before.ID {
+		return errStarting
 	}
-	l.version = value.Version
-	return r.storeLease(ctx, topic, l)
+	l.version = version
+	return r.storeLease(ctx, l)
 }
 
 // claim makes this node the owner of a new run, whose lease it has.
 func (o *Owned) claim(ctx context.Context, c *Claim, before versionedRecord) error {
-	r, now := o.runs, time.Now()
+	r := o.runs
 	o.rec = versionedRecord{version: before.version, Record: Record{
 		ID: o.lease.ID, Topic: c.Topic, RequestID: c.RequestID, Fence: o.lease.Fence, State: Queued,
-		Node: r.config.Node, StartedAt: now.UTC(), Earlier: before.earlier(now, r.config.Retain),
+		Node: r.config.Node, StartedAt: time.Now().UTC(), Earlier: o.lease.earlier,
 	}}
 	if c.Reserve == nil {
 		o.rec.State = Running
@@ -154,12 +148,12 @@ func (o *Owned) claim(ctx context.Context, c *Claim, before versionedRecord) err
 	}
 	reservation, err := c.Reserve(ctx)
 	if err != nil {
-		o.withdraw(context.WithoutCancel(ctx), &before.Record)
+		o.withdraw(context.WithoutCancel(ctx), before.Record)
 		return err
 	}
 	o.rec.State, o.rec.Reservation = o.rec.State.to(Running), reservation
 	if err := r.replace(ctx, &o.rec); err != nil {
-		if o.withdraw(context.WithoutCancel(ctx), &before.Record) { // otherwise it is settled by who ends the run
+		if o.withdraw(context.WithoutCancel(ctx), before.Record) { // otherwise it is settled by who ends the run
 			c.Return(context.WithoutCancel(ctx), reservation)
 		}
 		return err
@@ -169,26 +163,12 @@ func (o *Owned) claim(ctx context.Context, c *Claim, before versionedRecord) err
 
 // withdraw stores the record again that was there before the claim. It tries as long as a lease lasts, and
 // reports whether no other node can go on with the run.
-func (o *Owned) withdraw(ctx context.Context, before *Record) bool {
+func (o *Owned) withdraw(ctx context.Context, before Record) bool {
 	ctx, cancel := context.WithTimeout(ctx, o.runs.config.Lease)
 	defer cancel()
-	err := retry(ctx, func(ctx context.Context) error {
-		stored, err := o.runs.load(ctx, o.topic)
-		if err != nil {
-			return err
-		}
-		if stored.Fence > o.rec.Fence || stored.Fence == o.rec.Fence && stored.ID != o.rec.ID {
-			return errTaken
-		}
-		if before.ID != "" {
-			err = o.runs.store(ctx, &versionedRecord{Record: *before, version: stored.version})
-		} else {
-			_, err = o.runs.config.Histories.StoreValue(ctx, recordKey(o.topic), nil, stored.version, 0)
-		}
-		if errors.CodeOf(err) == errors.Aborted {
-			return errOtherVersion
-		}
-		return err
+	before.Topic = o.lease.topic // also if there was none
+	err := o.runs.replaceIf(ctx, &versionedRecord{before, o.rec.version}, func(stored *Record) bool {
+		return stored.Fence < o.lease.Fence || stored.Fence == o.lease.Fence && stored.ID == o.lease.ID
 	})
 	if err != nil {
 		o.runs.log("a run that was refused is known as active until its lease expires", &o.rec.Record, err)
@@ -203,10 +183,8 @@ func (r *Runs) replace(ctx context.Context, rec *versionedRecord) error {
 }
 
 // replaceOlder is replace for a run that has begun. A failover may have brought back the record of an earlier run.
-func (r *Runs) replaceOlder(ctx context.Context, rec *versionedRecord) error {
-	return r.replaceIf(ctx, rec, func(stored *Record) bool {
-		return stored.Fence < rec.Fence || stored.Fence == rec.Fence && stored.ID == rec.ID
-	})
+func (o *Owned) replaceOlder(ctx context.Context) error {
+	return o.runs.replaceIf(ctx, &o.rec, func(stored *Record) bool { return !o.lease.isFollowed(stored.ID, stored.Fence) })
 }
 
 // replaceIf stores a record in place of whatever version of those that isOlder accepts, or of none.
@@ -239,6 +217,5 @@ func errActive(rec *Record) error {
 
 var (
 	errStarting     = &errors.Error{Code: errors.Aborted, Message: "another run is being started"}
-	errTaken        = &errors.Error{Code: errors.Aborted, Message: "another node has ended the run, or goes on with it"}
 	errOtherVersion = &errors.Error{Code: errors.Unavailable, Message: "the record has another version"}
 )

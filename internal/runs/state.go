@@ -10,7 +10,7 @@ const (
 	Queued      State = "queued"      // claimed, and not begun: its budget is being reserved
 	Running     State = "running"     // its producer runs
 	Completed   State = "completed"   // the producer has returned nil
-	Failed      State = "failed"      // the producer has returned an error
+	Failed      State = "failed"      // the producer has returned an error, or the store refuses an item
 	Stopped     State = "stopped"     // on request
 	Interrupted State = "interrupted" // the node of the producer died, was cut off, or has shut down
 	Exhausted   State = "exhausted"   // of its budget, or of the limits of its size

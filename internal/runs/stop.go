@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -36,24 +37,10 @@ func (r *Runs) stop(ctx context.Context, rec *Record, by string) (*End, error) {
 	defer v.release(true)
 	v.startWatching()
 	v.load(false)
-	err := retry(ctx, func(ctx context.Context) error {
-		_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, Stop: &stopRequest{By: by}}, "")
-		return err
-	})
+	_, err := r.append(ctx, rec, &entry{Fence: rec.Fence, Stop: &stopRequest{By: by}}, "")
 	if err != nil && errors.CodeOf(err) != errors.FailedPrecondition { // closed, so the end is there
 		return nil, err
 	}
-	for {
-		_, end, changed := v.control()
-		if end != nil {
-			return end, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-v.ctx.Done():
-			return nil, errClosed
-		}
-	}
+	_, end, err := (&Reader{view: v}).Next(ctx, math.MaxUint64)
+	return end, err
 }

@@ -31,14 +31,10 @@ const minForgotten = 8
 
 // WhenAttached calls f once, with the Sequencer's lock held and the position after which publications
 // will be handed over: at once if the position is known and nothing that is older than the call has still
-// to be handed over, otherwise as soon as that is so. It does not call f if the Sequencer is closed first.
-func (s *Sequencer) WhenAttached(f func(broker.Position)) {
-	s.WhenAttachedIf(func() bool { return true }, f)
-}
-
-// WhenAttachedIf is WhenAttached for a function that is forgotten when wanted returns false, which is called with the
-// lock held: those who give up while the store is away do not stay in memory.
-func (s *Sequencer) WhenAttachedIf(wanted func() bool, f func(broker.Position)) {
+// to be handed over, otherwise as soon as that is so. It does not call f if the Sequencer is closed first. It
+// forgets f when wanted returns false, which is called with the lock held: those who give up while the store is
+// away do not stay in memory.
+func (s *Sequencer) WhenAttached(wanted func() bool, f func(broker.Position)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := attachment{broker.Position{Epoch: s.last.Epoch, Offset: s.since}, wanted, f}

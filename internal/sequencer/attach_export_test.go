@@ -1,6 +1,6 @@
 package sequencer
 
-// Attaching returns how many calls of WhenAttached and WhenAttachedIf wait.
+// Attaching returns how many calls of WhenAttached wait.
 func (s *Sequencer) Attaching() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

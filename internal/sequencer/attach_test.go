@@ -19,6 +19,8 @@ func ignoringHandler() broker.Callbacks {
 	}
 }
 
+func always() bool { return true }
+
 func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
@@ -28,11 +30,11 @@ func TestSequencer_WhenAttachedCallsOnceWithThePosition(t *testing.T) {
 		require.NoError(t, err)
 		s := sequencer.New(sequencer.NewReader(node), "news", retention, sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}})
 		var early, late []broker.Position
-		s.WhenAttached(func(at broker.Position) { early = append(early, at) })
+		s.WhenAttached(always, func(at broker.Position) { early = append(early, at) })
 		assert.Empty(t, early)
 		s.Following()
 		synctest.Wait()
-		s.WhenAttached(func(at broker.Position) { late = append(late, at) })
+		s.WhenAttached(always, func(at broker.Position) { late = append(late, at) })
 		s.Following()
 		synctest.Wait()
 		s.Close()
@@ -57,7 +59,7 @@ func TestSequencer_WhenAttachedLeavesOutWhatIsOlderThanTheCall(t *testing.T) {
 		defer s.Close()
 		var calls []uint64
 		for n := range uint64(4) {
-			s.WhenAttached(func(at broker.Position) {
+			s.WhenAttached(always, func(at broker.Position) {
 				assert.Equal(t, n, at.Offset)
 				assert.Len(t, delivered, int(n))
 				calls = append(calls, at.Offset)
@@ -103,15 +105,15 @@ func TestSequencer_DeliversWhatIsPublishedBeforeItIsAttached(t *testing.T) {
 	}
 }
 
-// TestSequencer_WhenAttachedIfForgetsWhatIsNotWanted while the position is not known.
-func TestSequencer_WhenAttachedIfForgetsWhatIsNotWanted(t *testing.T) {
+// TestSequencer_WhenAttachedForgetsWhatIsNotWanted while the position is not known.
+func TestSequencer_WhenAttachedForgetsWhatIsNotWanted(t *testing.T) {
 	node := memory.NewBroker().ConnectHistory(ignoringHandler(), broker.HistoryCallbacks{Published: func(string, broker.Publication) {}, Following: func(string) {}})
 	defer func() { require.NoError(t, node.Close(t.Context())) }()
 	s := sequencer.New(sequencer.NewReader(node), "news", broker.Retention{Messages: 10}, sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}})
 	defer s.Close()
 	attached := make(chan int, 100)
 	for i := range 10_000 {
-		s.WhenAttachedIf(func() bool { return i%1000 == 0 }, func(broker.Position) { attached <- i })
+		s.WhenAttached(func() bool { return i%1000 == 0 }, func(broker.Position) { attached <- i })
 	}
 	assert.LessOrEqual(t, s.Attaching(), 40)
 	s.Following()

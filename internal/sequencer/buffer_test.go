@@ -44,7 +44,7 @@ func TestSequencer_FillsGapsBeforeIdleCheck(t *testing.T) {
 			mu.Lock()
 			published[uint64(n+1)] = time.Now()
 			mu.Unlock()
-			store.append(fmt.Sprint(n), "", false)
+			store.append(fmt.Sprint(n))
 			store.mu.Lock()
 			store.healthy = n > 900 // the last ones show what is missing
 			store.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/errors"
 )
 
 // A Catchup reads what one client has missed of the topics to which it returns at once: first the positions
@@ -273,15 +272,12 @@ func (c *Catchup) readPublications(reads []*missedRead) {
 		switch {
 		case r.err != nil:
 		case pages[i].Position.Epoch != r.current.Epoch:
-			r.err = errNewEpoch
+			r.err = errFailedOver // so the client tries again
 		default:
 			c.take(r, pages[i])
 		}
 	}
 }
-
-// errNewEpoch makes a client try again.
-var errNewEpoch = &errors.Error{Code: errors.Unavailable, Message: "the history of the topic has failed over while it was read"}
 
 // take makes a page the result of a read. What was omitted because of its bytes counts, too, because the store has
 // looked at it.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A Joined says how a subscriber continues.
@@ -15,6 +15,9 @@ type Joined struct {
 	Recovered    bool
 	Publications []broker.Publication
 	Position     broker.Position // everything after it will be delivered
+
+	// Last is true if Publications are the latest ones instead, fewer if the store has no more.
+	Last bool
 
 	// Rest is set if the subscriber begins with the current state. Publications are then those
 	// that were stored since its first part was read.
@@ -44,13 +47,8 @@ const (
 // nothing is delivered twice or left out. While the store cannot be read, Join waits. It returns an error,
 // and does not call activate, only if ctx is done or the Sequencer is closed.
 func (s *Sequencer) Join(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) error {
-	if err := s.AwaitAttached(ctx); err != nil {
+	if result, err := s.rejoin(ctx, since, from, activate); result == joined || err != nil {
 		return err
-	}
-	if since.Epoch != "" {
-		if result, err := s.rejoin(ctx, since, from, activate); result == joined || err != nil {
-			return err
-		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +56,55 @@ func (s *Sequencer) Join(ctx context.Context, since broker.Position, from *Catch
 	return nil
 }
 
-// rejoin adds a subscriber that has a position, unless it cannot receive what it has missed.
+// JoinLast is [Sequencer.Join] for a subscriber that needs the latest publications, at most limit, if it cannot receive
+// what it has missed, or has no position. It returns an UNAVAILABLE error, and has not called activate, if the topic changed
+// too much in several attempts.
+func (s *Sequencer) JoinLast(ctx context.Context, since broker.Position, from *CatchupTopic, limit int, activate func(Joined)) error {
+	return s.rejoinOr(ctx, since, from, activate, func() (outcome, error) { return s.tryJoinLast(ctx, since.Epoch == "", limit, activate) })
+}
+
+// rejoinOr adds a subscriber, by attempts of try if it has no position, or cannot receive what it has missed.
+func (s *Sequencer) rejoinOr(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined), try func() (outcome, error)) error {
+	if result, err := s.rejoin(ctx, since, from, activate); result == joined || err != nil {
+		return err
+	}
+	result, err := s.attempt(ctx, try)
+	if err == nil && result == again {
+		return errUnsettled
+	}
+	return err
+}
+
+// tryJoinLast is one attempt of JoinLast.
+func (s *Sequencer) tryJoinLast(ctx context.Context, first bool, limit int, activate func(Joined)) (outcome, error) {
+	j := new(joining)
+	s.listen(j)
+	defer s.unlisten(j)
+	page, err := s.reader.histories.Read(ctx, broker.Query{Topic: s.topic, Retention: s.retention, Limit: limit, Backward: true})
+	if err != nil {
+		return again, err
+	}
+	if err := s.awaitPosition(ctx, page.Position); err != nil {
+		return again, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begin := Joined{Recovered: first, Last: true, Publications: page.Publications}
+	before := page.Position.Offset - uint64(len(page.Publications))
+	if j.full || j.loss || s.last.Epoch != page.Position.Epoch || !s.merge(&begin, before, j.received) {
+		return again, nil
+	}
+	begin.Publications = begin.Publications[max(len(begin.Publications)-limit, 0):]
+	begin.Position = s.last
+	activate(begin)
+	return joined, nil
+}
+
+// rejoin adds a subscriber, unless it has no position, or cannot receive what it has missed.
 func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) (outcome, error) {
+	if err := s.AwaitAttached(ctx); err != nil || since.Epoch == "" {
+		return unrecoverable, err
+	}
 	// The subscriber may come from a node that is ahead of this one.
 	caughtUp := func(compared bool) bool {
 		return compared || s.last.Epoch != since.Epoch || s.last.Offset >= since.Offset
@@ -73,7 +118,7 @@ func (s *Sequencer) rejoin(ctx context.Context, since broker.Position, from *Cat
 // attempt calls try until it needs no other attempt, at most joinAttempts times. Calls that need
 // another one because the store is away do not count.
 func (s *Sequencer) attempt(ctx context.Context, try func() (outcome, error)) (outcome, error) {
-	var backoff sleep.Backoff
+	var backoff rules.Backoff
 	for attempt := 0; attempt < joinAttempts; {
 		result, err := try()
 		switch {
@@ -97,8 +142,9 @@ func (s *Sequencer) attempt(ctx context.Context, try func() (outcome, error)) (o
 
 // tryJoin is one attempt of Join.
 func (s *Sequencer) tryJoin(ctx context.Context, since broker.Position, from *CatchupTopic, activate func(Joined)) (outcome, error) {
-	j := s.register()
-	defer s.unregister(j)
+	j := new(joining)
+	s.listen(j)
+	defer s.unlisten(j)
 	missed, err := from.read(ctx, s, since)
 	if err != nil {
 		return again, err
@@ -142,39 +188,15 @@ func (s *Sequencer) merge(result *Joined, after uint64, received []broker.Public
 	return last == s.last.Offset
 }
 
-// A joining is a subscriber between the moment that it is registered and its activation. The
-// Sequencer's lock guards it.
+// A joining is a subscriber that waits to be activated.
 type joining struct {
-	rest     *StateRest           // of a subscriber that is active; nil for others
-	received []broker.Publication // since the registration
-	full     bool                 // too many were received
-	loss     bool                 // a loss was reported
-	newEpoch bool                 // by an epoch that ended
+	received []broker.Publication
+	full     bool // too many were received
+	loss     bool // a loss was reported
+	newEpoch bool // by an epoch that ended
 }
 
-func (s *Sequencer) register() *joining {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	j := new(joining)
-	s.joining = append(s.joining, j)
-	return j
-}
-
-func (s *Sequencer) unregister(j *joining) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unregisterLocked(j)
-}
-
-func (s *Sequencer) unregisterLocked(j *joining) {
-	s.joining = slices.DeleteFunc(s.joining, func(other *joining) bool { return other == j })
-}
-
-func (j *joining) add(p broker.Publication) {
-	if j.rest != nil {
-		j.rest.keyChangedLocked(p.StateKey)
-		return
-	}
+func (j *joining) deliverLocked(p broker.Publication) {
 	if len(j.received) >= maxReceived {
 		j.full, j.received = true, nil
 	}
@@ -184,9 +206,9 @@ func (j *joining) add(p broker.Publication) {
 	}
 }
 
-func (j *joining) lose(l Loss) {
+func (j *joining) loseLocked(l Loss) {
 	j.loss = true
-	j.newEpoch = j.newEpoch || l.Reset || l.Epoch != ""
+	j.newEpoch = j.newEpoch || l.endsEpoch()
 }
 
 // CatchUp waits until all that was stored before the call has been handed over, or is lost.
@@ -213,7 +235,7 @@ func (s *Sequencer) await(ctx context.Context, holds func(compared bool) bool) e
 		select {
 		case <-changed:
 		case <-ctx.Done():
-		case <-s.closed:
+		case <-s.closed.Done():
 		}
 		s.mu.Lock()
 		switch {

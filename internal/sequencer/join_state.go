@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// errUnsettled ends a JoinState whose attempts all failed.
-var errUnsettled = &errors.Error{Code: errors.Unavailable, Message: "the topic changed too much while its state was read"}
+// errUnsettled ends a JoinState or JoinLast whose attempts all failed.
+var errUnsettled = &errors.Error{Code: errors.Unavailable, Message: "the topic changed too much while it was read"}
 
 // JoinState is [Sequencer.Join] for a subscriber that needs the current state if it cannot receive
 // what it has missed, or has no position. In this case it calls prepare, without locks, with the first
@@ -23,28 +23,17 @@ var errUnsettled = &errors.Error{Code: errors.Unavailable, Message: "the topic c
 // JoinState returns the error of prepare, and an UNAVAILABLE error if the topic changed too much in
 // several attempts. It has not called activate then.
 func (s *Sequencer) JoinState(ctx context.Context, since broker.Position, from *CatchupTopic, maxBytes int, prepare func([]broker.Publication) error, activate func(Joined)) error {
-	if err := s.AwaitAttached(ctx); err != nil {
-		return err
-	}
-	if since.Epoch != "" {
-		if result, err := s.rejoin(ctx, since, from, activate); result == joined || err != nil {
-			return err
-		}
-	}
-	result, err := s.attempt(ctx, func() (outcome, error) {
+	return s.rejoinOr(ctx, since, from, activate, func() (outcome, error) {
 		return s.tryJoinState(ctx, since.Epoch == "", maxBytes, prepare, activate)
 	})
-	if err == nil && result == again {
-		return errUnsettled
-	}
-	return err
 }
 
 // tryJoinState is one attempt of JoinState. The subscriber is registered before the state is read, so
 // that it receives everything that is published after the state.
 func (s *Sequencer) tryJoinState(ctx context.Context, first bool, maxBytes int, prepare func([]broker.Publication) error, activate func(Joined)) (outcome, error) {
-	j := s.register()
-	defer s.unregister(j)
+	j := new(joining)
+	s.listen(j)
+	defer s.unlisten(j)
 	query := broker.StateQuery{Topic: s.topic, Retention: s.retention, MaxBytes: maxBytes}
 	state, err := s.reader.histories.ReadState(ctx, query)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A Reader reads the store for the Sequencers of one node. Topics that have to be read while a call is in
@@ -32,7 +32,7 @@ type Reader struct {
 	// Topics that could not be read, and wait for the timer.
 	failed   []*Sequencer
 	retry    *time.Timer
-	backoff  sleep.Backoff
+	backoff  rules.Backoff
 	retrying bool // they are among those that wait to be read
 }
 
@@ -131,18 +131,13 @@ func (r *Reader) read(batch []*Sequencer) {
 func (r *Reader) readPositions(reads []*sequencerRead) {
 	reads = slices.DeleteFunc(slices.Clone(reads), func(read *sequencerRead) bool { return read.query.Limit > 0 })
 	pages := r.readAll(reads, 0, 0)
-	var more []*Sequencer
 	for i, read := range reads {
-		switch page := pages[i]; {
-		case page.Err != nil:
-			r.fail(read.s)
-		case read.lacks(page.Page):
+		if page := pages[i]; page.Err == nil && read.lacks(page.Page) {
 			read.query.Limit = pageSize
-		case read.s.endRead(read, page.Page):
-			more = append(more, read.s)
+		} else {
+			r.end(read, page)
 		}
 	}
-	r.add(more...)
 }
 
 // readPages reads topics whose Sequencers lack publications. A page that does not fit into the batch is read
@@ -152,14 +147,20 @@ func (r *Reader) readPages(reads []*sequencerRead) {
 	for i, read := range reads {
 		page := pages[i]
 		if page.Omitted {
-			page.Page, page.Err = r.readOne(read)
+			stored := read.s.log()
+			page.Page, page.Err = stored.read(context.Background(), read.query.After)
 		}
-		switch {
-		case page.Err != nil:
-			r.fail(read.s)
-		case read.s.endRead(read, page.Page):
-			r.add(read.s)
-		}
+		r.end(read, page)
+	}
+}
+
+// end reads a topic again if that is necessary.
+func (r *Reader) end(read *sequencerRead, page broker.BatchPage) {
+	switch {
+	case page.Err != nil:
+		r.fail(read.s)
+	case read.s.endRead(read, page.Page):
+		r.add(read.s)
 	}
 }
 
@@ -182,13 +183,6 @@ func (r *Reader) readAll(reads []*sequencerRead, maxMessages, maxBytes int) []br
 		}
 	}
 	return pages
-}
-
-func (r *Reader) readOne(read *sequencerRead) (broker.Page, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-	defer cancel()
-	q := read.query
-	return r.histories.Read(ctx, broker.Query{Topic: q.Topic, Retention: q.Retention, After: q.After, Limit: q.Limit})
 }
 
 // fail reads a topic again with the others that could not be read, after a time that grows until all of them
@@ -219,4 +213,117 @@ func (r *Reader) endRetry() {
 	if len(r.failed) == 0 {
 		r.backoff.Reset()
 	}
+}
+
+// This file is what the Reader of the node does with a Sequencer.
+
+// read makes the Reader read the topic, or read it once more.
+func (s *Sequencer) read() {
+	if s.isClosed() {
+		return
+	}
+	s.again = true
+	if !s.reading {
+		s.reading = true
+		s.reader.add(s)
+	}
+}
+
+func (s *Sequencer) log() Log { return Log{s.reader.histories, s.topic, s.retention, readTimeout} }
+
+// beginComparison is read for the Reader itself. It returns whether it must read the topic.
+func (s *Sequencer) beginComparison() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading || s.isClosed() {
+		return false
+	}
+	s.again, s.reading = true, true
+	return true
+}
+
+// checkWhenIdle makes the Reader compare the topic with the store if nothing happens for about d: the end of
+// what was published may have been lost.
+func (s *Sequencer) checkWhenIdle(d time.Duration) { s.idleTime, s.idleSince = d, time.Now() }
+
+// idleFor returns how much of the time has passed after which the topic is compared; 0 if it need not be.
+func (s *Sequencer) idleFor(now time.Time) (part float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idleTime == 0 || s.reading {
+		return 0
+	}
+	return float64(now.Sub(s.idleSince)) / float64(s.idleTime)
+}
+
+// A sequencerRead is a read of the store for a Sequencer.
+type sequencerRead struct {
+	s      *Sequencer
+	number uint64
+	query  broker.TopicQuery // without a limit, only the position is read
+}
+
+// beginRead returns what has to be read, or nil if that is nothing.
+func (s *Sequencer) beginRead() *sequencerRead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed() {
+		s.reading = false
+		return nil
+	}
+	s.again = false
+	s.begun++
+	read := &sequencerRead{s, s.begun, broker.TopicQuery{Topic: s.topic, Retention: s.retention, After: s.last.Offset, Epoch: s.last.Epoch}}
+	if s.attached && (s.more || s.isBehind() || len(s.buffer) > 0) {
+		read.query.Limit = pageSize
+	}
+	return read
+}
+
+// lacks reports whether the Sequencer lacks publications before a position. They follow query.After then.
+func (r *sequencerRead) lacks(page broker.Page) bool {
+	s := r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.attached || page.Position.Epoch != s.last.Epoch || page.Position.Offset <= s.last.Offset {
+		return false
+	}
+	r.query.After, r.query.Epoch = s.last.Offset, s.last.Epoch
+	return true
+}
+
+// endRead handles a page and reports whether the topic must be read again.
+func (s *Sequencer) endRead(r *sequencerRead, page broker.Page) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isClosed() {
+		s.reading = false
+		return false
+	}
+	if page.Position.Epoch == r.query.Epoch && page.Position.Offset < r.query.After {
+		s.goBack(page.Position)
+	}
+	more, complete := s.apply(page)
+	s.more = more
+	s.missing.expired = false
+	s.drain()
+	if complete {
+		s.compared = r.number
+	}
+	if complete && !s.again {
+		s.dropOtherEpochs()
+	}
+	s.reading = more || s.again || s.isBehind()
+	s.checkWhenIdle(min(max(2*s.idleTime, minIdleCheck), maxIdleCheck))
+	s.notify()
+	return s.reading
+}
+
+// goBack continues at a position of the store below one that this node had before it asked: the store has
+// lost publications without beginning an epoch, and uses their offsets again.
+func (s *Sequencer) goBack(to broker.Position) {
+	s.last, s.since, s.missing, s.arrived = to, 0, missing{}, broker.Position{}
+	s.dropRecent()
+	s.dropBuffer()
+	s.sinkLost(Loss{Reset: true})
 }

@@ -216,23 +216,29 @@ func TestRecent_PositionOfAnEndedEpochIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSimStore(1, 10)
 		store.healthy = true
-		n := newSimNode(t, store)
-		defer n.seq.Close()
-		client := &subscriber{}
-		n.join(client, broker.Position{})
+		node := store.connect(sequencer.Sink{Deliver: func(broker.Publication) {}, Lost: func(sequencer.Loss) {}})
+		defer node.seq.Close()
+		join := func(since broker.Position) (joined sequencer.Joined) {
+			catchup := sequencer.NewCatchup(node, 10, 1<<20).Topic(10)
+			require.NoError(t, node.seq.Join(t.Context(), since, catchup, func(j sequencer.Joined) { joined = j }))
+			return joined
+		}
+		join(broker.Position{})
 		for _, packet := range []string{"a", "b", "lost"} {
-			store.append(packet, "", false)
+			store.append(packet)
 		}
 		time.Sleep(time.Second)
-		n.leave(client)
+		before, _ := node.seq.Position()
 		store.failOver(1)
-		store.append("c", "", false)
-		n.seq.Following()
+		store.append("c")
+		node.seq.Following()
 		time.Sleep(time.Second)
-		last, _ := n.seq.Position()
-		require.Equal(t, broker.Position{Epoch: "e1", Offset: client.position.Offset}, last)
-		n.join(client, client.position)
-		assert.Equal(t, 1, client.recovered)
-		assert.Equal(t, last, client.position)
+		last, _ := node.seq.Position()
+		require.Equal(t, broker.Position{Epoch: "e1", Offset: before.Offset}, last)
+		joined := join(before)
+		assert.True(t, joined.Recovered)
+		assert.Equal(t, last, joined.Position)
+		require.Len(t, joined.Publications, 1)
+		assert.Equal(t, "c", string(joined.Publications[0].Packet))
 	})
 }

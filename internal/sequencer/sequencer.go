@@ -2,6 +2,7 @@ package sequencer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type Sequencer struct {
 	retention broker.Retention
 	sink      Sink
 
-	closed <-chan struct{} // closed by Close
+	closed context.Context //nolint:containedctx // canceled by Close
 	close  context.CancelFunc
 
 	mu       sync.Mutex
@@ -50,8 +51,8 @@ type Sequencer struct {
 	missing  missing
 	grace    *time.Timer
 
-	joining []*joining
-	changed chan struct{} // closed when something has changed; nil if no subscriber waits for that
+	listeners []listener
+	changed   chan struct{} // closed when something has changed; nil if no subscriber waits for that
 
 	attaching []attachment // see WhenAttached
 	forgetAt  int          // the number of attachments at which those that are not wanted are forgotten
@@ -71,6 +72,24 @@ type Sink struct {
 	Lost    func(Loss)
 }
 
+// A listener receives what a Sequencer hands over to its Sink, after that and under the same lock.
+type listener interface {
+	deliverLocked(p broker.Publication)
+	loseLocked(l Loss)
+}
+
+func (s *Sequencer) listen(l listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, l)
+}
+
+func (s *Sequencer) unlisten(l listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = slices.DeleteFunc(s.listeners, func(other listener) bool { return other == l })
+}
+
 // A Loss reports a discontinuity. Publications with offsets from From to To, if there are any, are
 // not delivered.
 type Loss struct {
@@ -88,11 +107,13 @@ type Loss struct {
 
 // Messages returns the number of messages that are lost, or 0 if it is unknown.
 func (l Loss) Messages() int {
-	if l.Reset || l.Epoch != "" {
+	if l.endsEpoch() {
 		return 0
 	}
 	return int(l.To - l.From + 1)
 }
+
+func (l Loss) endsEpoch() bool { return l.Reset || l.Epoch != "" }
 
 // Limits of a Sequencer.
 const (
@@ -105,8 +126,7 @@ const (
 // New follows a topic on the node of a Reader. The caller must call Close.
 func New(reader *Reader, topic string, r broker.Retention, sink Sink) *Sequencer {
 	s := &Sequencer{reader: reader, topic: topic, retention: r, sink: sink}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.closed, s.close = ctx.Done(), cancel
+	s.closed, s.close = context.WithCancel(context.Background())
 	reader.register(s)
 	s.reader.histories.Follow(topic)
 	return s
@@ -158,13 +178,16 @@ func (s *Sequencer) Publish(p broker.Publication) {
 }
 
 // Stored handles a publication that this node has just stored. The broker passes it on, too: calls of
-// Stored may be in any order, and need not be made.
-func (s *Sequencer) Stored(p broker.Publication) {
+// Stored may be in any order, and need not be made. It reports whether the publication waits for others
+// that precede it.
+func (s *Sequencer) Stored(p broker.Publication) (waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isClosed() && !s.handOver(p) && s.buffered < maxBufferedBytes/2 {
-		s.keep(p)
+	if s.isClosed() || s.handOver(p) || s.buffered >= maxBufferedBytes/2 {
+		return false
 	}
+	s.keep(p)
+	return true
 }
 
 // handOver delivers a publication if it is the next one, with those that have waited for it. It reports
@@ -199,8 +222,8 @@ func (s *Sequencer) deliver(p broker.Publication) {
 	s.sink.Deliver(p)
 	s.unbuffer(p.Position.Offset)
 	s.continueRecent(p)
-	for _, j := range s.joining {
-		j.add(p)
+	for _, l := range s.listeners {
+		l.deliverLocked(p)
 	}
 	if s.missing.to > 0 && s.last.Offset >= s.missing.to {
 		s.endMissing()
@@ -224,14 +247,7 @@ func setTimer(timer **time.Timer, d time.Duration, f func()) {
 	}
 }
 
-func (s *Sequencer) isClosed() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Sequencer) isClosed() bool { return s.closed.Err() != nil }
 
 // isBehind reports whether the broker has passed on more than was handed over.
 func (s *Sequencer) isBehind() bool {
@@ -249,12 +265,11 @@ func (s *Sequencer) notify() {
 
 // sleep waits before the next attempt, or until ctx is done or the Sequencer is closed.
 func (s *Sequencer) sleep(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	select {
-	case <-timer.C:
 	case <-ctx.Done():
-	case <-s.closed:
+	case <-s.closed.Done():
 	}
 }
 
@@ -323,7 +338,7 @@ func (s *Sequencer) lose(l Loss) {
 func (s *Sequencer) sinkLost(l Loss) {
 	l.Position = s.last
 	s.sink.Lost(l)
-	for _, j := range s.joining {
-		j.lose(l)
+	for _, other := range s.listeners {
+		other.loseLocked(l)
 	}
 }

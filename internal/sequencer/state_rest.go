@@ -23,13 +23,13 @@ type StateRest struct {
 	at    broker.Position
 	part  []broker.Publication // that was read, without what was sent
 	last  bool                 // no part follows
-	j     *joining             // nil unless it is registered
 
 	// The Sequencer's lock guards the following. While a part is read, keys are those that change. After
 	// that, they are the keys of the part that have not changed.
-	keys    map[string]struct{}
-	reading bool
-	tooMany bool // keys have changed
+	keys     map[string]struct{}
+	reading  bool
+	tooMany  bool // keys have changed
+	newEpoch bool
 }
 
 // errFailedOver ends a StateRest whose state is that of an epoch that has ended.
@@ -67,7 +67,9 @@ func (r *StateRest) Read(ctx context.Context) ([]broker.Publication, error) {
 
 // tryRead is one attempt of Read.
 func (r *StateRest) tryRead(ctx context.Context) (outcome, error) {
-	r.begin()
+	r.s.unlisten(r)
+	r.reading, r.tooMany, r.newEpoch, r.keys = true, false, false, map[string]struct{}{}
+	r.s.listen(r) // before it reads, so that it learns of every key that changes after that
 	part, err := r.s.reader.histories.ReadState(ctx, r.query)
 	if err == nil {
 		err = r.s.awaitPosition(ctx, part.Position) // the part lacks keys that have changed until then
@@ -96,17 +98,6 @@ func (r *StateRest) tryRead(ctx context.Context) (outcome, error) {
 	return joined, nil
 }
 
-// begin registers the reader before it reads, so that it learns of every key that changes after that.
-func (r *StateRest) begin() {
-	s := r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unregisterLocked(r.j)
-	r.j = &joining{rest: r}
-	s.joining = append(s.joining, r.j)
-	r.reading, r.tooMany, r.keys = true, false, map[string]struct{}{}
-}
-
 // Send calls send with the Sequencer's lock held and with what is left of the part. send queues the
 // beginning of it and returns how many publications those are. Send returns an error, and does not call
 // send, if the Sequencer is closed or the store has failed over.
@@ -116,7 +107,7 @@ func (r *StateRest) Send(send func(part []broker.Publication) (sent int)) error 
 	switch {
 	case r.s.isClosed():
 		return ErrClosed
-	case r.j != nil && r.j.newEpoch:
+	case r.newEpoch:
 		return errFailedOver
 	}
 	r.part = slices.DeleteFunc(r.part, func(p broker.Publication) bool {
@@ -129,19 +120,20 @@ func (r *StateRest) Send(send func(part []broker.Publication) (sent int)) error 
 
 // Close must be called when the subscriber has received everything, or receives nothing any more.
 func (r *StateRest) Close() {
-	r.s.unregister(r.j)
+	r.s.unlisten(r)
 	r.part = nil
 }
 
-// keyChangedLocked notes that a publication has reached the subscriber. It needs the Sequencer's
-// lock.
-func (r *StateRest) keyChangedLocked(key string) {
+// deliverLocked notes the key of a publication that has reached the subscriber.
+func (r *StateRest) deliverLocked(p broker.Publication) {
 	switch {
 	case !r.reading:
-		delete(r.keys, key)
+		delete(r.keys, p.StateKey)
 	case len(r.keys) >= maxReceived:
 		r.tooMany = true
 	default:
-		r.keys[strings.Clone(key)] = struct{}{}
+		r.keys[strings.Clone(p.StateKey)] = struct{}{}
 	}
 }
+
+func (r *StateRest) loseLocked(l Loss) { r.newEpoch = r.newEpoch || l.endsEpoch() }

@@ -122,6 +122,7 @@ func TestStateRest_LeavesOutWhatHasChanged(t *testing.T) {
 			for _, key := range []string{"b", "c", "d"} {
 				part.Publications = append(part.Publications, keyed(1, key))
 			}
+			part.Publications = append(part.Publications, keyed(3, "later than the state"))
 			return part
 		})
 		require.NoError(t, read(t, rest))

@@ -14,7 +14,7 @@ import (
 
 // This file moves a session to another connection: Claim makes the record that of the connection, and
 // Adopt begins to serve it. The store decides in which order connections get a session, and numbers
-// them. owners.go makes the earlier ones stop.
+// them. node.go makes the earlier ones stop.
 
 // A Request is that of a connection for the session of an earlier one.
 type Request struct {

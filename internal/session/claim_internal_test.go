@@ -53,8 +53,7 @@ func (c *claimTest) fails(code errors.Code) {
 	_, err := c.node.Claim(c.t.Context(), &c.req)
 	require.Error(c.t, err)
 	assert.Equal(c.t, code, errors.CodeOf(err), err)
-	all, _ := c.node.Len()
-	assert.Zero(c.t, all, "the node knows the session")
+	assert.Zero(c.t, c.node.Len(), "the node knows the session")
 	assert.False(c.t, c.first.IsOver())
 }
 
@@ -198,8 +197,7 @@ func TestClaim_MovesTheSession(t *testing.T) {
 		c.node.Receive(PacketClaimed, (&Session{id: k.id, generation: 3}).packet())
 		assert.Equal(t, []string{"GiveUp"}, c.conn.actions)
 		assert.Equal(t, errors.Aborted, errors.CodeOf(k.Adopt(ann, nil, nil)))
-		all, _ := c.node.Len()
-		assert.Zero(t, all)
+		assert.Zero(t, c.node.Len())
 	})
 	runClaimTest(t, "with a session and grants of its own", func(t *testing.T, c *claimTest) {
 		own := c.node.Begin(&c.conn.Conn, ann, nil, map[string]Grant{"own/a": {}})
@@ -279,24 +277,23 @@ func lose(err error) error {
 
 func TestClaim_AnswerOfTheStoreIsLost(t *testing.T) {
 	runClaimTest(t, "the record says that the connection has the session", func(t *testing.T, c *claimTest) {
-		c.node.UseStore(endingStore{testStore: c.store})
+		c.node.config.Store = endingStore{testStore: c.store}
 		k := c.claim()
-		c.node.UseStore(c.store)
+		c.node.config.Store = c.store
 		c.adopt(k)
 		k.Session.Grant("next/a", Grant{})
 		synctest.Wait()
 		assert.Contains(t, c.store.record(k.id).Topics, "next/a")
 	})
 	runClaimTest(t, "the goroutine ends", func(t *testing.T, c *claimTest) {
-		c.node.UseStore(endingStore{c.store, true})
+		c.node.config.Store = endingStore{c.store, true}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			_, _ = c.node.Claim(t.Context(), &c.req)
 		}()
 		<-done
-		all, _ := c.node.Len()
-		assert.Zero(t, all, "the node knows the session")
+		assert.Zero(t, c.node.Len(), "the node knows the session")
 	})
 }
 
@@ -349,8 +346,7 @@ func TestBegin_ClientDoesNotLearnOfIt(t *testing.T) {
 				assert.False(t, begun.Load())
 				_, ok := s.Token()
 				assert.False(t, ok)
-				all, _ := n.Len()
-				assert.Zero(t, all, "the node knows the session")
+				assert.Zero(t, n.Len(), "the node knows the session")
 				n.Close(t.Context())
 				assert.Equal(t, tt.log, store.log)
 			})
@@ -365,20 +361,26 @@ func TestAbsent_OldestOfAnAddressEnds(t *testing.T) {
 		defer s.end()
 		s.adopt()
 		s.disconnect()
-		s.node.Leave(User{}, netip.MustParsePrefix("192.0.2.2/32"), func() { t.Error("it is of another address") })
+		began := time.Now()
+		s.node.leave(User{}, netip.MustParsePrefix("192.0.2.2/32"), func() { assert.Equal(t, within, time.Since(began), "it is of another address") })
 		synctest.Wait()
 		assert.Equal(t, "detached", s.name())
 		ended := false
-		s.node.Leave(User{}, s.conn.Address, func() { ended = true })
+		s.node.leave(User{}, s.conn.Address, func() { ended = true })
 		synctest.Wait()
 		assert.Equal(t, "ended", s.name())
-		assert.Equal(t, []EndReason{Limited}, s.conn.reasons)
-		s.node.Leave(User{}, s.conn.Address, func() { t.Error("it is not away any more when the next one is") })
+		assert.Equal(t, []EndReason{LimitedPerAddress}, s.conn.reasons)
+		var left atomic.Int32
+		s.node.leave(User{}, s.conn.Address, func() { left.Add(1) })
 		synctest.Wait()
 		assert.True(t, ended)
+		assert.Zero(t, left.Load())
 		time.Sleep(within)
-		s.node.Leave(User{}, s.conn.Address, func() {})
 		synctest.Wait()
+		assert.Equal(t, int32(1), left.Load())
+		s.node.leave(User{}, s.conn.Address, func() {})
+		synctest.Wait()
+		assert.Equal(t, int32(1), left.Load(), "it is not away any more when the next one is")
 	})
 }
 
@@ -400,13 +402,15 @@ func TestAbsent_ResumedSessionsDoNotCount(t *testing.T) {
 			k.Announce()
 			c.adopt(k)
 			k.AnnounceMoved(nil)
-			assert.Empty(t, n.absent)
+			sessions, others := n.config.Away.Len()
+			assert.Zero(t, sessions+others)
 			later.Disconnected(false, false)
-			n.Leave(ann.User, netip.Prefix{}, func() {})
+			n.leave(ann.User, netip.Prefix{}, func() {})
 			synctest.Wait()
-			assert.Equal(t, []EndReason{Limited}, other.reasons)
-			n.Leave(ann.User, netip.Prefix{}, func() {})
-			assert.Len(t, n.absent, 1)
+			assert.Equal(t, []EndReason{LimitedPerUser}, other.reasons)
+			n.leave(ann.User, netip.Prefix{}, func() {})
+			sessions, others = n.config.Away.Len()
+			assert.Equal(t, [2]int{0, 1}, [2]int{sessions, others})
 		})
 	}
 }
@@ -418,9 +422,10 @@ func TestAbsent_WhoDoesNotComeBackIsForgotten(t *testing.T) {
 		for i := range 1000 {
 			id := fmt.Sprint(i)
 			address := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i / 256), byte(i)}), 32)
-			n.leave(User{"t", id}, address, &absentee{session: id, end: func() {}})
+			n.leave(User{"t", id}, address, func() {})
 			time.Sleep(within / 10)
-			assert.LessOrEqual(t, len(n.absent), 3*20)
+			_, others := n.config.Away.Len()
+			assert.LessOrEqual(t, others, 11)
 		}
 	})
 }
@@ -477,8 +482,7 @@ func TestClaim_RefusesSessionWhoseRecordIsNotDeletedYet(t *testing.T) {
 			if name == "ended" {
 				c.first.Disconnected(true, false)
 			}
-			all, waiting := c.node.Len()
-			assert.Equal(t, [2]int{}, [2]int{all, waiting}, "the node forgets the session")
+			assert.Equal(t, [2]int{}, c.node.count(), "the node forgets the session")
 		})
 	}
 	for name, kind := range map[string]Packet{"claimed by another node": PacketClaimed, "moved to another node": PacketMoved} {
@@ -490,8 +494,7 @@ func TestClaim_RefusesSessionWhoseRecordIsNotDeletedYet(t *testing.T) {
 			k := c.claim()
 			c.adopt(k)
 			c.first.node.Receive(kind, k.Session.packet())
-			all, _ := c.first.node.Len()
-			assert.Zero(t, all, "the node forgets the session")
+			assert.Zero(t, c.first.node.Len(), "the node forgets the session")
 			time.Sleep(2 * maxSaveWait)
 			synctest.Wait()
 			assert.Equal(t, k.Session.generation, c.store.record(k.id).Generation, "it is not deleted")
@@ -514,11 +517,9 @@ func TestClaim_HasGrantsOfClosedConnection(t *testing.T) {
 		k := c.claim()
 		c.adopt(k)
 		assert.Contains(t, k.Topics, "late/a")
-		all, _ := c.node.Len()
-		assert.Equal(t, 2, all)
+		assert.Equal(t, 2, c.node.Len())
 		k.AnnounceMoved(nil)
-		all, waiting := c.node.Len()
-		assert.Equal(t, [2]int{1, 0}, [2]int{all, waiting}, "the node forgets the earlier connection")
+		assert.Equal(t, [2]int{1, 0}, c.node.count(), "the node forgets the earlier connection")
 	})
 	runClaimTest(t, "after the record has been stored", func(t *testing.T, c *claimTest) {
 		c.first.node.config.WatchesEnds = false
@@ -526,8 +527,7 @@ func TestClaim_HasGrantsOfClosedConnection(t *testing.T) {
 		c.first.Disconnected(false, false)
 		c.first.ForgetIfUnused()
 		synctest.Wait()
-		all, waiting := c.first.node.Len()
-		assert.Equal(t, [2]int{}, [2]int{all, waiting}, "the node forgets the session")
+		assert.Equal(t, [2]int{}, c.first.node.count(), "the node forgets the session")
 		k := c.claim()
 		c.adopt(k)
 		assert.Contains(t, k.Topics, "late/a")

@@ -98,6 +98,6 @@
 // both. The caller changes topics and grants together, with a lock of its own that it acquires before
 // those of this package; [Session.CatchUp] acquires it through Act.
 //
-// Per session there are two timers, and a goroutine while its record is stored (save.go). [Node.Close]
-// waits for these goroutines.
+// Per session there is a timer, and a goroutine while its record is stored (save.go). [Node.Close] waits for these
+// goroutines, and for those of [present.Table] that end sessions. The lock of the Table may be acquired under Session.mu.
 package session

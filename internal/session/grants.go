@@ -38,11 +38,23 @@ func grantBytes(topic string, g Grant) int { return len(topic) + len(g.Info) + 1
 func (s *Session) Grant(topic string, g Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.grantLocked(topic, g)
+}
+
+func (s *Session) grantLocked(topic string, g Grant) {
 	before, ok := s.record.Topics[topic]
-	g = before.add(g)
-	if !ok || g != before {
+	if g = before.add(g); !ok || g != before {
 		s.record.Topics[topic] = g
 		s.changedLocked()
+	}
+}
+
+// SetHidden notes whether the client is not present in a topic of the record.
+func (s *Session) SetHidden(topic string, hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.record.Topics[topic]; ok {
+		s.grantLocked(topic, Grant{Hidden: hidden})
 	}
 }
 
@@ -52,8 +64,7 @@ func (s *Session) SetPosition(topic string, at broker.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before, ok := s.record.Topics[topic]; ok && before.Epoch == "" {
-		s.record.Topics[topic] = before.add(Grant{Epoch: at.Epoch, Offset: at.Offset})
-		s.changedLocked()
+		s.grantLocked(topic, Grant{Epoch: at.Epoch, Offset: at.Offset, Hidden: before.Hidden})
 	}
 }
 

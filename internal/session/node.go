@@ -2,12 +2,15 @@ package session
 
 import (
 	"context"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/present"
+	"github.com/penstock-go/penstock/internal/wire"
 )
 
 // A Config says how the sessions of a node work.
@@ -15,11 +18,10 @@ type Config struct {
 	Store  broker.ValueStore // has the records; it may be nil if no session begins
 	Within time.Duration     // in which a client can resume its session after the connection is lost
 
-	MaxBytes            int                  // of the grants of a session
-	PerUser, PerAddress int                  // sessions whose clients are away, on this node
-	LongestGrace        func() time.Duration // for which a user without a session stays present at most
-	WatchesEnds         bool                 // the connection wants ReportEnd, so that the end of every session is awaited
-	Publish             func(kind Packet, packet []byte)
+	MaxBytes    int            // of the grants of a session
+	Away        *present.Table // of the node
+	WatchesEnds bool           // the connection wants ReportEnd, so that the end of every session is awaited
+	Publish     func(kind Packet, packet []byte)
 }
 
 // A Packet is a kind of packet that a node publishes to the others, which pass it to [Node.Receive].
@@ -38,19 +40,14 @@ type Node struct {
 	config Config
 	saving tasks
 
-	mu      sync.Mutex // may be acquired under Session.mu; nothing is called under it
-	byID    map[string][]*Session
-	waiting map[*Session]struct{} // those with Session.waiting
-	absent  absentees
+	mu   sync.Mutex // may be acquired under Session.mu; nothing is called under it
+	byID map[string][]*Session
 }
 
 // New returns a node without sessions.
 func New(config Config) *Node {
-	return &Node{config: config, byID: map[string][]*Session{}, waiting: map[*Session]struct{}{}, absent: absentees{}}
+	return &Node{config: config, byID: map[string][]*Session{}}
 }
-
-// UseStore sets Config.Store. It must be called before the first session begins.
-func (n *Node) UseStore(store broker.ValueStore) { n.config.Store = store }
 
 // A Conn is the connection of a session.
 type Conn struct {
@@ -96,11 +93,22 @@ type EndReason uint8
 
 // The reasons.
 const (
-	Closed      EndReason = iota // by the client or the server
-	Expired                      // the client has not come back, or the store has lost the record
-	AccessEnded                  // the user has lost the access while the client was away
-	Limited                      // by Config.PerUser or Config.PerAddress
+	Closed            EndReason = iota // by the client or the server
+	Expired                            // the client has not come back, or the store has lost the record
+	AccessEnded                        // the user has lost the access while the client was away
+	LimitedPerUser                     // too many clients of the user were away
+	LimitedPerAddress                  // too many clients of the address were away
 )
+
+// String returns the name that applications know.
+func (r EndReason) String() string {
+	return [...]string{"closed", "expired", "revoked", "limited", "limited"}[r]
+}
+
+// Option returns the option that sets the limit, or "".
+func (r EndReason) Option() string {
+	return [...]string{LimitedPerUser: "router.Limits.SessionsPerUser", LimitedPerAddress: "router.Limits.ConnsPerIP"}[r]
+}
 
 // add adds a session, before the store can have it as that of its connection.
 func (n *Node) add(s *Session) {
@@ -148,51 +156,93 @@ func (n *Node) of(id, connID string) *Session {
 	return nil
 }
 
-// wait adds a session whose connection has been closed.
-func (n *Node) wait(s *Session) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waiting[s] = struct{}{}
-}
-
-func (n *Node) stopWaiting(s *Session) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.waiting, s)
-}
-
-func (n *Node) allWaiting() []*Session {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	all := make([]*Session, 0, len(n.waiting))
-	for s := range n.waiting {
-		all = append(all, s)
-	}
-	return all
-}
-
-// Len returns how many sessions the node knows, and how many of these are those of closed connections.
-func (n *Node) Len() (all, waiting int) {
+// Len returns how many sessions the node knows.
+func (n *Node) Len() (all int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, of := range n.byID {
 		all += len(of)
 	}
-	return all, len(n.waiting)
+	return all
 }
 
 // Close waits until records have been stored, or ctx is done. Nothing is stored afterwards, and no
 // session ends: other nodes let the members stay.
 func (n *Node) Close(ctx context.Context) {
 	n.saving.close(ctx)
-	for _, s := range n.allWaiting() {
-		s.stop()
+	n.config.Away.Close()
+}
+
+// This file makes earlier connections of a session stop, on all nodes. The connection that has got it
+// announces its generation twice: at once, so that earlier ones handle no further messages, and when it
+// has subscribed to the topics, so that they leave these. A node that loses the packets notices it when
+// it stores the record again.
+
+// Announce makes earlier connections stop.
+func (k *Claim) Announce() {
+	s := k.Session
+	earlier := k.node.before(s.id, s.generation)
+	isOwner := func(s *Session) bool { return s.conn.ID == k.owner }
+	// Unless the client has acknowledged the answer to the owner, one before it may not know yet that it
+	// has lost the session.
+	k.elsewhere = k.unacknowledged || k.owner != s.conn.ID && !slices.ContainsFunc(earlier, isOwner)
+	for _, other := range earlier {
+		other.handle(other.supersedeLocked)
+	}
+	if k.elsewhere {
+		k.node.config.Publish(PacketClaimed, s.packet())
 	}
 }
 
-// stop ends the waiting, and nothing else.
-func (s *Session) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forgetLocked()
+// AnnounceMoved makes earlier connections leave the topics. The session goes on without those that it
+// lacks.
+func (k *Claim) AnnounceMoved(lacking []string) {
+	s := k.Session
+	k.node.move(s.id, s.generation, lacking)
+	if !k.elsewhere {
+		return
+	}
+	packet := s.packet()
+	for _, topic := range lacking {
+		packet = wire.AppendString(packet, topic)
+	}
+	k.node.config.Publish(PacketMoved, packet)
+}
+
+func (n *Node) move(id string, generation uint64, lacking []string) {
+	for _, s := range n.before(id, generation) {
+		s.handle(func() []Action { return s.moveLocked(lacking) })
+	}
+	n.config.Away.Moved(id, generation) // last: once they have moved, none of them is counted again
+}
+
+func (s *Session) packet() []byte {
+	return binary.AppendUvarint(wire.AppendString(nil, s.id), s.generation)
+}
+
+// Receive handles a packet that another node has published. An invalid one has no effect.
+func (n *Node) Receive(kind Packet, packet []byte) {
+	id, rest, ok := wire.CutString(packet)
+	if !ok {
+		return
+	}
+	generation, size := binary.Uvarint(rest)
+	if size <= 0 {
+		return
+	}
+	if kind == PacketClaimed {
+		for _, s := range n.before(id, generation) {
+			s.handle(s.supersedeLocked)
+		}
+		return
+	}
+	var lacking []string
+	for rest = rest[size:]; len(rest) > 0; {
+		var topic string
+		if topic, rest, ok = wire.CutString(rest); !ok {
+			return
+		}
+		lacking = append(lacking, topic)
+	}
+	n.move(id, generation, lacking)
 }

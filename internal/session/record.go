@@ -49,6 +49,7 @@ type record struct {
 type Grant struct {
 	Joined bool   `json:"joined,omitzero"` // the client is present
 	Info   string `json:"info,omitzero"`   // of the member
+	Hidden bool   `json:"hidden,omitzero"` // it is not, even if all subscribers are
 
 	// Of a topic with a history: the client may read what follows this position, which is empty until it
 	// is known, and with State the current state, too.
@@ -58,10 +59,13 @@ type Grant struct {
 }
 
 // add returns a grant that permits what either of two permits. The info of the first is kept, unless it
-// is empty.
+// is empty. The second decides whether the client is hidden.
 func (g Grant) add(other Grant) Grant {
 	g.Joined, g.State = g.Joined || other.Joined, g.State || other.State
 	g.Info = cmp.Or(g.Info, other.Info)
+	if g.Hidden = other.Hidden; g.Hidden {
+		g.Joined, g.Info = false, ""
+	}
 	switch g.Epoch {
 	case "":
 		g.Epoch, g.Offset = other.Epoch, other.Offset

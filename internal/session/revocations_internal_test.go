@@ -46,7 +46,7 @@ func TestRevocations_AnswerOfTheStoreIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTestStore()
 		n := newTestNode(store)
-		n.UseStore(endingStore{testStore: store})
+		n.config.Store = endingStore{testStore: store}
 		change, err := n.Revoke(t.Context(), ann.User, "room/a")
 		require.NoError(t, err)
 		list, _, err := n.loadRevocations(t.Context(), ann.User)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // This file stores the record of a session: when it has changed, and again before it expires. At most
@@ -25,7 +25,7 @@ func (n *Node) refreshInterval() time.Duration { return n.config.Within / 3 }
 // changedLocked makes a goroutine store the record. If the store has just failed, the timer does.
 func (s *Session) changedLocked() {
 	s.dirty = true
-	if !s.saving && s.backoff == (sleep.Backoff{}) {
+	if !s.saving && s.backoff == (rules.Backoff{}) {
 		s.startSavingLocked()
 	}
 }
@@ -252,7 +252,7 @@ func (s *Session) finish(w write, version uint64, err error) (more bool) {
 func (s *Session) savedLocked(w write, version uint64, err error) (more bool, actions []Action) {
 	switch {
 	case err == nil && w.lifetime > 0:
-		s.stored, s.version, s.backoff = w.data, version, sleep.Backoff{}
+		s.stored, s.version, s.backoff = w.data, version, rules.Backoff{}
 		return true, nil
 	case err == errTakenOver: //nolint:errorlint // never wrapped
 		s.dirty = true

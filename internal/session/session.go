@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/present"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A Session is that of one connection. The record in the store says which connection has the session:
@@ -31,12 +32,10 @@ type Session struct {
 	settled bool   // nothing is stored any more
 
 	// Of a connection that has been closed: see waiting.go.
-	until     time.Time // when the client can no longer resume; zero while the connection is open
-	waiting   bool      // for the end of the session, or for another connection
-	leaves    bool      // it is not present meanwhile
-	unused    bool      // it waits only until the record has been stored
-	present   []string  // the topics in which it is
-	waitTimer *time.Timer
+	until  time.Time        // when the client can no longer resume; zero while the connection is open
+	away   *present.Absence // for which the session waits
+	leaves bool             // it is not present meanwhile
+	unused bool             // it waits only until the record has been stored
 
 	lacking []string // of moved: the topics in which the session does not go on
 
@@ -47,7 +46,7 @@ type Session struct {
 	// See save.go.
 	dirty, saving bool
 	saved         chan struct{} // closed at the end of the saving; nil if no one waits
-	backoff       sleep.Backoff
+	backoff       rules.Backoff
 	timer         *time.Timer // until the next save; nil before the first
 }
 
@@ -114,10 +113,8 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 	switch s.state {
 	case open:
 		s.state = detached
-		s.leaveBehind()
 		s.waitLocked(leaving)
 	case superseded: // the member stays until the other connection is present
-		s.leaveBehind()
 		s.waitLocked(false)
 	case ended:
 		s.forgetLocked()
@@ -205,7 +202,7 @@ func (s *Session) settleLocked(next state) {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	if !s.until.IsZero() && !s.waiting {
+	if !s.until.IsZero() && !s.waitsLocked() {
 		s.node.remove(s)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 
+	"github.com/penstock-go/penstock/internal/present"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -67,8 +68,7 @@ var ann = Identity{User: User{"t", "ann"}}
 
 func newTestNode(store broker.ValueStore) *Node {
 	return New(Config{
-		Store: store, Within: within, MaxBytes: 1000, PerUser: 1, PerAddress: 1, WatchesEnds: true,
-		LongestGrace: func() time.Duration { return 0 }, Publish: func(Packet, []byte) {},
+		Store: store, Within: within, MaxBytes: 1000, Away: present.New(1, 1), WatchesEnds: true, Publish: func(Packet, []byte) {},
 	})
 }
 
@@ -108,7 +108,20 @@ func (s *testSession) adopt() { require.NoError(s.t, s.claim.Adopt(ann, nil, nil
 
 func (s *testSession) disconnect() {
 	s.Disconnected(false, false)
-	s.StayPresent("room/a")
+	s.node.config.Away.Stay(s.Away(), "room/a", 0)
+}
+
+// count returns how many sessions the node knows, and how many of these are waited for.
+func (n *Node) count() [2]int {
+	waiting, _ := n.config.Away.Len()
+	return [2]int{n.Len(), waiting}
+}
+
+// leave adds a client without a session, who stays present, and notes in ended when that ends.
+func (n *Node) leave(user User, address netip.Prefix, ended func()) {
+	a := &present.Absence{User: present.User(user), Client: &present.Client{Address: address}}
+	a.Act = func(*present.Absence, present.Action) { ended() }
+	n.config.Away.Stay(a, "room/b", within)
 }
 
 func (s *testSession) receive(kind Packet) {
@@ -145,10 +158,12 @@ var events = map[string]func(*testSession){
 		s.store.replace(s.id, nil)
 		s.tick()
 	},
-	"time is up": func(s *testSession) { s.expire() },
-	"too many":   func(s *testSession) { s.node.Leave(ann.User, netip.Prefix{}, func() {}) },
-	"access":     func(s *testSession) { s.node.EndWaiting(ann.User, func(uint32) bool { return true }) },
-	"stop":       func(s *testSession) { s.node.Close(s.t.Context()) },
+	"time is up": func(s *testSession) { s.node.endWaiting(s.id, s.conn.ID, Expired) },
+	"too many":   func(s *testSession) { s.node.leave(ann.User, netip.Prefix{}, func() {}) },
+	"access": func(s *testSession) {
+		s.node.config.Away.EndAccess(present.User(ann.User), func(uint32) bool { return true })
+	},
+	"stop": func(s *testSession) { s.node.Close(s.t.Context()) },
 }
 
 // possible reports whether an event can happen: a session that is claiming is not that of its connection
@@ -169,7 +184,7 @@ func (s *testSession) name() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := [...]string{"claiming", "open", "detached", "superseded", "moved", "ended", "abandoned"}[s.state]
-	if s.waiting && s.state != detached {
+	if s.waitsLocked() && s.state != detached {
 		name += "-away"
 	}
 	return name
@@ -279,8 +294,7 @@ func TestSession_TimersExpireSessions(t *testing.T) {
 		assert.Equal(t, "ended", s.name())
 		assert.Equal(t, []string{"room/a"}, s.conn.left)
 		assert.Subset(t, s.effects(), []string{"LeaveTopics", "ReportEnd"})
-		all, waiting := s.node.Len()
-		assert.Zero(t, all+waiting)
+		assert.Zero(t, s.node.count())
 	})
 }
 
@@ -291,10 +305,12 @@ func TestSession_AccessEndsInTopics(t *testing.T) {
 		defer s.end()
 		s.adopt()
 		s.disconnect()
-		require.True(t, s.StayPresent("hall/a"))
-		s.node.EndPresence(User{"t", "bob"}, topicname.NewMatcher("room/{id}"))
+		away := s.node.config.Away
+		require.True(t, away.Stay(s.Away(), "hall/a", 0))
+		rooms := topicname.NewMatcher("room/{id}")
+		away.Revoke(present.User{TenantID: "t", UserID: "bob"}, rooms.Matches)
 		assert.Empty(t, s.conn.left)
-		s.node.EndPresence(ann.User, topicname.NewMatcher("room/{id}"))
+		away.Revoke(present.User(ann.User), rooms.Matches)
 		assert.Equal(t, []string{"room/a"}, s.conn.left)
 		s.receive(PacketMoved)
 		assert.Equal(t, []string{"room/a", "hall/a"}, s.conn.left)

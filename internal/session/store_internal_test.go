@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -12,16 +11,13 @@ import (
 	"github.com/penstock-go/penstock/errors"
 )
 
-// A testStore keeps values, and notes what happens to records. It may be late, and its answers may be lost.
+// A testStore keeps values, and notes what happens to records.
 type testStore struct {
 	mu      sync.Mutex
 	version uint64
 	values  map[string]testValue
-	log     []string   // "stored" or "deleted", for records
-	rng     *rand.Rand // of a store that is late and fails; nil for one that does not
+	log     []string // "stored" or "deleted", for records
 	away    bool
-	history map[string][]record // all that was stored, by session
-	deleted map[string]bool     // sessions
 }
 
 type testValue struct {
@@ -31,37 +27,16 @@ type testValue struct {
 }
 
 func newTestStore() *testStore {
-	return &testStore{values: map[string]testValue{}, history: map[string][]record{}, deleted: map[string]bool{}}
+	return &testStore{values: map[string]testValue{}}
 }
 
 var errAway = errors.New("the store is away")
 
-// wait may wait for up to two seconds, and reports whether the answer is lost.
-func (b *testStore) wait(ctx context.Context) (lost bool) {
-	b.mu.Lock()
-	if b.rng == nil {
-		b.mu.Unlock()
-		return false
-	}
-	d, n := time.Duration(b.rng.Int64N(int64(2*time.Second))), b.rng.IntN(8)
-	b.mu.Unlock()
-	if n < 4 {
-		return false
-	}
-	select {
-	case <-time.After(d):
-		return n == 7
-	case <-ctx.Done():
-		return true
-	}
-}
-
 // LoadValue returns a value that has not expired.
-func (b *testStore) LoadValue(ctx context.Context, key string) (broker.Value, error) {
-	lost := b.wait(ctx)
+func (b *testStore) LoadValue(_ context.Context, key string) (broker.Value, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if lost || b.away {
+	if b.away {
 		return broker.Value{}, errAway
 	}
 	v := b.currentLocked(key).Value
@@ -84,27 +59,16 @@ func (b *testStore) currentLocked(key string) testValue {
 }
 
 // StoreValue stores a value of the version.
-func (b *testStore) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
-	return b.change(ctx, key, version, lifetime, func([]byte) ([]byte, bool) { return slices.Clone(data), true })
+func (b *testStore) StoreValue(_ context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	return b.change(key, version, lifetime, func([]byte) ([]byte, bool) { return slices.Clone(data), true })
 }
 
 // PatchValue changes a part of a value.
-func (b *testStore) PatchValue(ctx context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
-	return b.change(ctx, key, version, lifetime, p.Apply)
+func (b *testStore) PatchValue(_ context.Context, key string, p broker.Patch, version uint64, lifetime time.Duration) (uint64, error) {
+	return b.change(key, version, lifetime, p.Apply)
 }
 
-func (b *testStore) change(ctx context.Context, key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
-	if b.wait(ctx) {
-		return 0, errors.Errorf(errors.OutcomeUnknown, "the connection broke")
-	}
-	stored, err := b.changeNow(key, version, lifetime, to)
-	if err == nil && b.wait(ctx) {
-		return 0, errors.Errorf(errors.OutcomeUnknown, "the answer was lost")
-	}
-	return stored, err
-}
-
-func (b *testStore) changeNow(key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
+func (b *testStore) change(key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	current := b.currentLocked(key)
@@ -119,12 +83,10 @@ func (b *testStore) changeNow(key string, version uint64, lifetime time.Duration
 	}
 	if lifetime <= 0 {
 		b.noteLocked(key, "deleted")
-		b.deleted[strings.TrimPrefix(key, recordKey(""))] = true
 		delete(b.values, key)
 		return 0, nil
 	}
 	b.noteLocked(key, "stored")
-	b.noteRecordLocked(key, data)
 	b.version++
 	b.values[key] = testValue{broker.Value{Data: data, Version: b.version}, time.Now().Add(lifetime)}
 	return b.version, nil

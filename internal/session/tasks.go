@@ -34,16 +34,6 @@ func (t *tasks) end() {
 	}
 }
 
-// run calls f on a goroutine of its own, unless none may begin any more.
-func (t *tasks) run(f func()) {
-	if t.begin() {
-		go func() {
-			defer t.end()
-			f()
-		}()
-	}
-}
-
 // close waits until there are none, or ctx is done. Then none begins any more.
 func (t *tasks) close(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -73,10 +63,4 @@ func (t *tasks) closeIfIdle() (idle <-chan struct{}) {
 		t.idle = make(chan struct{})
 	}
 	return t.idle
-}
-
-func (t *tasks) isClosed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closed
 }

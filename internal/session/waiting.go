@@ -2,14 +2,15 @@ package session
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/present"
 )
 
 // This file waits for the clients of closed connections: until a session ends, or another connection
-// has it, the closed one stays present in its topics.
+// has it, the closed one stays present in its topics. internal/present has the clock, and bounds how many wait: each is
+// a record in the store until its time is up, and a client can leave one behind with every connection.
 
 // expiryGrace is how much later than its time a session is taken for expired: a client that has resumed
 // it at the last moment has then been stored as its owner.
@@ -18,29 +19,48 @@ const expiryGrace = time.Second
 // waitLocked begins to wait. A browser closes a connection with 1001 when its page is left: that member
 // is gone.
 func (s *Session) waitLocked(leaves bool) {
-	within := s.record.lifetime(s.node.config.Within, time.Now())
-	s.waiting, s.leaves = true, leaves
-	s.waitTimer = time.AfterFunc(max(0, within)+expiryGrace, s.expire)
-	s.node.wait(s)
+	n := s.node
+	s.leaves = leaves
+	s.away = &present.Absence{
+		User: present.User(s.record.user()), Of: s.id,
+		Client: &present.Client{Address: s.conn.Address, Generation: s.generation, Since: s.since},
+		Act:    s.act,
+	}
+	n.config.Away.Wait(s.away, max(0, s.record.lifetime(n.config.Within, time.Now()))+expiryGrace)
+}
+
+func (s *Session) waitsLocked() bool { return s.node.config.Away.Waits(s.away) }
+
+// act does what the table of those who are away requires, also if the session has ended or moved since.
+func (s *Session) act(_ *present.Absence, do present.Action) {
+	switch do.Kind {
+	case present.Expire:
+		s.node.endWaiting(s.id, s.conn.ID, Expired)
+	case present.Evict:
+		s.node.endWaiting(s.id, s.conn.ID, limitedBy(do))
+	case present.End:
+		s.handle(func() []Action { return s.endLocked(AccessEnded) })
+	default:
+		s.conn.Act(s, Action{Kind: LeaveTopics, Topics: do.Topics})
+	}
 }
 
 // forgetLocked ends the waiting, and makes the node forget the session: one that has ended, when its record
 // has been deleted, because until then, no connection of the node may claim it.
 func (s *Session) forgetLocked() []Action {
-	if s.waiting {
-		s.waiting = false
-		s.waitTimer.Stop()
-		s.node.stopWaiting(s)
-	}
+	topics := s.node.config.Away.Forget(s.away)
 	if s.state != ended || s.settled {
 		s.node.remove(s)
 	}
-	return s.leaveLocked(func(string) bool { return true })
+	if topics == nil {
+		return nil
+	}
+	return []Action{{Kind: LeaveTopics, Topics: topics}}
 }
 
 // endLocked ends a session whose client has not come back.
 func (s *Session) endLocked(reason EndReason) []Action {
-	if !s.waiting {
+	if !s.waitsLocked() {
 		return nil
 	}
 	actions := s.forgetLocked()
@@ -54,101 +74,89 @@ func (s *Session) endLocked(reason EndReason) []Action {
 	return append(actions, Action{Kind: ReportEnd, Reason: reason})
 }
 
-// StayPresent lets a closed connection stay present in a topic until the session ends or another
-// connection has it. It reports false if the connection leaves now. s may be nil.
-func (s *Session) StayPresent(topic string) bool {
+// Away returns what waits for the client to come back after the connection was closed, and stays present meanwhile. It
+// is nil if nothing does. s may be nil.
+func (s *Session) Away() *present.Absence {
 	if s == nil {
-		return false
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.waiting || s.leaves {
-		return false
+	if s.leaves || !s.waitsLocked() {
+		return nil
 	}
-	s.present = append(s.present, topic)
-	return true
+	return s.away
 }
 
-// ForgetIfUnused ends the waiting for the end of a session that is not reported, after the last
-// StayPresent. s may be nil.
+// ForgetIfUnused ends the waiting for the end of a session that is not reported, if it is present in no
+// topic. s may be nil.
 func (s *Session) ForgetIfUnused() {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unused = len(s.present) == 0 && !s.node.config.WatchesEnds
+	s.unused = !s.node.config.WatchesEnds
 	s.forgetUnusedLocked()
 }
 
 // forgetUnusedLocked makes the node forget a session for which nothing waits. Until its record has been
 // stored, only the node has its latest grants, which a claim needs.
 func (s *Session) forgetUnusedLocked() {
-	if s.unused && s.waiting && !s.saving && (!s.dirty || s.settled) {
+	if !s.unused || s.saving || s.dirty && !s.settled || !s.waitsLocked() {
+		return
+	}
+	n, connID := s.node, s.conn.ID // not the session, which need not stay in memory with its record
+	evict := func(a *present.Absence, do present.Action) { n.endWaiting(a.Of, connID, limitedBy(do)) }
+	if n.config.Away.Unused(s.away, evict) {
+		s.away = nil
 		s.forgetLocked()
 	}
 }
 
-// expire ends a session whose client has not come back to any node. If the store does not answer, it is
-// asked again later.
-func (s *Session) expire() {
-	n := s.node
-	if n.saving.isClosed() {
+func limitedBy(evict present.Action) EndReason {
+	if evict.PerAddress {
+		return LimitedPerAddress
+	}
+	return LimitedPerUser
+}
+
+// endAttempts bounds how often a record is deleted that its connection has stored meanwhile.
+const endAttempts = 5
+
+// endWaiting ends a session whose client has not come back to any node: because its time is up, or because it is limited,
+// which deletes the record. If the store does not answer, that expires by itself.
+func (n *Node) endWaiting(id, connID string, reason EndReason) {
+	if !n.saving.begin() {
 		return
 	}
+	defer n.saving.end()
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
 	defer cancel()
-	rec, value, err := n.load(ctx, s.id)
-	s.handle(func() []Action {
-		switch {
-		case !s.waiting:
-			return nil
-		case err != nil:
-			s.waitTimer.Reset(n.refreshInterval())
-			return nil
-		case value.Version != 0 && rec.ConnID != s.conn.ID: // another connection has resumed it
-			return s.moveLocked(nil)
-		default:
-			return s.endLocked(Expired)
+	for range endAttempts {
+		rec, value, err := n.load(ctx, id)
+		resumed := value.Version != 0 && rec.ConnID != connID
+		if reason >= LimitedPerUser && value.Version != 0 && !resumed {
+			_, err = n.config.Store.StoreValue(ctx, recordKey(id), nil, value.Version, 0)
 		}
-	})
-}
-
-// EndWaiting ends the sessions of a user whose clients are away, if the identity was authenticated before
-// the user lost the access.
-func (n *Node) EndWaiting(user User, before func(since uint32) bool) {
-	for _, s := range n.waitingOf(user, before) {
-		s.handle(func() []Action { return s.endLocked(AccessEnded) })
-	}
-}
-
-// EndPresence ends the presence in topics of a user whose clients are away.
-func (n *Node) EndPresence(user User, topics topicname.Matcher) {
-	for _, s := range n.waitingOf(user, func(uint32) bool { return true }) {
-		s.handle(func() []Action { return s.leaveLocked(topics.Matches) })
-	}
-}
-
-// leaveLocked ends the presence in topics.
-func (s *Session) leaveLocked(leaves func(topic string) bool) []Action {
-	var left []string
-	s.present = slices.DeleteFunc(s.present, func(topic string) bool {
-		if !leaves(topic) {
-			return false
+		if s := n.of(id, connID); s != nil {
+			s.handle(func() []Action { return s.endIfAwayLocked(reason, resumed, err) })
 		}
-		left = append(left, topic)
-		return true
-	})
-	if left == nil {
-		return nil
+		if errors.CodeOf(err) != errors.Aborted { // the last save of the connection may have come between
+			return
+		}
 	}
-	return []Action{{Kind: LeaveTopics, Topics: left}}
 }
 
-func (n *Node) waitingOf(user User, before func(since uint32) bool) []*Session {
-	return slices.DeleteFunc(n.allWaiting(), func(s *Session) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.record.user() != user || !before(s.since)
-	})
+func (s *Session) endIfAwayLocked(reason EndReason, resumed bool, err error) []Action {
+	switch {
+	case !s.waitsLocked():
+	case err == nil && resumed: // the member has waited until the other connection is present
+		return s.moveLocked(nil)
+	case err == nil:
+		return s.endLocked(reason)
+	case reason == Expired:
+		s.node.config.Away.Wait(s.away, s.node.refreshInterval())
+	}
+	return nil
 }

@@ -32,6 +32,7 @@ type (
 		ID      string `json:"id"`
 		Millis  int    `json:"millis"`
 		Publish string `json:"publish,omitempty"` // the topic to which the handler publishes an item with the ID
+		Others  bool   `json:"others,omitempty"`  // the connection of the call does not receive it
 	}
 	worked struct {
 		ID string `json:"id"`
@@ -106,7 +107,6 @@ func newApp(w *world, b broker.HistoryBroker) *app {
 		Codecs:          []router.Codec{cbor.New(nil)},
 		Authenticate:    w.authenticate,
 		UserHistory:     router.History{Messages: longHistory, Age: historyAge},
-		Resume:          router.ResumeOptions{Within: resumeWithin},
 		OnMessagesLost:  func(topic string, n int) { w.messagesLost(a, topic, n) },
 		OnError:         func(e router.ErrorReport) { w.serverError(a, e) },
 		OnLimitExceeded: w.limitExceeded,
@@ -152,8 +152,8 @@ func (a *app) declareTopics() {
 	router.Topic(a.Router, "short/{n}", &router.TopicOptions{Authorize: authorize, History: router.History{Messages: shortHistory, Age: historyAge}})
 	router.Topic(a.Router, "state/{n}", &router.TopicOptions{Authorize: authorize, History: long})
 	router.Topic(a.Router, "live/{n}", &router.TopicOptions{Authorize: authorize})
-	router.Topic(a.Router, "room/1", &router.TopicOptions{Authorize: authorize, Presence: true})
-	router.Topic(a.Router, "room/2", &router.TopicOptions{Authorize: authorize, Presence: true, PresenceGrace: presenceGrace})
+	router.Topic(a.Router, "room/1", &router.TopicOptions{Authorize: authorize, AuthorizeHidden: authorize, Presence: true})
+	router.Topic(a.Router, "room/2", &router.TopicOptions{Authorize: authorize, AuthorizeHidden: authorize, Presence: true, PresenceGrace: presenceGrace})
 	router.Topic(a.Router, "join/{n}", &router.TopicOptions{History: long})
 }
 
@@ -187,7 +187,11 @@ func (a *app) work(ctx *router.Context, m work) (worked, error) {
 		return worked{}, ctx.Err()
 	}
 	if m.Publish != "" {
-		if err := a.publish(ctx, m.Publish, item{ID: m.ID}, m.ID); err != nil {
+		var opts []router.PublishOption
+		if m.Others {
+			opts = append(opts, router.Except(ctx.Conn()))
+		}
+		if err := a.publish(ctx, m.Publish, item{ID: m.ID}, m.ID, opts...); err != nil {
 			return worked{}, err
 		}
 	}
@@ -217,11 +221,10 @@ func (a *app) join(ctx *router.Context, m join) (joined, error) {
 }
 
 // publish publishes an item, and records what became of it.
-func (a *app) publish(ctx context.Context, topic string, m router.Message, id string) error {
+func (a *app) publish(ctx context.Context, topic string, m router.Message, id string, opts ...router.PublishOption) error {
 	p := a.world.beginPublication(a, topic, id)
-	var opts []router.PublishOption
 	if hasHistory(topic) {
-		opts = []router.PublishOption{router.IdempotencyKey(id), router.Stored(ctx, &p.position)}
+		opts = append(opts, router.IdempotencyKey(id), router.Stored(ctx, &p.position))
 	}
 	err := a.Publish(topic, m, opts...)
 	a.world.endPublication(p, ctx.Err() != nil, err)

@@ -17,6 +17,7 @@ type call struct {
 	begun   time.Time
 	limit   time.Duration // its deadline
 	items   []int
+	others  bool // the connection of the call does not receive what its handler publishes
 	outcome error
 	done    bool
 	cancel  bool
@@ -34,6 +35,11 @@ func callsFeature() feature {
 			{name: "callAndPublish", weight: [3]int{6, 5, 5}, draw: func(d *draw, s *step) {
 				d.client(s)
 				d.topic(s, "log", "join", "live")
+				s.For = d.span(time.Second)
+			}, run: (*world).call},
+			{name: "callAndPublishToOthers", weight: [3]int{4, 4, 4}, draw: func(d *draw, s *step) {
+				d.client(s)
+				d.topic(s, "log")
 				s.For = d.span(time.Second)
 			}, run: (*world).call},
 			{name: "cancel", weight: [3]int{2, 2, 2}, draw: func(d *draw, s *step) { d.client(s); s.N = 1; s.For = d.span(4 * time.Second) }, run: (*world).call},
@@ -69,7 +75,7 @@ func (w *world) call(s step) {
 	if s.Topic != "" {
 		c.kind = "publishing call" // the store may refuse the publication of its handler
 	}
-	c.cancel = s.N == 1
+	c.cancel, c.others = s.N == 1, s.Do == "callAndPublishToOthers"
 	w.begin(func() {
 		ctx, cancel := timeout(c.limit)
 		defer cancel()
@@ -83,7 +89,7 @@ func (w *world) call(s step) {
 				stop()
 			}).Stop()
 		}
-		reply, err := client.Call[worked](ctx, l.Client, work{ID: c.id, Millis: int(s.For / time.Millisecond), Publish: s.Topic})
+		reply, err := client.Call[worked](ctx, l.Client, work{ID: c.id, Millis: int(s.For / time.Millisecond), Publish: s.Topic, Others: c.others})
 		if err == nil && reply.ID != c.id {
 			w.Errorf("client %d: the call %s has the reply to %q", s.Client, c.id, reply.ID)
 		}

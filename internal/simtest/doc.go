@@ -12,7 +12,7 @@
 // is a fault of the product. Every third of the others is hot: queues and limits are small. All tolerances are
 // constants of check_test.go, with the sentence of the documentation that permits them.
 //
-//	go test ./internal/simtest                          60 seeds
+//	go test ./internal/simtest                          30 seeds
 //	PENSTOCK_TESTS=full go test ./internal/simtest      2,000 seeds
 //	make world                                          for as long as WORLDTIME says
 //	go test ./internal/simtest -run TestSeed -seed 17   one seed, with its plan if it fails

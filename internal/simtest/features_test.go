@@ -13,7 +13,7 @@ type feature struct {
 // features returns all features.
 func features() []feature {
 	return []feature{
-		topicsFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(),
+		topicsFeature(), lastFeature(), joinedFeature(), callsFeature(), usersFeature(), presenceFeature(), statesFeature(), faultsFeature(),
 		limitsFeature(), meterFeature(), runsFeature(), slowFeature(), asksFeature(), streamsFeature(), expiryFeature(),
 		storeFeature(), rawFeature(), restFeature(), leaksFeature(),
 	}

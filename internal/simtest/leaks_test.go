@@ -48,16 +48,19 @@ func (a *app) watchHooks(o *router.Options) {
 		h.closedAt[c.ID()] = time.Now()
 		h.left[c.ID()] = resumable
 	}
-	o.Resume.OnResume = func(_ *router.Context, s router.ResumedSession) error {
-		a.world.mu.Lock()
-		defer a.world.mu.Unlock()
-		record[resumptions](a.world)[s.ConnID] = true
-		return nil
-	}
-	o.Resume.OnSessionEnd = func(e router.SessionEnd) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.ended[e.ConnID]++
+	o.Resume = router.ResumeOptions{
+		Within: resumeWithin,
+		OnResume: func(_ *router.Context, s router.ResumedSession) error {
+			a.world.mu.Lock()
+			defer a.world.mu.Unlock()
+			record[resumptions](a.world)[s.ConnID] = true
+			return nil
+		},
+		OnSessionEnd: func(e router.SessionEnd) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.ended[e.ConnID]++
+		},
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-go/penstock/client"
 )
 
-// Rooms have presence: when all is quiet, all clients and all nodes know the same members, which are those who are subscribed.
+// Rooms have presence: when all is quiet, all clients and all nodes know the same members, which are those who are
+// subscribed, unless all their subscriptions are hidden.
 func presenceFeature() feature {
 	return feature{check: (*world).checkPresence}
 }
@@ -34,7 +35,7 @@ func (w *world) checkPresence() {
 	for _, topic := range []string{"room/1", "room/2"} {
 		present := map[*life]bool{}
 		for _, s := range w.watches() {
-			if s.topic == topic && s.alive() {
+			if s.topic == topic && s.alive() && !s.hidden {
 				present[s.life] = true
 			}
 		}

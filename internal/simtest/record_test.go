@@ -50,11 +50,13 @@ func (w *world) endPublication(p *publication, canceled bool, err error) {
 
 // A watch is a subscription of a client, as its application sees it.
 type watch struct {
-	life  *life
-	topic string
-	since client.Position
-	asked time.Time // Subscribe was called
-	sub   *client.Subscription
+	life   *life
+	topic  string
+	since  client.Position
+	last   int
+	hidden bool
+	asked  time.Time // Subscribe was called
+	sub    *client.Subscription
 
 	mu           sync.Mutex
 	confirmed    time.Time // Subscribe has returned without an error

@@ -3,13 +3,15 @@ package simtest
 import (
 	"testing"
 	"time"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // repeat simulates a plan several times, since the scheduler is not part of it, and fails with the problems of the first run that
 // has some.
 func repeat(t *testing.T, times int, p plan) {
 	t.Helper()
-	for range times {
+	for range testscale.Pick((times+3)/4, times) {
 		if problems := simulate(t, p); len(problems) > 0 {
 			for _, problem := range problems {
 				t.Error(problem)

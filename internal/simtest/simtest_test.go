@@ -22,7 +22,7 @@ var (
 // TestSeeds runs one plan after the other, for the time in PENSTOCK_TESTS if there is one. The race detector takes as long for
 // one as others for ten.
 func TestSeeds(t *testing.T) {
-	seeds := testscale.Tiers[uint64](60, 2000, 0)
+	seeds := testscale.Tiers[uint64](30, 2000, 0)
 	if raced {
 		seeds /= 50
 	}

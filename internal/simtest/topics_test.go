@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ func topicsFeature() feature {
 			{name: "subscribe", weight: [3]int{12, 10, 10}, draw: func(d *draw, s *step) {
 				d.client(s)
 				d.topic(s, "log", "log", "short", "live", "room")
-				s.N = d.IntN(2)
+				s.N = d.IntN(3)
 			}, run: (*world).subscribe},
 			{name: "unsubscribe", weight: [3]int{4, 3, 3}, draw: func(d *draw, s *step) { d.client(s); s.N = d.IntN(8); s.For = d.span(500 * time.Millisecond) }, run: (*world).unsubscribe},
 			{name: "publish", weight: [3]int{14, 14, 10}, draw: func(d *draw, s *step) {
@@ -48,19 +49,21 @@ func topicsFeature() feature {
 	}
 }
 
-// subscribe makes a client subscribe, with N = 1 behind the last position that an earlier subscription of it has reached.
+// subscribe makes a client subscribe, with N = 1 behind the last position that an earlier subscription of it has reached, and
+// with N = 2 to a room without being present.
 func (w *world) subscribe(s step) {
 	if l := w.clients[s.Client].life(); l != nil {
 		since := client.Position{}
 		if s.N == 1 {
 			since = l.lastPosition(s.Topic)
 		}
-		w.begin(func() { l.watch(s.Topic, &client.SubscribeOptions{Since: since}) })
+		w.begin(func() {
+			l.watch(s.Topic, &client.SubscribeOptions{Since: since, Hidden: s.N == 2 && family(s.Topic) == "room"})
+		})
 	}
 }
 
-// subscribeAndPublish makes a node publish to a topic that is new to all nodes as soon as a client is subscribed. N = 1 makes
-// the client unsubscribe at once after that.
+// subscribeAndPublish makes a node publish to a topic that is new to all nodes as soon as a client is subscribed.
 func (w *world) subscribeAndPublish(s step) {
 	l, a := w.clients[s.Client].life(), w.app(s.Node)
 	if l == nil || a == nil {
@@ -106,7 +109,7 @@ func (l *life) watch(topic string, opts *client.SubscribeOptions) *watch {
 
 // prepare adds to the options of a subscription what records it.
 func (l *life) prepare(topic string, opts *client.SubscribeOptions) *watch {
-	s := &watch{life: l, topic: topic, since: opts.Since, asked: time.Now(), state: map[string]string{}}
+	s := &watch{life: l, topic: topic, since: opts.Since, last: opts.Last, hidden: opts.Hidden, asked: time.Now(), state: map[string]string{}}
 	opts.Handlers = append(opts.Handlers, client.HandlerFor(func(m item, r *client.Received) {
 		s.happens(happening{id: m.ID, position: r.Position})
 		if l.device.SlowHandlers {
@@ -223,10 +226,13 @@ func (w *world) checkWatch(s *watch) {
 	s.mu.Unlock()
 	name := fmt.Sprintf("client %d (%s), %s since %v", s.life.device.index, s.life.device.User, s.topic, s.asked.Sub(w.began))
 	seen := map[string]bool{}
-	lost := false
+	lost, latest := false, w.asksForLatest(s)
 	for _, h := range happened {
 		if h.loss != nil {
 			lost = true
+			if latest {
+				clear(seen) // "the latest publications follow, which replace those that the client has"
+			}
 			if w.calm() && family(s.topic) != "short" {
 				w.Errorf("calm: %s: a loss is reported: %+v", name, *h.loss)
 			}
@@ -237,6 +243,9 @@ func (w *world) checkWatch(s *watch) {
 			w.Errorf("%s: received %s twice", name, h.id)
 		}
 		seen[h.id] = true
+		if w.calm() && w.mustNotReceive(s, h) {
+			w.Errorf("calm: %s: received %s, which is for others", name, h.id)
+		}
 		w.checkReceived(name, s, h)
 	}
 	if hasHistory(s.topic) {
@@ -268,7 +277,7 @@ func (w *world) checkOrder(name string, s *watch, happened []happening) {
 	known := last.Epoch != ""
 	for i, h := range happened {
 		if h.loss != nil {
-			if h.loss.To != 0 && known && h.loss.From != last.Offset+1 && h.loss.Ended == nil {
+			if h.loss.To != 0 && known && h.loss.From != last.Offset+1 && h.loss.Ended == nil && !w.isForOthers(s, last, h.loss.From) {
 				w.Errorf("%s: the loss %+v follows %v", name, *h.loss, last)
 			}
 			last, known = h.loss.Position, h.loss.Position.Epoch != "" && family(s.topic) != "state" // which it requests again
@@ -277,7 +286,7 @@ func (w *world) checkOrder(name string, s *watch, happened []happening) {
 		if h.isState {
 			continue
 		}
-		if known && (h.position.Offset != last.Offset+1 || h.position.Epoch != last.Epoch) {
+		if known && (h.position.Offset != last.Offset+1 || h.position.Epoch != last.Epoch) && !w.isForOthers(s, last, h.position.Offset) {
 			w.Errorf("%s: received %s at %v after %v, happening %d", name, h.id, h.position, last, i)
 		}
 		last, known = h.position, true
@@ -293,13 +302,61 @@ func (w *world) checkComplete(name string, s *watch, seen map[string]bool, lost 
 		return
 	}
 	over := s.over()
+	own := w.ownForOthers(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.publications {
+		if slices.Contains(own, p) {
+			continue
+		}
 		if p.topic == s.topic && p.acknowledged() && p.begun.After(confirmed) && over.Sub(p.ended) > deliveryTime && !seen[p.id] {
 			w.Errorf("%s: did not receive %s, published from %v to %v by %v at %v", name, p.id, p.begun.Sub(w.began), p.ended.Sub(w.began), p.app, p.position)
 		}
 	}
+}
+
+// ownForOthers returns what handlers have published to the topic of a subscription that their caller does not receive, because the
+// caller is this client. It may receive them if it has another connection then.
+func (w *world) ownForOthers(s *watch) (all []*publication) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range record[*callsRecord](w).calls {
+		if p := w.byID[c.id]; c.others && c.device == s.life.device.index && p != nil && p.topic == s.topic {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// isForOthers reports whether all between a position and an offset may be what only others receive.
+func (w *world) isForOthers(s *watch, after client.Position, before uint64) bool {
+	own := w.ownForOthers(s)
+	for offset := after.Offset + 1; offset < before; offset++ {
+		if !slices.ContainsFunc(own, func(p *publication) bool {
+			return !p.acknowledged() || p.position.Offset == offset && w.sameEpoch(p.position.Epoch, after.Epoch)
+		}) {
+			return false
+		}
+	}
+	return after.Offset+1 < before
+}
+
+// mustNotReceive reports whether a publication is for others: it has arrived on the connection on which the client has called the
+// handler that has published it, and long before that ended.
+func (w *world) mustNotReceive(s *watch, h happening) bool {
+	w.mu.Lock()
+	i := slices.IndexFunc(record[*callsRecord](w).calls, func(c *call) bool { return c.id == h.id && c.others && c.device == s.life.device.index })
+	if i < 0 {
+		w.mu.Unlock()
+		return false
+	}
+	begun := record[*callsRecord](w).calls[i].begun
+	w.mu.Unlock()
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	return slices.ContainsFunc(s.life.conns, func(c span) bool {
+		return c.from.Before(begun) && (c.to.IsZero() || c.to.Sub(h.at) > time.Second)
+	})
 }
 
 // deliveryTime is longer than a publication needs to reach a subscriber after all faults have ended, with every retry and

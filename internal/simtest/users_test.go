@@ -58,6 +58,7 @@ func usersFeature() feature {
 			}, run: (*world).grant},
 			{name: "disconnectUser", weight: [3]int{1, 2, 2}, draw: func(d *draw, s *step) { user(d, s); s.N = d.IntN(2) }, run: (*world).disconnectUser},
 			{name: "off", weight: [3]int{3, 3, 3}, draw: (*draw).client, run: func(w *world, s step) { w.begin(w.clients[s.Client].off) }},
+			{name: "openAndSend", weight: [3]int{4, 3, 3}, draw: func(d *draw, s *step) { user(d, s); s.N = 1 }, run: (*world).openAndSend},
 			{name: "on", weight: [3]int{10, 10, 10}, draw: (*draw).client, run: func(w *world, s step) { w.clients[s.Client].open() }},
 		},
 		check: (*world).checkUsers,
@@ -87,6 +88,23 @@ func (w *world) sendToUser(s step) {
 				w.Errorf("calm: sending %s to %s failed: %v", m.id, user, err)
 			}
 		}
+	})
+}
+
+// openAndSend turns a device on, perhaps after it was on, and makes a node send to its user as soon as it is connected.
+func (w *world) openAndSend(s step) {
+	d := w.clients[s.Client]
+	w.begin(func() {
+		d.off()
+		d.open()
+		l := d.life()
+		for began := time.Now(); l != nil && time.Since(began) < time.Second; time.Sleep(time.Millisecond) {
+			if _, ok := l.Connection(); ok {
+				break
+			}
+		}
+		time.Sleep(time.Millisecond)
+		w.sendToUser(s)
 	})
 }
 

@@ -62,7 +62,6 @@ func TestShort(t *testing.T)     { if testing.Short() { return } }
 	}, problems)
 }
 
-// testFunctions returns the functions in the tests of each directory.
 func testFunctions(t *testing.T, tree fs.FS) map[string]map[string]*ast.FuncDecl {
 	packages := map[string]map[string]*ast.FuncDecl{}
 	files := token.NewFileSet()

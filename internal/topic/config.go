@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/present"
 )
 
 // A Config is what topics need of their router.
@@ -13,8 +14,9 @@ type Config struct {
 	QueueMessages  int                             // that a send queue holds
 	QueueBytes     int                             // likewise
 	ReadTimeout    time.Duration                   // of a part of a state
+	Away           *present.Table                  // of the node
 	ByID           func(connID string) *Subscriber // nil if the connection is not on this node
-	TopicsExceeded func(n, limit int) error
+	TopicsExceeded func(n, limit int, option string) error
 	QueueExceeded  func(bytes int) error
 
 	// What is reported. The functions may be called under the locks of topics.

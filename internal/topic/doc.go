@@ -21,17 +21,14 @@
 //     all subscribers or all watchers, and while members are announced to the [broker.Node]
 //  5. the lock of a [wsconn.Conn]
 //
-// heldMembers.mu, graceMembers.mu and waitingChanges.mu may be acquired under any of these, and nothing is
-// called under them. A goroutine never holds two locks of the same level, and waits for nothing under one.
+// waitingChanges.mu and the lock of a [present.Table] may be acquired under any of these, and nothing of this
+// package is called under them. A goroutine never holds two locks of the same level, and waits for nothing under one.
 // The functions of [Config] may be called under Topic.mu.
 //
 // # Goroutines
 //
-// Timers call the package, each of which exists only while there is something to wait for:
-//
-//   - per topic: until changes of its presence are sent to clients that asked for them (feed.go)
-//   - per member whose client may come back: on the node that it has left (grace.go), and on the others if
-//     no node announces it any more (hold.go)
+// A timer per topic calls the package, which exists only until changes of its presence are sent to clients that asked
+// for them (feed.go). The goroutines of [present.Table] end the presence of those who do not come back (hold.go).
 //
 // [StateSender.Run] runs on a goroutine of its caller. Those of one connection take turns.
 package topic

@@ -52,10 +52,10 @@ func (f *feed) end() uint64 { return f.first + uint64(len(f.changes)) }
 // Watch registers a subscriber for the changes that follow. It returns the members, or the first
 // maxPresenceBatch of them; the others are sent as joined. Nothing is sent before StartFeed is called.
 // Watching again starts again.
-func (t *Topic) Watch(c *Subscriber) []protocol.Member {
+func (ts *Topics) Watch(t *Topic, c *Subscriber) []protocol.Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.needPresenceLocked()
+	p := ts.trackLocked(t)
 	if p.feed == nil {
 		p.feed = &feed{watchers: map[*Subscriber]*watcher{}}
 	}
@@ -122,7 +122,7 @@ func (ts *Topics) addPresenceChangeLocked(t *Topic, change change) {
 func (ts *Topics) schedulePresenceLocked(t *Topic) {
 	if f := t.presence.feed; !f.scheduled {
 		f.scheduled = true
-		time.AfterFunc(presenceDelay, func() { ts.sendPresence(t) })
+		time.AfterFunc(presenceDelay, func() { ts.sendFeed(t) })
 	}
 }
 

@@ -41,7 +41,7 @@ type topicHistory struct {
 	sequencer *sequencer.Sequencer // its lock is acquired before the topic's, which guards the rest
 	followers connList[*follower]
 	joining   connList[*follower] // subscriptions with positions that wait for the store
-	changed   chan struct{}       // closed when something is published; nil if nothing waits for that
+	own       ownPublications
 }
 
 // isJoining reports whether the subscriber has not unsubscribed or asked again since it began to wait.
@@ -96,28 +96,38 @@ func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result Jo
 	}
 	t.promoteLocked(f)
 	read := len(j.Publications)
+	if j.Last {
+		for !ts.encodeMissed(t, f, nil, j.Publications) && len(j.Publications) > 0 { // until there is room
+			j.Publications = j.Publications[(len(j.Publications)+1)/2:]
+		}
+		return JoinResult{Position: before(j.Position, j.Publications), Recovered: j.Recovered, Read: read}, true
+	}
 	if !j.Recovered { // the store was asked for more than the client receives
 		read = min(ts.MaxMissed(t.Pattern), unrecoveredWork)
 	}
 	if !j.Recovered || !ts.encodeMissed(t, f, nil, j.Publications) {
 		return JoinResult{Position: j.Position, Read: read}, true
 	}
-	from := j.Position
-	from.Offset -= uint64(len(j.Publications))
-	return JoinResult{Position: from, Recovered: true, Ended: j.Ended, Read: read}, true
+	return JoinResult{Position: before(j.Position, j.Publications), Recovered: true, Ended: j.Ended, Read: read}, true
 }
 
-// FollowFromNow makes a subscriber a follower when the position of the topic is known. announce
+// before returns the position that the latest publications follow, of which the last one has a position.
+func before(last broker.Position, publications []broker.Publication) broker.Position {
+	last.Offset -= uint64(len(publications))
+	return last
+}
+
+// followFromNow makes a subscriber a follower when the position of the topic is known. announce
 // returns the frame that says so, which is sent first. It is called under the locks of the
 // sequencer and of the topic.
-func (ts *Topics) FollowFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
+func (ts *Topics) followFromNow(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame) {
 	f := t.addJoining(c, h, false)
 	wanted := func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		return t.history.isJoining(f)
 	}
-	t.history.sequencer.WhenAttachedIf(wanted, func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
+	t.history.sequencer.WhenAttached(wanted, func(at broker.Position) { ts.activateFromNow(t, f, at, announce) })
 }
 
 func (ts *Topics) activateFromNow(t *Topic, f *follower, at broker.Position, announce func(at broker.Position) *wsconn.Frame) {
@@ -267,6 +277,7 @@ func (ts *Topics) SendHeld(name string, c *Subscriber) *StateSender {
 
 // lose reports a loss to followers and to the application.
 func (ts *Topics) lose(t *Topic, l sequencer.Loss) {
+	t.history.own.forgetAll()
 	m := protocol.Moved{Epoch: l.Position.Epoch, Offset: l.Position.Offset, Reset: l.Reset}
 	switch {
 	case l.Reset:

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/wire"
 )
@@ -13,21 +15,43 @@ import (
 
 // Retains reports whether a topic has a History.
 func (ts *Topics) Retains(topic string) bool {
-	return ts.hasHistory && ts.PatternOf(topic).HasHistory()
+	return ts.start != nil && ts.PatternOf(topic).HasHistory()
 }
 
-// Store stores a publication, and delivers it on this node at once if it is the next one here.
-func (ts *Topics) Store(ctx context.Context, a broker.Append) (broker.Position, error) {
+// CheckHistory returns an error if the topic has no History.
+func (ts *Topics) CheckHistory(topic string) error {
+	if ts.Retains(topic) {
+		return nil
+	}
+	return errors.Errorf(errors.FailedPrecondition, "topic %q has no history; declare it with TopicOptions.History", topic)
+}
+
+// Store stores a publication, and delivers it on this node at once if it is the next one here. message is what
+// the packet has been made of, or empty; Store takes it.
+func (ts *Topics) Store(ctx context.Context, a broker.Append, message envelope.Publication) (broker.Position, error) {
+	t := ts.Find(a.Topic)
+	if t == nil || message.IsEmpty() {
+		message.Free()
+		stored, err := ts.histories.Append(ctx, a)
+		if t = ts.Find(a.Topic); t != nil && err == nil {
+			t.stored(&a, stored)
+		}
+		return stored.Position, err
+	}
+	own := &t.history.own
+	number := own.add(a.Packet, message)
 	stored, err := ts.histories.Append(ctx, a)
-	if err != nil {
-		return broker.Position{}, err
+	if err != nil || !t.stored(&a, stored) {
+		own.forget(number)
 	}
-	if t := ts.Find(a.Topic); t != nil && !stored.Duplicate {
-		t.history.sequencer.Stored(broker.Publication{
-			Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
-		})
-	}
-	return stored.Position, nil
+	return stored.Position, err
+}
+
+// stored passes on what this node has stored, and reports whether it waits for others that precede it.
+func (t *Topic) stored(a *broker.Append, stored broker.Appended) (waits bool) {
+	return !stored.Duplicate && t.history.sequencer.Stored(broker.Publication{
+		Position: stored.Position, At: time.Now(), Packet: a.Packet, StateKey: a.StateKey, Removed: a.Removed,
+	})
 }
 
 // startSequencer makes a topic with a history receive its publications. It is called for the first
@@ -36,7 +60,10 @@ func (ts *Topics) startSequencer(t *Topic) {
 	if !t.Pattern.HasHistory() {
 		return
 	}
-	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, t.Name, t.Pattern.Retention, ts.sink(t))}
+	t.history = &topicHistory{sequencer: sequencer.New(ts.reader, t.Name, t.Pattern.Retention, sequencer.Sink{
+		Deliver: func(p broker.Publication) { ts.deliverStored(t, p) },
+		Lost:    func(l sequencer.Loss) { ts.lose(t, l) },
+	})}
 }
 
 // deliverStored queues a stored message for the subscribers, or reports it as lost if it is
@@ -47,9 +74,20 @@ func (ts *Topics) deliverStored(t *Topic, p broker.Publication) {
 	if id != "" {
 		except = ts.config.ByID(id)
 	}
-	if _, ok := ts.deliverPacket(t, packet, except, p.Position); !ok {
+	if message, ok := t.history.own.take(p.Packet); ok {
+		ts.deliverOwn(t, &message, except, p.Position)
+	} else if _, ok := ts.deliverPacket(t, packet, except, p.Position); !ok {
 		ts.lose(t, sequencer.Loss{From: p.Position.Offset, To: p.Position.Offset, Position: p.Position})
 	}
+}
+
+// deliverOwn queues a message that this node has encoded, in all formats.
+func (ts *Topics) deliverOwn(t *Topic, message *envelope.Publication, except *Subscriber, at broker.Position) {
+	defer message.Free()
+	now := time.Now()
+	published := message.Restamp(now)
+	receivers := ts.deliverTo(t, message, except, at)
+	ts.config.Delivered(receivers, max(now.Sub(published), 0))
 }
 
 // packetExcept is the kind of a packet with a connection ID, and the packet of a message that this
@@ -71,15 +109,20 @@ func CutExcept(packet []byte) (id string, message []byte) {
 	return id, message
 }
 
-// Published handles a publication that the broker passes on.
-func (ts *Topics) Published(name string, p broker.Publication) {
+// Callbacks returns what the broker calls for the topics.
+func (ts *Topics) Callbacks() broker.HistoryCallbacks {
+	return broker.HistoryCallbacks{Published: ts.published, Following: ts.following}
+}
+
+// published handles a publication that the broker passes on.
+func (ts *Topics) published(name string, p broker.Publication) {
 	if t := ts.Find(name); t != nil && t.history != nil {
 		t.history.sequencer.Publish(p)
 	}
 }
 
-// Following is called when the broker passes on every publication from now on.
-func (ts *Topics) Following(name string) {
+// following is called when the broker passes on every publication from now on.
+func (ts *Topics) following(name string) {
 	if t := ts.Find(name); t != nil && t.history != nil {
 		t.history.sequencer.Following()
 	}
@@ -115,8 +158,17 @@ func (ts *Topics) CatchUp(ctx context.Context, name string) error {
 	return nil
 }
 
-// MissedAtMost returns how many publications of a topic a client that joins it may have to receive.
-func (ts *Topics) MissedAtMost(name string, p *Pattern, since broker.Position) int {
+// ReadAtMost returns how many publications of a topic may be read for a client that joins it: what it has missed since a
+// position, unless that is zero, or the last ones.
+func (ts *Topics) ReadAtMost(name string, p *Pattern, since broker.Position, last int) int {
+	latest := min(max(last, 0), ts.MaxMissed(p))
+	if since.Epoch == "" {
+		return latest
+	}
+	return max(latest, ts.missedAtMost(name, p, since))
+}
+
+func (ts *Topics) missedAtMost(name string, p *Pattern, since broker.Position) int {
 	limit := ts.MaxMissed(p)
 	t := ts.Find(name)
 	if t == nil || t.history == nil {

@@ -14,6 +14,7 @@ import (
 type JoinRequest struct {
 	Since broker.Position  // the client has received everything up to it; it begins now if it is zero
 	State bool             // it receives the current state if it begins now, or cannot receive what it has missed
+	Last  int              // it receives at most that many of the latest publications in this case; 0 if State is set
 	After *broker.Position // it may receive only what follows; nil is everything
 
 	// Missed reads what the client has missed, together with that of other topics; nil for this
@@ -61,10 +62,14 @@ func (j *Joining) Join(ctx context.Context, req JoinRequest) (JoinResult, error)
 	var result JoinResult
 	var err error
 	active := false
-	if req.State {
+	activate := func(joined sequencer.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) }
+	switch {
+	case req.State:
 		result, active, err = ts.joinState(ctx, t, j.f, req)
-	} else {
-		err = t.history.sequencer.Join(ctx, req.Since, req.Missed, func(joined sequencer.Joined) { result, active = ts.activate(t, j.f, withhold(joined, req.After)) })
+	case req.Last > 0:
+		err = t.history.sequencer.JoinLast(ctx, req.Since, req.Missed, min(req.Last, ts.MaxMissed(t.Pattern)), activate)
+	default:
+		err = t.history.sequencer.Join(ctx, req.Since, req.Missed, activate)
 	}
 	switch {
 	case err == nil && active:

@@ -58,8 +58,11 @@ func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opt
 		p.mustNotConflict(other)
 	}
 	ts.patterns = append(ts.patterns, p)
-	ts.hasHistory = ts.hasHistory || p.HasHistory()
-	ts.MaxGrace = max(ts.MaxGrace, p.PresenceGrace)
+	ts.sendFeed = ts.sendPresence
+	if p.HasHistory() {
+		ts.start, ts.FollowFromNow = ts.startSequencer, ts.followFromNow
+	}
+	ts.HasGrace = ts.HasGrace || p.PresenceGrace > 0
 	ts.root.Add(p.segments, p)
 	return p
 }
@@ -68,6 +71,7 @@ func (ts *Topics) Declare(text, position string, segments topicname.Pattern, opt
 // is set.
 func (ts *Topics) DeclareUserLogs(r broker.Retention, namesOffsets bool) {
 	ts.userLogs = &Pattern{Options: Options{Retention: r}, namesOffsets: namesOffsets}
+	ts.start, ts.FollowFromNow = ts.startSequencer, ts.followFromNow
 }
 
 // undeclared has the options of topics that no pattern matches.

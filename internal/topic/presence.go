@@ -7,25 +7,20 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/present"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
 // presence holds the members of a topic that this node knows. A nil *presence has none. It is guarded
 // by the topic's lock.
 type presence struct {
-	tracked bool               // a connection of this node has joined the topic
+	tracked bool               // a connection of this node has joined the topic, or has asked for its members
 	members map[string]*member // by Member.ConnID
 	local   map[*Subscriber]*member
 	remote  map[remoteMember]*member
-	held    map[string]*heldMember // by Member.ConnID: those that no node announces
-	away    map[string]awayConn    // by Member.ConnID: the closed connection of this node with which the member waits for its client
-	feed    *feed                  // nil until a client asks for presence
-}
-
-// An awayConn is a closed connection, and its ID.
-type awayConn struct {
-	conn *Subscriber
-	id   string
+	held    map[string]*present.Absence // by Member.ConnID: those that no node announces
+	away    map[string]awayConn         // by Member.ConnID
+	feed    *feed                       // nil until a client asks for presence
 }
 
 // A remoteMember is a member as another node announces it.
@@ -69,9 +64,9 @@ func (t *Topic) Member(c *Subscriber) (m protocol.Member, joined bool) {
 	return t.presence.localMember(c)
 }
 
-// all returns the members on all nodes, in no particular order, or nil if there are none.
+// all returns the members on all nodes, in no particular order. It returns nil only without presence.
 func (p *presence) all() []protocol.Member {
-	if p == nil || len(p.members) == 0 {
+	if p == nil {
 		return nil
 	}
 	all := make([]protocol.Member, 0, len(p.members))
@@ -97,10 +92,15 @@ func (p *presence) localMember(c *Subscriber) (m protocol.Member, joined bool) {
 	return p.local[c].Member, true
 }
 
-// needPresenceLocked returns the presence of a topic, which is not nil.
-func (t *Topic) needPresenceLocked() *presence {
+// trackLocked returns the presence of a topic, whose members on other nodes this node knows from then on.
+func (ts *Topics) trackLocked(t *Topic) *presence {
 	if t.presence == nil {
 		t.presence = new(presence)
+	}
+	if p := t.presence; !p.tracked {
+		p.tracked, p.members = true, map[string]*member{}
+		p.local, p.remote = map[*Subscriber]*member{}, map[remoteMember]*member{}
+		ts.node.Track(t.Name)
 	}
 	return t.presence
 }
@@ -115,11 +115,7 @@ func (ts *Topics) JoinLocked(t *Topic, c *Subscriber, m Announced) {
 		ts.updateMemberLocked(t, c, old, m)
 		return
 	}
-	if p := t.needPresenceLocked(); !p.tracked {
-		p.tracked, p.members = true, map[string]*member{}
-		p.local, p.remote = map[*Subscriber]*member{}, map[remoteMember]*member{}
-		ts.node.Track(t.Name)
-	}
+	ts.trackLocked(t)
 	ts.addLocalMemberLocked(t, c, m)
 }
 
@@ -165,36 +161,6 @@ func (ts *Topics) addLocalMemberLocked(t *Topic, c *Subscriber, a Announced) {
 		ts.announceLocked(t, added, staysMs)
 	}
 	ts.endAwayLocked(t, m.ConnID)
-}
-
-// SetAway ends what a closed connection receives from the topic, and reports whether its member
-// waits there for the client: from then on, it leaves as soon as another connection has the member. If
-// goesOn is set, another connection may have it already.
-func (ts *Topics) SetAway(t *Topic, c *Subscriber, connID string, goesOn bool) (waits bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.silenceLocked(c)
-	m, present := t.presence.localMember(c)
-	p := t.presence
-	if !present || p.local[c].conns > 1 && goesOn {
-		return false
-	}
-	if p.away == nil {
-		p.away = map[string]awayConn{}
-	}
-	ts.endAwayLocked(t, m.ConnID) // one is enough
-	p.away[m.ConnID] = awayConn{c, connID}
-	return true
-}
-
-// endAwayLocked ends the presence of a closed connection whose member another connection has. It
-// needs t.mu.
-func (ts *Topics) endAwayLocked(t *Topic, connID string) {
-	if away, ok := t.presence.away[connID]; ok {
-		delete(t.presence.away, connID)
-		ts.removeLocalMemberLocked(t, away.conn, false)
-		ts.grace.hasten(away.id, t)
-	}
 }
 
 // addMember adds a connection to a member, which joins with the first one.
@@ -266,6 +232,13 @@ func (ts *Topics) dropLocalMemberLocked(t *Topic, m *member, final bool) {
 	}
 }
 
+// EndPresence ends the presence of a connection that remains subscribed, if it is present.
+func (ts *Topics) EndPresence(t *Topic, c *Subscriber) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ts.removeLocalMemberLocked(t, c, true)
+}
+
 // untrackLocked ends the presence of a topic without subscribers. It needs t.mu. It keeps the local
 // members that have not left yet: remove decreases topic.subscriptions before it acquires t.mu, so
 // others may leave after the last one.
@@ -278,8 +251,8 @@ func (ts *Topics) untrackLocked(t *Topic) {
 	for key, m := range p.remote {
 		ts.removeMember(t, m, key.node, 0)
 	}
-	for _, h := range p.held {
-		ts.leaveLocked(t, h.member)
+	for connID := range p.held {
+		ts.leaveLocked(t, p.members[connID])
 	}
 	p.tracked, p.remote = false, nil
 }
@@ -315,7 +288,7 @@ func (ts *Topics) PresenceChanged(name string, changed broker.Member, joined boo
 
 // addRemoteMemberLocked adds a connection of another node to a member.
 func (ts *Topics) addRemoteMemberLocked(t *Topic, key remoteMember, a Announced) {
-	ts.held.nodeReturned(key.node)
+	ts.config.Away.NodeReturned(key.node)
 	p := t.presence
 	if a.ended {
 		if m := p.members[a.ConnID]; m != nil { // it leaves next

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/broker"
+	"github.com/penstock-go/penstock/internal/present"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
@@ -46,7 +47,7 @@ const testGrace = 10 * time.Second
 
 func newPresenceTest(t *testing.T) *presenceTest {
 	p := &presenceTest{Topics: new(Topics), t: t, conns: numbered(3)}
-	p.Init(Config{MaxTopics: 1, PresenceWaits: func() {}})
+	p.Init(Config{MaxTopics: 1, Away: present.New(100, 100), PresenceWaits: func() {}})
 	p.Connect(&p.node, nil)
 	pattern := &Pattern{Options: Options{PresenceGrace: testGrace}}
 	for _, c := range p.conns {
@@ -62,8 +63,14 @@ func user(stays time.Duration) Announced {
 
 // close closes a connection whose user may come back.
 func (p *presenceTest) close(c *Subscriber) {
-	assert.True(p.t, p.SetAway(p.topic, c, "conn", false))
-	p.Stay(p.topic, c, "conn", User{UserID: "u"})
+	leave := func(*present.Absence, present.Action) { p.Remove(p.topic, c, true) }
+	assert.True(p.t, p.Stay(p.topic, c, &present.Absence{User: present.User{UserID: "u"}, Client: new(present.Client), Act: leave}, false))
+}
+
+// staying returns the number of closed connections with which users stay present.
+func (p *presenceTest) staying() int {
+	_, others := p.config.Away.Len()
+	return others
 }
 
 // expect compares the members, what was announced, and what the application has received since the
@@ -99,13 +106,13 @@ func TestPresence_States(t *testing.T) {
 			p.expect("user", "", "")
 			time.Sleep(testGrace)
 			p.expect("", "+user 10000 ended, -user 10000", "-user")
-			assert.Zero(p.t, p.Staying())
+			assert.Zero(p.t, p.staying())
 		},
 		"comes back in time": func(p *presenceTest) {
 			p.close(p.conns[0])
 			p.JoinLocked(p.topic, p.conns[1], user(testGrace))
 			p.expect("user", "", "")
-			assert.Zero(p.t, p.Staying(), "the earlier connection has left")
+			assert.Zero(p.t, p.staying(), "the earlier connection has left")
 			time.Sleep(2 * testGrace)
 			p.expect("user", "", "")
 		},
@@ -120,10 +127,10 @@ func TestPresence_States(t *testing.T) {
 		},
 		"access ends while away": func(p *presenceTest) {
 			p.close(p.conns[0])
-			p.EndAbsence(User{UserID: "other"}, func(string) bool { return true })
-			p.EndAbsence(User{UserID: "u"}, func(topic string) bool { return topic != "room" })
+			p.config.Away.Revoke(present.User{UserID: "other"}, func(string) bool { return true })
+			p.config.Away.Revoke(present.User{UserID: "u"}, func(topic string) bool { return topic != "room" })
 			p.expect("user", "", "")
-			p.EndAbsence(User{UserID: "u"}, func(topic string) bool { return topic == "room" })
+			p.config.Away.Revoke(present.User{UserID: "u"}, func(topic string) bool { return topic == "room" })
 			p.expect("", "+user 10000 ended, -user 10000", "-user")
 		},
 		"has two connections": func(p *presenceTest) {
@@ -149,7 +156,7 @@ func TestPresence_States(t *testing.T) {
 			other := broker.Member{Node: "b", ID: "other 20000", Data: `{}`}
 			p.PresenceChanged("room", other, true)
 			p.expect("other, user", "", "+other")
-			p.NodeLeft("b")
+			p.config.Away.NodeLeft("b")
 			p.PresenceChanged("room", other, false)
 			time.Sleep(20*time.Second - 1)
 			p.expect("other, user", "", "")

@@ -78,8 +78,7 @@ func (j *stateJoin) activate(joined sequencer.Joined) {
 	}
 	t.promoteLocked(f)
 	j.active = true
-	j.result = JoinResult{Position: joined.Position, Recovered: joined.Recovered, Ended: joined.Ended, Read: len(joined.Publications)}
-	j.result.Position.Offset -= uint64(len(joined.Publications))
+	j.result = JoinResult{Position: before(joined.Position, joined.Publications), Recovered: joined.Recovered, Ended: joined.Ended, Read: len(joined.Publications)}
 	if joined.Rest != nil {
 		j.result.HasState, j.result.State = true, keys
 		if j.result.More = !joined.Rest.Complete(); j.result.More {

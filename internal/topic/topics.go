@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
 	"github.com/penstock-go/penstock/internal/topicname"
+	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
 // Topics holds the topics that connections of this node subscribe to. A topic is in one of the
@@ -29,19 +30,21 @@ type Topics struct {
 	shards [topicShards]topicShard
 
 	// Declared topics; read-only once the router serves.
-	patterns   []*Pattern
-	root       topicname.Tree[Pattern]
-	hasHistory bool          // a pattern has a History
-	userLogs   *Pattern      // of the logs of users; nil without DeclareUserLogs
-	MaxGrace   time.Duration // the longest PresenceGrace
+	patterns []*Pattern
+	root     topicname.Tree[Pattern]
+	userLogs *Pattern // of the logs of users; nil without DeclareUserLogs
+	HasGrace bool     // a pattern has a PresenceGrace
+
+	// These are values, so that a program that declares no pattern does not link what only its topics need: sendPresence,
+	// or nil without patterns; and startSequencer and followFromNow, or nil if no pattern has a History.
+	sendFeed, start func(*Topic)
+	FollowFromNow   func(t *Topic, c *Subscriber, h *Holding, announce func(at broker.Position) *wsconn.Frame)
 
 	observer atomic.Pointer[func(host.Delivery)] // nil unless deliveries are observed
 
 	closing context.Context //nolint:containedctx // canceled by Close
 	close   context.CancelFunc
 
-	held   heldMembers
-	grace  graceMembers
 	events waitingChanges
 }
 
@@ -87,6 +90,9 @@ func (ts *Topics) Connect(node broker.Node, histories broker.Histories) {
 	}
 }
 
+// Close ends calls of Tail.
+func (ts *Topics) Close() { ts.close() }
+
 // shard returns the index of the shard of a topic.
 func (ts *Topics) shard(name string) uint8 {
 	return uint8(maphash.String(ts.seed, name) % topicShards)
@@ -106,11 +112,11 @@ func (ts *Topics) SubscribeLocked(name string, c *Subscriber, silent bool) (*Top
 		return nil, err
 	}
 	if n := len(c.subscriptions.named()) + 1; n > ts.config.MaxTopics {
-		return nil, ts.config.TopicsExceeded(n, ts.config.MaxTopics)
+		return nil, ts.config.TopicsExceeded(n, ts.config.MaxTopics, "router.Limits.Topics")
 	}
 	p := ts.PatternOf(name)
 	if n, limit := c.subscriptions.countOf(p)+1, p.MaxPerConn; limit != 0 && n > limit {
-		return nil, ts.config.TopicsExceeded(n, limit)
+		return nil, ts.config.TopicsExceeded(n, limit, "router.TopicOptions.MaxPerConn")
 	}
 	return ts.addLocked(name, p, c, silent), nil
 }
@@ -160,7 +166,9 @@ func (ts *Topics) addLocked(name string, p *Pattern, c *Subscriber, silent bool)
 	if !topicname.IsUserLog(name) { // on which everything is stored
 		ts.node.Subscribe(name)
 	}
-	ts.startSequencer(t)
+	if ts.start != nil {
+		ts.start(t)
+	}
 	return t
 }
 

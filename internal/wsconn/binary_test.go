@@ -21,7 +21,7 @@ func queueBinary(c *wsconn.Conn, message string) error {
 
 func TestDeflate_KeepsTheOpcode(t *testing.T) {
 	addr, conns := listen(t, deflating())
-	client := dialDeflating(t, addr, "permessage-deflate")
+	client := dialRaw(t, addr, "permessage-deflate")
 	c := <-conns
 	defer c.Release()
 	require.NoError(t, queueBinary(c, strings.Repeat("x", 1000)))
@@ -47,11 +47,11 @@ func TestConn_BinaryMessagesCountInTheQueue(t *testing.T) {
 
 func TestConn_LimitSeesTheKindOfMessage(t *testing.T) {
 	addr, conns := listen(t, options())
-	client := dialRaw(t, addr, nil)
+	client := dialRaw(t, addr, "")
 	c := <-conns
 	defer c.Release()
 	for _, kind := range []byte{binaryData, text, binaryData} {
-		client.send(frame(kind, strings.Repeat("x", 3000)), frame(fin|continuation, strings.Repeat("x", 3000)))
+		client.send(clientFrame(kind, strings.Repeat("x", 3000)), clientFrame(fin|continuation, strings.Repeat("x", 3000)))
 		var seen []bool
 		msg, err := c.Read(func([]byte) int64 { seen = append(seen, c.ReadingBinary()); return 1 << 20 })
 		require.NoError(t, err)

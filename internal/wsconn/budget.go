@@ -20,7 +20,8 @@ func (s *budgetShare) release() {
 	}
 }
 
-var errNoMemory = &violation{codeTryAgainLater, "too many incomplete messages"}
+// ErrNoMemory ends a connection whose message has waited for Options.Budget until Options.MessageTimeout.
+var ErrNoMemory = &violation{codeTryAgainLater, "too many incomplete messages"}
 
 // grow makes the buffer of a message larger, and reports false if the rest of the message is to be
 // dropped instead. Before the message takes more than BufferBytes, it waits while the budget is
@@ -86,7 +87,7 @@ func (c *Conn) awaitBudget(b *executor.ByteBudget) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closing.Load() && c.awaitProgressLocked(p) == ErrTimeout { //nolint:errorlint // it is not wrapped
-		return errNoMemory
+		return ErrNoMemory
 	}
 	return nil
 }

@@ -1,14 +1,12 @@
 package wsconn_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,7 +15,7 @@ import (
 
 func TestConn_WritesFramesInOrderAndTheCloseFrameLast(t *testing.T) {
 	addr, conns := listen(t, options())
-	c := dialRaw(t, addr, nil)
+	c := dialRaw(t, addr, "")
 	server := <-conns
 	go func() { _ = echo(server) }()
 	const senders, each = 4, 100
@@ -55,7 +53,7 @@ func TestConn_CloseTimeoutEndsTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			addr, conns := listen(t, opts)
-			dialRaw(t, addr, nil)
+			dialRaw(t, addr, "")
 			server := <-conns
 			for stuck && pending(server) < 500_000 {
 				_ = send(server, strings.Repeat("x", 100_000))
@@ -67,26 +65,4 @@ func TestConn_CloseTimeoutEndsTheConnection(t *testing.T) {
 			assert.Less(t, time.Since(start), 30*time.Second)
 		})
 	}
-}
-
-func TestConn_FullQueueClosesWith1013(t *testing.T) {
-	opts := options()
-	opts.QueueMessages = 3
-	addr, conns := listen(t, opts)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	ws, _, err := websocket.Dial(ctx, "ws://"+addr, nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	ws.SetReadLimit(-1)
-	server := <-conns
-	go func() { _ = echo(server) }()
-	for err == nil {
-		err = send(server, strings.Repeat("x", 200_000))
-	}
-	require.ErrorIs(t, err, wsconn.ErrClosed)
-	for err = nil; err == nil; {
-		_, _, err = ws.Read(ctx)
-	}
-	assert.EqualValues(t, 1013, websocket.CloseStatus(err), "%v", err)
 }

@@ -40,13 +40,10 @@ func (f serverFrame) String() string {
 	return fmt.Sprintf("%#x %.100q (%d bytes)", f.first, f.payload, len(f.payload))
 }
 
-// dialPeer opens a connection. Without an offer, it does not offer extensions. It returns the
-// accepted extensions.
-func dialPeer(t *testing.T, addr string, secure bool, offer string) (*peer, string) {
+// dialPeer opens a connection. Without an offer, it does not offer extensions.
+func dialPeer(t *testing.T, addr string, secure bool, offer string) *peer {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := dialTCP(t, addr)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(peerTimeout)))
 	if secure {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
@@ -55,15 +52,14 @@ func dialPeer(t *testing.T, addr string, secure bool, offer string) (*peer, stri
 	if offer != "" {
 		request = offering(offer)
 	}
-	_, err = io.WriteString(conn, request)
+	_, err := io.WriteString(conn, request)
 	require.NoError(t, err)
 	p := &peer{Conn: conn, r: bufio.NewReader(conn)}
 	resp, err := http.ReadResponse(p.r, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
-	accepted := resp.Header.Get("Sec-WebSocket-Extensions")
-	p.inflates = accepted != ""
-	return p, accepted
+	p.inflates = resp.Header.Get("Sec-WebSocket-Extensions") != ""
+	return p
 }
 
 // clientFrame encodes a masked frame.

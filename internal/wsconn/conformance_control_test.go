@@ -2,13 +2,11 @@ package wsconn_test
 
 import (
 	"bufio"
-	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,83 +19,14 @@ import (
 // TestConformance_PingsAndPongs is group 2.
 func TestConformance_PingsAndPongs(t *testing.T) {
 	t.Parallel()
-	pongs := func(payloads ...string) (frames []serverFrame) {
-		for _, p := range payloads {
-			frames = append(frames, serverFrame{fin | pong, p})
-		}
-		return frames
-	}
-	var ten []string
-	var tenFrames, mixed [][]byte
-	for i := range 10 {
-		payload := fmt.Sprintf("payload-%d", i)
-		ten = append(ten, payload)
-		tenFrames = append(tenFrames, clientFrame(fin|ping, payload))
-		mixed = append(mixed, clientFrame(fin|pong, "unsolicited"), clientFrame(fin|ping, payload))
-	}
-	notUTF8 := "\x00\xff\xfe\xfd\xfc\xfb\x00\xff"
-	runWireCases(t, len(deliveries), []wireCase{
-		{name: "ping without payload", frames: [][]byte{clientFrame(fin|ping, "")}, want: pongs("")},
-		{name: "ping with text", frames: [][]byte{clientFrame(fin|ping, "Hello, world!")}, want: pongs("Hello, world!")},
-		{name: "ping that is not UTF-8", frames: [][]byte{clientFrame(fin|ping, notUTF8)}, want: pongs(notUTF8)},
-		{name: "ping of 125 bytes", frames: [][]byte{clientFrame(fin|ping, repeated(125))}, want: pongs(repeated(125))},
-		{name: "ping of 126 bytes", frames: [][]byte{clientFrame(fin|ping, repeated(126))}, code: 1002},
-		{name: "ping of 65536 bytes", frames: [][]byte{clientFrame(fin|ping, repeated(65536))}, code: 1002},
-		{name: "pong of 126 bytes", frames: [][]byte{clientFrame(fin|pong, repeated(126))}, code: 1002},
-		{name: "unsolicited pong", frames: [][]byte{clientFrame(fin|pong, "")}},
-		{name: "unsolicited pong with payload", frames: [][]byte{clientFrame(fin|pong, "unsolicited")}},
-		{name: "unsolicited pong of 125 bytes", frames: [][]byte{clientFrame(fin|pong, repeated(125))}},
-		{
-			name:   "unsolicited pong before a ping",
-			frames: [][]byte{clientFrame(fin|pong, "unsolicited"), clientFrame(fin|ping, "ping")},
-			want:   pongs("ping"),
-		},
-		{name: "10 pings", frames: tenFrames, want: pongs(ten...)},
-		{name: "10 pings and unsolicited pongs", frames: mixed, want: pongs(ten...)},
-		{
-			name:   "pings between messages",
-			frames: [][]byte{clientFrame(fin|text, "a"), clientFrame(fin|ping, "1"), clientFrame(fin|text, "b"), clientFrame(fin|ping, "2")},
-			want:   slices.Concat(echoes("a"), pongs("1"), echoes("b"), pongs("2")),
-		},
-	})
+	runWireCases(t, len(deliveries), wireCases("", listed(t, "pings and pongs")))
 }
 
 // TestConformance_FloodOfControlFrames sends far more control frames than the server accepts at
-// once, which is 100. RFC 6455 sets no limit.
+// once, which is 100, and more empty fragments in a row. RFC 6455 sets no limit.
 func TestConformance_FloodOfControlFrames(t *testing.T) {
 	t.Parallel()
-	runWireCases(t, 1, []wireCase{
-		{name: "90 pongs", frames: [][]byte{bytes.Repeat(clientFrame(fin|pong, ""), 90)}},
-		{
-			name:   "90 pings",
-			frames: [][]byte{bytes.Repeat(clientFrame(fin|ping, "x"), 90)},
-			want:   slices.Repeat([]serverFrame{{fin | pong, "x"}}, 90),
-		},
-		{name: "400 pongs", frames: [][]byte{bytes.Repeat(clientFrame(fin|pong, ""), 400)}, code: 1008},
-		{
-			name:   "400 pongs inside a message",
-			frames: [][]byte{clientFrame(text, "a"), bytes.Repeat(clientFrame(fin|pong, ""), 400)},
-			code:   1008,
-		},
-		{
-			name:   "16,000 empty fragments",
-			frames: [][]byte{clientFrame(text, "a"), bytes.Repeat(clientFrame(continuation, ""), 16_000), clientFrame(fin|continuation, "b")},
-			want:   echoes("ab"),
-		},
-		{
-			name: "two times 10,000 empty fragments with data between",
-			frames: [][]byte{
-				clientFrame(text, "a"), bytes.Repeat(clientFrame(continuation, ""), 10_000),
-				clientFrame(continuation, "b"), bytes.Repeat(clientFrame(continuation, ""), 10_000), clientFrame(fin|continuation, "c"),
-			},
-			want: echoes("abc"),
-		},
-		{
-			name:   "20,000 empty fragments",
-			frames: [][]byte{clientFrame(text, "a"), bytes.Repeat(clientFrame(continuation, ""), 20_000)},
-			code:   1008,
-		},
-	})
+	runWireCases(t, 1, wireCases("", listed(t, "flood")))
 }
 
 // TestConn_ControlFramesHaveATokenBucket checks the limit of control frames exactly: 20 a
@@ -121,7 +50,7 @@ func TestConn_ControlFramesHaveATokenBucket(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, ended := pipe(t)
 				send := func() {
-					_, _ = client.Write(frame(fin|ping, "x"))
+					_, _ = client.Write(clientFrame(fin|ping, "x"))
 				}
 				for range tt.burst {
 					send()
@@ -149,20 +78,13 @@ func TestConn_ControlFramesHaveATokenBucket(t *testing.T) {
 // sends is discarded.
 func pipe(t *testing.T) (client net.Conn, ended <-chan int) {
 	client, server := net.Pipe()
-	r := httptest.NewRequest(http.MethodGet, "http://x/", http.NoBody)
-	for name, value := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket",
-		"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-	} {
-		r.Header.Set(name, value)
-	}
 	go func() {
 		_, _ = io.Copy(io.Discard, client)
 		_ = client.Close() // the server waits for it behind a close frame
 	}()
 	opts := options()
 	opts.CloseTimeout = time.Second
-	c, err := wsconn.Accept(hijackable{httptest.NewRecorder(), server}, r, "", opts, newHandler())
+	c, err := wsconn.Accept(hijackable{httptest.NewRecorder(), server}, upgradeRequest(), "", opts, newHandler())
 	require.NoError(t, err)
 	codes := make(chan int, 1)
 	go func() {
@@ -173,6 +95,12 @@ func pipe(t *testing.T) (client net.Conn, ended <-chan int) {
 	}()
 	t.Cleanup(func() { _ = client.Close() })
 	return client, codes
+}
+
+// upgradeRequest returns the request of a handshake.
+func upgradeRequest() *http.Request {
+	r, _ := http.ReadRequest(bufio.NewReader(strings.NewReader(handshake)))
+	return r
 }
 
 // hijackable is a response whose connection is the end of a pipe.

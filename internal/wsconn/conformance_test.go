@@ -232,7 +232,7 @@ func runWireCases(t *testing.T, ways int, cases []wireCase) {
 						continue
 					}
 					t.Run(tt.name+"/"+d.name, func(t *testing.T) {
-						p, _ := dialPeer(t, addr, tr.secure, tt.offer)
+						p := dialPeer(t, addr, tr.secure, tt.offer)
 						tt.run(t, p, writes)
 					})
 				}

@@ -3,9 +3,8 @@ package wsconn_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
 )
 
 // wellFormed is Table 3-7 of the Unicode Standard, well-formed UTF-8 byte sequences: the ranges
@@ -123,101 +122,55 @@ func invalidTexts() []string {
 	return texts
 }
 
-func TestUTF8Cases_AreValidOrInvalidAsListed(t *testing.T) {
-	for _, s := range validTexts() {
-		invalid, inside := scanUTF8(s)
-		assert.True(t, invalid < 0 && !inside, "%+q", s)
-	}
-	for _, s := range invalidTexts() {
-		invalid, inside := scanUTF8(s)
-		assert.True(t, invalid >= 0 || inside, "%+q", s)
-	}
-}
-
-// TestConformance_ValidUTF8 sends each text in a frame, in fragments of 1 byte, and compressed.
+// TestConformance_ValidUTF8 sends each text in a frame, in fragments, and compressed.
 func TestConformance_ValidUTF8(t *testing.T) {
 	t.Parallel()
-	var frames [][]byte
-	var want []serverFrame
-	for _, s := range validTexts() {
-		z := deflated(s)
-		frames = append(frames, clientFrame(fin|text, s), clientFrame(fin|text|rsv1, z))
-		frames = append(frames, fragments(text, s, 1)...)
-		frames = append(frames, fragments(text, "a"+s+"b", 1)...)
-		frames = append(frames, fragments(text|rsv1, z, 1)...)
-		want = append(want, echoes(s, s, s, "a"+s+"b", s)...)
-	}
+	texts := validTexts()
 	for _, n := range []int{3, 510, 511, 4093, 16381, 65533} { // across the borders of buffers
-		s := repeated(n) + "κόσμε\U0001f600" + repeated(n)
-		frames = append(frames, clientFrame(fin|text, s))
-		frames = append(frames, fragments(text, s, 5+n/7)...)
-		want = append(want, echoes(s, s)...)
+		texts = append(texts, repeated(n)+"κόσμε\U0001f600"+repeated(n))
 	}
-	runWireCases(t, 3, []wireCase{{name: "all", offer: "permessage-deflate", frames: frames, want: want}})
+	var sent, answers strings.Builder
+	for _, s := range texts {
+		size := 1 + len(s)/7
+		fmt.Fprintf(&sent, `T%[1]q Tz%[1]q T/%[2]d%[1]q t"a" C%[1]q Tz/%[2]d%[1]q `, s, size)
+		fmt.Fprintf(&answers, ` %[1]q %[1]q %[1]q %[2]q %[1]q`, s, "a"+s)
+	}
+	runWireCases(t, 3, wireCases("permessage-deflate", sent.String()+"=>"+answers.String()))
 }
 
 // TestConformance_InvalidUTF8 sends each text in a frame, in fragments of 1 byte, and compressed.
 // A text in a binary message is not checked.
 func TestConformance_InvalidUTF8(t *testing.T) {
 	t.Parallel()
-	var cases []wireCase
-	var binaryFrames [][]byte
-	var binaryEchoes []serverFrame
-	for _, s := range invalidTexts() {
-		z := deflated(s)
-		cases = append(cases,
-			wireCase{name: fmt.Sprintf("%+q", s), frames: [][]byte{clientFrame(fin|text, s), clientFrame(fin|text, "b")}, code: 1007},
-			wireCase{name: fmt.Sprintf("%+q in fragments", s), frames: fragments(text, s, 1), code: 1007},
-			wireCase{
-				name:   fmt.Sprintf("%+q compressed", s),
-				offer:  "permessage-deflate",
-				frames: [][]byte{clientFrame(fin|text, "a"), clientFrame(fin|text|rsv1, z), clientFrame(fin|text, "b")},
-				want:   echoes("a"),
-				code:   1007,
-			},
-			wireCase{
-				name:   fmt.Sprintf("%+q compressed in fragments", s),
-				offer:  "permessage-deflate",
-				frames: fragments(text|rsv1, z, len(z)/2),
-				code:   1007,
-			})
-		binaryFrames = append(binaryFrames, clientFrame(fin|binaryData, s), clientFrame(fin|binaryData|rsv1, z))
-		binaryFrames = append(binaryFrames, fragments(binaryData, s, 1)...)
-		binaryEchoes = append(binaryEchoes, slices.Repeat(echoes(echoOfBinary(s)), 3)...)
-	}
-	runWireCases(t, 1, append(cases, wireCase{name: "binary", offer: "permessage-deflate", frames: binaryFrames, want: binaryEchoes}))
+	texts := invalidTexts()
+	all := strings.Join(texts, "")
+	runWireCases(t, 1, slices.Concat(
+		wireCases("", each(`T%q T"b" => 1007`, texts...), each(`T/1%q => 1007`, texts...)),
+		wireCases("permessage-deflate", each(`T"a" Tz%q T"b" => "a" 1007`, texts...), each(`Tz/3%q => 1007`, texts...),
+			each(`B%[1]q Bz%[1]q B/1%[1]q => B%[1]q B%[1]q B%[1]q`, all)),
+	))
 }
 
 // TestConformance_InvalidUTF8ClosesAtOnce sends nothing after the first invalid byte.
 func TestConformance_InvalidUTF8ClosesAtOnce(t *testing.T) {
 	t.Parallel()
-	var cases []wireCase
+	// cut returns a frame of which the end is missing.
+	cut := func(first byte, payload string, missing int) string {
+		whole := clientFrame(first, payload+repeated(missing))
+		return fmt.Sprintf("<%x>", whole[:len(whole)-missing])
+	}
+	lines := []string{
+		cut(fin|text, repeated(70_000)+"\xff", 70_000) + " => 1007",
+		`t"\xe2" c"\x82" C => 1007`, // the end is inside a code point
+	}
 	for _, s := range invalidTexts() {
 		invalid, _ := scanUTF8(s)
 		if invalid < 0 {
 			continue // it is valid as the beginning of a text
 		}
-		s = s[:invalid]
-		before, last := s[:invalid-1], s[invalid-1:]
-		cut := func(first byte, payload string, missing int) []byte {
-			whole := clientFrame(first, payload+repeated(missing))
-			return whole[:len(whole)-missing]
-		}
-		cases = append(cases,
-			wireCase{name: fmt.Sprintf("%+q in a frame", s), frames: [][]byte{cut(fin|text, s, 30)}, code: 1007},
-			wireCase{name: fmt.Sprintf("%+q in a fragment", s), frames: [][]byte{clientFrame(text, s)}, code: 1007},
-			wireCase{
-				name:   fmt.Sprintf("%+q behind a fragment", s),
-				frames: [][]byte{clientFrame(text, "a"+before), clientFrame(fin|ping, "\xff"), cut(continuation, last, 1000)},
-				want:   []serverFrame{{fin | pong, "\xff"}},
-				code:   1007,
-			})
+		before, last := s[:invalid-1], s[invalid-1:invalid]
+		lines = append(lines, cut(fin|text, before+last, 30)+" => 1007", fmt.Sprintf("t%q => 1007", before+last),
+			fmt.Sprintf(`t%q P"\xff" %s => O"\xff" 1007`, "a"+before, cut(continuation, last, 1000)))
 	}
-	big := clientFrame(fin|text, repeated(70_000)+"\xff"+repeated(70_000))
-	cases = append(cases, wireCase{name: "in a big frame", frames: [][]byte{big[:70_020]}, code: 1007}, wireCase{
-		name:   "the end inside a code point",
-		frames: [][]byte{clientFrame(text, "\xe2"), clientFrame(continuation, "\x82"), clientFrame(fin|continuation, "")},
-		code:   1007,
-	})
-	runWireCases(t, 1, cases)
+	runWireCases(t, 1, wireCases("", lines...))
 }

@@ -74,7 +74,7 @@ const (
 )
 
 // ErrClosed is returned for a connection that is closed or closing.
-var ErrClosed = errors.New("connection is closed")
+var ErrClosed = &errors.Error{Code: errors.Unavailable, Message: "connection is closed"}
 
 // A Conn is the server's end of a WebSocket connection. Read, Park, Lend and Release are for the
 // goroutine that has the right to read; everything else is safe for concurrent use.
@@ -104,16 +104,19 @@ type Conn struct {
 	halfClose    bool          // close the writing direction behind the close frame
 	aborted      bool          // by Abort
 	released     bool          // by Release
+	pingedAfter  uint32        // chunks that had arrived before the latest ping
 	closed       *closeInfo    // nil until a close frame is queued or has arrived
 	pingedAt     time.Duration // since Engine.start; 0 if no pong is awaited
 	timerPlace   int32         // in Engine.timers, which guards it
+	rttMicros    atomic.Uint32 // from the latest ping to its pong; 0 if there was none
 	subprotocol  string
 
 	frames     frameReader  // belongs to the goroutine with the right to read
 	readState  atomic.Int32 // see the constants
 	writeState atomic.Int32
-	waiting    atomic.Bool  // Read waits for the peer
-	lastSeen   atomic.Int64 // when the peer last sent data, in nanoseconds since Engine.start
+	waiting    atomic.Bool   // Read waits for the peer
+	chunks     atomic.Uint32 // that have arrived; it may overflow
+	lastSeen   atomic.Int64  // when the peer last sent data, in nanoseconds since Engine.start
 }
 
 // A closeInfo describes the close frame that was sent or received first.

@@ -15,34 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type noopHandler struct{ resumed chan struct{} }
-
-func newHandler() noopHandler { return noopHandler{make(chan struct{}, 1)} }
-
-// Serve hands the right to read to the goroutine that has called park.
-func (h noopHandler) Serve() (paused bool) {
-	h.resumed <- struct{}{}
-	return false
-}
-
-func (noopHandler) OnClosed()               {}
-func (noopHandler) OnOverflow(Overflow)     {}
-func (noopHandler) OnBackpressure(int, int) {}
-func (noopHandler) OnWrite(Write)           {}
-
-func options() *Options {
-	return &Options{
-		MaxMessageBytes: 1 << 20, MessageTimeout: time.Minute, WriteTimeout: time.Minute, SendTimeout: time.Minute, CloseTimeout: time.Minute,
-		PingInterval: time.Minute, PongTimeout: time.Minute,
-		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 8, Engine: NewEngine(),
-	}
-}
-
 // accept returns both ends of a connection. The client's has read nothing yet.
 func accept(t *testing.T, opts *Options) (*Conn, net.Conn) {
 	conns := make(chan *Conn, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := Accept(w, r, "", opts, newHandler()); assert.NoError(t, err) {
+		if c, err := Accept(w, r, "", opts, NewNoopHandler()); assert.NoError(t, err) {
 			conns <- c
 		}
 	}))
@@ -50,8 +27,7 @@ func accept(t *testing.T, opts *Options) (*Conn, net.Conn) {
 	client, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	_, err = io.WriteString(client, UpgradeRequest)
 	require.NoError(t, err)
 	c := <-conns
 	t.Cleanup(func() {
@@ -67,7 +43,7 @@ func everything([]byte) int64 { return 1 << 20 }
 // TestConn_CloseTimeoutHoldsDespiteThePingTimer closes while the timer has fired and waits for the lock.
 func TestConn_CloseTimeoutHoldsDespiteThePingTimer(t *testing.T) {
 	t.Parallel()
-	opts := options()
+	opts := NewTestOptions()
 	opts.PingInterval = 50 * time.Millisecond
 	c, client := accept(t, opts)
 	c.mu.Lock()
@@ -83,7 +59,7 @@ const ping = "\x89\x84\x00\x00\x00\x00ping"
 
 // TestConn_SendsNoPongAfterTheCloseFrame sends a ping while the close frame waits to be written.
 func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
-	c, client := accept(t, options())
+	c, client := accept(t, NewTestOptions())
 	if !c.polled {
 		t.Skip("connections are not parked on this system")
 	}
@@ -97,7 +73,7 @@ func TestConn_SendsNoPongAfterTheCloseFrame(t *testing.T) {
 	c.writeLoop()
 	_, err = io.WriteString(client, "\x88\x82\x00\x00\x00\x00\x03\xf4") // its answer
 	require.NoError(t, err)
-	<-c.handler.(noopHandler).resumed
+	<-c.handler.(NoopHandler).Resumed
 	_, err = c.Read(everything)
 	require.Error(t, err)
 	c.Release()
@@ -114,13 +90,13 @@ func parkAfter(t *testing.T, c *Conn, n int) {
 			t.Fatal("there are only control frames")
 		}
 		if c.sock.bytesRead < n {
-			<-c.handler.(noopHandler).resumed
+			<-c.handler.(NoopHandler).Resumed
 		}
 	}
 }
 
 func TestConn_PongsDoNotCountAsQueuedMessages(t *testing.T) {
-	c, client := accept(t, options())
+	c, client := accept(t, NewTestOptions())
 	if !c.polled {
 		t.Skip("connections are not parked on this system")
 	}
@@ -132,18 +108,18 @@ func TestConn_PongsDoNotCountAsQueuedMessages(t *testing.T) {
 	f.Seal()
 	require.NoError(t, c.Queue(f), "eight fit, and pongs do not count")
 	require.NoError(t, client.Close())
-	<-c.handler.(noopHandler).resumed
+	<-c.handler.(NoopHandler).Resumed
 }
 
 // TestConn_SendsPongsInOrder sends every second ping in two pieces.
 func TestConn_SendsPongsInOrder(t *testing.T) {
-	c, client := accept(t, options())
+	c, client := accept(t, NewTestOptions())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
 			for c.Park() == Parked {
-				<-c.handler.(noopHandler).resumed
+				<-c.handler.(NoopHandler).Resumed
 			}
 			m, err := c.Read(everything)
 			if err != nil {
@@ -195,7 +171,7 @@ func (c *partialConn) Write(p []byte) (int, error) {
 
 func TestSocket_WritesNothingAfterAPartialFrame(t *testing.T) {
 	conn := &partialConn{}
-	c := &Conn{opts: options(), handler: newHandler()}
+	c := &Conn{opts: NewTestOptions(), handler: NewNoopHandler()}
 	c.sock.conn = conn
 	f := NewFrame()
 	f.WriteString("a message of which six bytes are missing")

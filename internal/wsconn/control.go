@@ -31,11 +31,9 @@ var errControlFlood = &violation{codePolicyViolation, "too many control frames"}
 
 // readControl consumes a control frame whose header has been read.
 func (c *Conn) readControl(h header) error {
-	now := time.Now()
-	if !c.frames.controls.allow(c.sinceStart(now)) {
+	if !c.frames.controls.allow(c.sinceStart(time.Now())) {
 		return errControlFlood
 	}
-	c.seen(now)
 	var buf [maxControlBytes]byte
 	payload := buf[:h.length]
 	if err := c.readFull(payload, false); err != nil {
@@ -45,6 +43,8 @@ func (c *Conn) readControl(h header) error {
 	switch h.opcode {
 	case opPing:
 		c.queuePong(payload)
+	case opPong:
+		c.measureRTT(payload)
 	case opClose:
 		return parseClose(payload)
 	}
@@ -57,16 +57,11 @@ func (c *Conn) wholeControl() (header, bool) {
 	if len(p) < 2+keyBytes || p[0] != finBit|opPing && p[0] != finBit|opPong {
 		return header{}, false
 	}
-	n, err := headerBytes(p[0], p[1])
-	if err != nil {
+	n := int(p[1] &^ maskBit)
+	if _, err := headerBytes(p[0], p[1]); err != nil || len(p) < 2+keyBytes+n {
 		return header{}, false
 	}
-	h, err := parseHeader(p[:n-keyBytes])
-	if err != nil || len(p) < n+int(h.length) {
-		return header{}, false
-	}
-	h.key = [keyBytes]byte(p[n-keyBytes:])
-	return h, true
+	return header{opcode: p[0] & 0x0f, fin: true, length: uint64(n), key: [keyBytes]byte(p[2:])}, true
 }
 
 // readControls consumes unread pings and pongs that have arrived completely. It does not block.
@@ -95,7 +90,7 @@ func (c *Conn) queuePong(payload []byte) {
 		return // no frame may follow a close frame
 	}
 	if q := c.queue; q != nil && q.pongs >= maxPongs {
-		q.dropPong()
+		q.drop(q.newest(finPong))
 	}
 	c.enqueueControlLocked(controlFrame(finPong, string(payload)))
 }

@@ -81,6 +81,15 @@ func FuzzDeflateOffer(f *testing.F) {
 		f.Add(seed, "")
 		f.Add("x-webkit-deflate-frame", seed)
 	}
+	windows := []string{"", "=7", "=8", "=9", "=10", "=11", "=12", "=13", "=14", "=15", "=16", "=015", "=x", "=-8"}
+	for _, takeover := range []string{"", "; server_no_context_takeover", "; client_no_context_takeover", "; client_no_context_takeover=1"} {
+		for _, server := range windows {
+			for _, client := range windows {
+				f.Add("permessage-deflate"+takeover+"; server_max_window_bits"+server+"; client_max_window_bits"+client, "permessage-deflate")
+				f.Add("permessage-deflate"+takeover+"; client_max_window_bits"+client, "")
+			}
+		}
+	}
 	f.Fuzz(func(t *testing.T, first, second string) {
 		want := modelAnswers(first + "," + second)
 		answer, ok := deflateAnswer(http.Header{"Sec-Websocket-Extensions": {first, second}})

@@ -22,7 +22,7 @@ func TestConn_BlockingDescriptorDelaysNoOtherConnection(t *testing.T) {
 	opts := options()
 	opts.BufferBytes = 512
 	addr, conns := serve(t, &sharingListener{listener, shared}, opts)
-	c := dialRaw(t, addr, nil)
+	c := dialRaw(t, addr, "")
 	file := <-shared
 	defer func() { _ = file.Close() }()
 	require.NoError(t, syscall.SetNonblock(int(file.Fd()), false))
@@ -30,7 +30,7 @@ func TestConn_BlockingDescriptorDelaysNoOtherConnection(t *testing.T) {
 	// A read that fills the buffer is followed by one that finds nothing, and a long
 	// message does not fit into the send buffer.
 	for _, want := range []string{strings.Repeat("x", 512-8), "short", strings.Repeat("x", 900_000)} {
-		c.send(frame(fin|text, want))
+		c.send(clientFrame(fin|text, want))
 		_, got := c.next()
 		require.Equal(t, want, got)
 		require.NoError(t, syscall.SetNonblock(int(file.Fd()), false))
@@ -63,16 +63,17 @@ func TestConn_ReadsBeyondUrgentData(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // all parts arrive before the server reads one
 	addr, conns := listen(t, options())
 	for range 20 {
-		c := dialRaw(t, addr, frame(fin|text, "parked behind this one"))
+		c := dialRaw(t, addr, "")
+		c.send(clientFrame(fin|text, "parked behind this one"))
 		go func() { _ = echo(<-conns) }()
 		c.next()
-		messages := frame(fin|text, "before")
+		messages := clientFrame(fin|text, "before")
 		raw, err := c.Conn.(*net.TCPConn).SyscallConn()
 		require.NoError(t, err)
 		require.NoError(t, raw.Control(func(fd uintptr) {
 			_ = syscall.Sendto(int(fd), messages, 0, nil)
 			_ = syscall.Sendto(int(fd), []byte("!"), syscall.MSG_OOB, nil)
-			_ = syscall.Sendto(int(fd), frame(fin|text, "behind"), 0, nil)
+			_ = syscall.Sendto(int(fd), clientFrame(fin|text, "behind"), 0, nil)
 		}))
 		_, got := c.next()
 		assert.Equal(t, "before", got)

@@ -222,28 +222,6 @@ func deliver(t *testing.T, addr string, client []byte, inflates bool, random *ra
 	}
 }
 
-func readServerFrame(r io.Reader) (first byte, payload []byte, err error) {
-	var head [10]byte
-	if _, err := io.ReadFull(r, head[:2]); err != nil {
-		return 0, nil, err
-	}
-	n := uint64(head[1])
-	switch n {
-	case 126:
-		_, err = io.ReadFull(r, head[2:4])
-		n = uint64(binary.BigEndian.Uint16(head[2:]))
-	case 127:
-		_, err = io.ReadFull(r, head[2:10])
-		n = binary.BigEndian.Uint64(head[2:])
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	payload = make([]byte, min(n, 1<<20))
-	_, err = io.ReadFull(r, payload)
-	return head[0], payload, err
-}
-
 // FuzzWrite_LikeCoder has a client of coder/websocket that sends messages, in frames of random
 // lengths and compressed or not, and reads their echoes, pings and the close frame.
 func FuzzWrite_LikeCoder(f *testing.F) {

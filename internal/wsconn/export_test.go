@@ -1,9 +1,46 @@
 package wsconn
 
-import "github.com/klauspost/compress/flate"
+import (
+	"time"
 
-// HandlerOf returns the handler of a connection.
-func HandlerOf(c *Conn) Handler { return c.handler }
+	"github.com/klauspost/compress/flate"
+)
+
+// A NoopHandler ignores all events, except that a parked connection must be read.
+type NoopHandler struct{ Resumed chan struct{} }
+
+func NewNoopHandler() NoopHandler { return NoopHandler{make(chan struct{}, 1)} }
+
+// Serve hands the right to read to the goroutine that has called Park.
+func (h NoopHandler) Serve() (paused bool) {
+	h.Resumed <- struct{}{}
+	return false
+}
+
+func (NoopHandler) OnClosed()               {}
+func (NoopHandler) OnOverflow(Overflow)     {}
+func (NoopHandler) OnBackpressure(int, int) {}
+func (NoopHandler) OnWrite(Write)           {}
+
+// NewTestOptions returns options of tests.
+func NewTestOptions() *Options {
+	return &Options{
+		MaxMessageBytes: 1 << 20, MessageTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, SendTimeout: time.Minute,
+		CloseTimeout: 10 * time.Second, PingInterval: time.Minute, PongTimeout: time.Minute,
+		BufferBytes: 16 << 10, QueueBytes: 1 << 20, QueueMessages: 1024, Engine: NewEngine(),
+	}
+}
+
+// UpgradeRequest is what a client without extensions sends.
+const UpgradeRequest = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+
+// ResumedOf returns a channel that receives when a parked connection must be read.
+func ResumedOf(c *Conn) <-chan struct{} {
+	return c.handler.(interface{ channel() chan struct{} }).channel()
+}
+
+func (h NoopHandler) channel() chan struct{} { return h.Resumed }
 
 // Idle reports whether a connection is parked and nothing is left to read in the kernel.
 func Idle(c *Conn) bool {
@@ -12,6 +49,13 @@ func Idle(c *Conn) bool {
 	}
 	readable, err := c.sock.raw.Readable()
 	return err == nil && !readable && c.readState.Load() == parked
+}
+
+// PingSilent pings the peer of a parked connection as if it had sent nothing for Options.PingInterval.
+func PingSilent(c *Conn) {
+	c.tick() // which no longer awaits the answer to an earlier ping
+	c.lastSeen.Store(int64(c.sinceStart(time.Now()) - c.opts.PingInterval))
+	c.tick()
 }
 
 // BlockWriter makes a connection that nothing is written to behave as if the kernel's buffer were full.

@@ -35,7 +35,7 @@ func acceptWith(t *testing.T, opts *wsconn.Options, handler wsconn.Handler) (*ra
 		conns <- c
 	}))
 	t.Cleanup(server.Close)
-	client := dialRaw(t, server.Listener.Addr().String(), nil)
+	client := dialRaw(t, server.Listener.Addr().String(), "")
 	c := <-conns
 	t.Cleanup(c.Release)
 	return client, c

@@ -323,16 +323,7 @@ func exchange(t *testing.T, addr string, conns <-chan *wsconn.Conn, client []byt
 
 // readSeeds returns bytes that clients may send.
 func readSeeds() [][]byte {
-	mask := []byte{1, 2, 3, 4}
-	masked := func(first byte, payload string) []byte {
-		b := frame(first, payload)
-		key := b[len(b)-len(payload)-4:]
-		copy(key, mask)
-		for i := range payload {
-			key[4+i] ^= mask[i%4]
-		}
-		return b
-	}
+	masked := clientFrame
 	hello := masked(fin|text, "hello")
 	return [][]byte{
 		hello,

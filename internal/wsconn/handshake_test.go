@@ -81,7 +81,7 @@ func TestAccept_HijacksBeforeItWrites(t *testing.T) {
 			require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
 			assert.Equal(t, "ICX+Yqv66kxgM0FcWaLWlFLwTAI=", resp.Header.Get("Sec-WebSocket-Accept"))
 			c := &rawClient{conn, r, t}
-			c.send(frame(fin|text, "hello"))
+			c.send(clientFrame(fin|text, "hello"))
 			_, payload := c.next()
 			assert.Equal(t, "hello", payload)
 		})

@@ -1,8 +1,6 @@
 package wsconn
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // Opcodes of RFC 6455, section 5.2.
 const (

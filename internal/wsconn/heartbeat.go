@@ -21,6 +21,24 @@ func (c *Conn) setTimerLocked(d time.Duration) {
 // seen records that data from the peer has arrived.
 func (c *Conn) seen(at time.Time) { c.lastSeen.Store(int64(c.sinceStart(at))) }
 
+// measureRTT records when the latest ping was answered. A pong with a payload answers none of our pings (RFC 6455,
+// section 5.5.3). The connection listens when it is pinged, so the first chunk after that is read when it arrives.
+// A later one may have waited for a handler.
+func (c *Conn) measureRTT(payload []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rtt := time.Duration(c.lastSeen.Load()) - c.pingedAt
+	unsent := c.queue != nil && c.queue.newest(finPing) >= 0
+	if c.pingedAt == 0 || rtt < 0 || unsent || len(payload) > 0 || c.chunks.Load() != c.pingedAfter+1 {
+		return
+	}
+	c.rttMicros.Store(uint32(max(rtt.Microseconds(), 1)))
+	c.pingedAt = 0
+}
+
+// RTT returns the latest round trip of a ping that measureRTT has recorded, in whole microseconds, or 0.
+func (c *Conn) RTT() time.Duration { return time.Duration(c.rttMicros.Load()) * time.Microsecond }
+
 // tick runs when the timer fires. It pings a silent peer, and ends the connection if
 // the peer sends nothing after that, or has not answered our close frame.
 func (c *Conn) tick() {
@@ -34,15 +52,13 @@ func (c *Conn) checkAlive() bool {
 	defer c.mu.Unlock()
 	now := c.sinceStart(time.Now())
 	if c.closing.Load() {
-		left := time.Duration(0)
-		if c.closed != nil {
-			left = c.closed.by - now
+		if c.closed == nil || c.closed.by <= now {
+			return false
 		}
-		if left > 0 { // the timer fired for a ping, just before Close
-			c.setTimerLocked(left)
-		}
-		return left > 0
+		c.setTimerLocked(c.closed.by - now) // the timer fired for a ping, just before Close
+		return true
 	}
+	chunks := c.chunks.Load() // before lastSeen: one that arrives meanwhile is the first after the ping
 	seen := time.Duration(c.lastSeen.Load())
 	listens := c.waiting.Load() || c.readState.Load() == parked
 	silence, unanswered := now-seen, now-c.pingedAt
@@ -55,7 +71,8 @@ func (c *Conn) checkAlive() bool {
 	case silence < c.opts.PingInterval:
 		c.pingedAt = 0
 		c.setTimerLocked(c.opts.PingInterval - silence)
-	case c.pingedAt == 0 || c.pingedAt < seen:
+	case c.pingedAt == 0 || c.pingedAt <= seen:
+		c.pingedAfter = chunks
 		c.pingLocked(now)
 		c.setTimerLocked(min(c.opts.PongTimeout, c.opts.PingInterval))
 	case unanswered < c.opts.PongTimeout:

@@ -91,7 +91,7 @@ func (s *deflateSource) Read(p []byte) (n int, err error) {
 		n, err = s.message.Read(p)
 		switch s.left -= int64(n); {
 		case s.left < 0:
-			s.err = errTooBig
+			s.err = ErrTooBig
 			return 0, s.err
 		case err == io.EOF:
 			s.message = nil

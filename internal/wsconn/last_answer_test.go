@@ -19,20 +19,6 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// An unpolledListener hides the type of its connections, so that no event loop takes or watches them:
-// they are read as on systems without epoll.
-type unpolledListener struct{ net.Listener }
-
-type unpolledConn struct{ *net.TCPConn }
-
-func (l unpolledListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return unpolledConn{conn.(*net.TCPConn)}, nil
-}
-
 // A heldServer echoes messages after start has been closed, and each message when the channel answer has
 // been closed.
 type heldServer struct {
@@ -59,8 +45,8 @@ func serveHeld(t *testing.T, secure, polled bool) *heldServer {
 			h.Serve()
 		}()
 	}))
-	if !polled {
-		server.Listener = unpolledListener{server.Listener}
+	if !polled { // it is read as on systems without epoll
+		server.Listener = wrappingListener{server.Listener, func(c net.Conn) net.Conn { return hidden{c} }}
 	}
 	if secure {
 		server.TLS = testcert.ServerConfig()

@@ -14,7 +14,7 @@ func TestConn_ReadsSlowlyAfterViolation(t *testing.T) {
 	opts := options()
 	opts.CloseTimeout = 500 * time.Millisecond
 	addr, conns := listen(t, opts)
-	client := dialRaw(t, addr, nil)
+	client := dialRaw(t, addr, "")
 	c := <-conns
 	ended := make(chan error)
 	go func() {
@@ -22,7 +22,7 @@ func TestConn_ReadsSlowlyAfterViolation(t *testing.T) {
 		c.Release()
 		ended <- err
 	}()
-	client.send(frame(fin|0x3, "reserved opcode"))
+	client.send(clientFrame(fin|0x3, "reserved opcode"))
 	start, written := time.Now(), 0
 	for flood := make([]byte, 64<<10); ; {
 		n, err := client.Write(flood)

@@ -57,9 +57,8 @@ func (c *Conn) mustWaitLocked(f *Frame) bool {
 // is called again later.
 //
 // It returns ErrCanceled if done is closed first or if canceled, which may be nil, returns true when the
-// frame would be queued, ErrTimeout if that takes longer than Options.SendTimeout, and ErrTooLong if
-// the frame is longer than Options.QueueBytes. canceled is called under the lock. The frame should not be
-// droppable.
+// frame would be queued, ErrTimeout if that takes longer than Options.SendTimeout, and a *TooLong if
+// the frame is longer than Options.QueueBytes. canceled is called under the lock. No policy drops the frame.
 func (c *Conn) QueueTurn(encode func() (*Frame, error), done <-chan struct{}, canceled func() bool) error {
 	if !c.high.Load() {
 		f, err := c.encodeFitting(encode)
@@ -122,14 +121,20 @@ func (c *Conn) InTurn(done <-chan struct{}, hasRoom func(messages, bytes int) bo
 	})
 }
 
-// encodeFitting calls encode and returns ErrTooLong for a frame that is longer than the queue.
+// encodeFitting returns the frame that encode returns, which no policy drops, or a *TooLong if it is longer than the
+// queue.
 func (c *Conn) encodeFitting(encode func() (*Frame, error)) (*Frame, error) {
 	f, err := encode()
-	if err == nil && f.size() > c.opts.QueueBytes {
-		f.Release()
-		return nil, ErrTooLong
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	f.droppable, f.key = false, ""
+	if f.size() > c.opts.QueueBytes {
+		tooLong := &TooLong{len(f.Text()), c.opts.QueueBytes}
+		f.Release()
+		return nil, tooLong
+	}
+	return f, nil
 }
 
 // inTurn waits for a turn and calls f, which may end the goroutine. It returns the error of f, or

@@ -12,7 +12,7 @@ import (
 // TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain lets a producer fill the queue before the
 // goroutine that waits for it has run.
 func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
-	c, _ := accept(t, options())
+	c, _ := accept(t, NewTestOptions())
 	c.mu.Lock()
 	c.high.Store(true)
 	c.mu.Unlock()
@@ -41,7 +41,7 @@ func TestConn_AwaitLowWaterReturnsAlthoughQueueIsHighAgain(t *testing.T) {
 
 // TestConn_CanceledFrameIsNotQueued cancels before the frame is queued, and while it waits.
 func TestConn_CanceledFrameIsNotQueued(t *testing.T) {
-	c, _ := accept(t, options())
+	c, _ := accept(t, NewTestOptions())
 	newFrame := func() (*Frame, error) {
 		f := NewFrame()
 		f.WriteString("late")

@@ -1,6 +1,7 @@
 package wsconn
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -29,17 +30,27 @@ const (
 type Overflow struct {
 	Policy        SlowConsumerPolicy // of the frame, or the connection's if the frame is not droppable
 	Queued, Limit int                // messages or bytes, including the one that did not fit; 0 if it did
+	Option        string             // that sets Limit
 	Dropped       int                // frames that did not fit
 	Conflated     int                // frames that were replaced
 }
 
-// Errors of a frame that was not queued.
+// Errors of a frame that was not queued. The application receives them, except ErrCanceled.
 var (
-	ErrDropped  = errors.New("send queue is full")
+	ErrDropped  = &errors.Error{Code: errors.ResourceExhausted, Message: slowClient}
+	ErrTimeout  = &errors.Error{Code: errors.DeadlineExceeded, Message: slowClient}
 	ErrCanceled = errors.New("canceled while waiting for the send queue")
-	ErrTimeout  = errors.New("waited too long for the send queue")
-	ErrTooLong  = errors.New("message is longer than the send queue")
 )
+
+const slowClient = "client reads too slowly"
+
+// A TooLong is the error for a frame that is longer than the send queue.
+type TooLong struct{ Bytes, Limit int }
+
+// Error describes the frame.
+func (e *TooLong) Error() string {
+	return fmt.Sprintf("message of %d bytes is longer than the send queue, which has %d", e.Bytes, e.Limit)
+}
 
 // enqueueByPolicyLocked queues f, after replacing or dropping others if necessary.
 func (c *Conn) enqueueByPolicyLocked(f *Frame, over *Overflow) error {
@@ -97,12 +108,12 @@ func (c *Conn) makeRoom(f *Frame, policy SlowConsumerPolicy, over *Overflow) err
 // nil.
 func (c *Conn) full(f *Frame, over *Overflow) bool {
 	messages, bytes := c.queuedLocked()
-	n, limit := messages+1, c.opts.QueueMessages
+	n, limit, option := messages+1, c.opts.QueueMessages, "router.Limits.QueueMessages"
 	if n <= limit {
-		n, limit = bytes+f.size(), c.opts.QueueBytes
+		n, limit, option = bytes+f.size(), c.opts.QueueBytes, "router.Limits.QueueBytes"
 	}
 	if n > limit && over != nil {
-		over.Queued, over.Limit = n, limit
+		over.Queued, over.Limit, over.Option = n, limit, option
 	}
 	return n > limit
 }

@@ -133,7 +133,8 @@ func (c *Conn) readMessage(r io.Reader, limit func([]byte) int64, share *budgetS
 	}
 }
 
-var errTooBig = &violation{codeTooBig, "message is too big"}
+// ErrTooBig ends a connection with a message above Options.MaxMessageBytes.
+var ErrTooBig = &violation{codeTooBig, "message is too big"}
 
 // discard reads a message to its end and returns its size.
 func (c *Conn) discard(r io.Reader, size int64, text *utf8Checker) (int64, error) {
@@ -156,7 +157,7 @@ func (c *Conn) readSome(r io.Reader, p []byte, size int64, text *utf8Checker) (i
 	n, err := r.Read(p[:min(int64(len(p)), c.opts.MaxMessageBytes+1-size)])
 	switch {
 	case size+int64(n) > c.opts.MaxMessageBytes:
-		return n, errTooBig
+		return n, ErrTooBig
 	case !text.check(p[:n]) || err == io.EOF && !text.complete():
 		return n, errInvalidUTF8
 	}

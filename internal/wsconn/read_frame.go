@@ -58,7 +58,7 @@ func (c *Conn) beginFrame(h header) error {
 	f.left, f.key, f.pos = h.length, h.key, 0
 	switch {
 	case !f.deflated && h.length > uint64(c.opts.MaxMessageBytes):
-		return errTooBig
+		return ErrTooBig
 	case h.length > 0:
 		f.emptyRun = 0
 		return nil

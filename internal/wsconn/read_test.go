@@ -1,6 +1,7 @@
 package wsconn_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,50 +11,18 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-func TestConn_ReadsFramesSentWithTheHandshake(t *testing.T) {
-	addr, conns := listen(t, options())
-	for range 20 {
-		c := dialRaw(t, addr, append(frame(fin|text, "early"), frame(fin|text, "bird")...))
-		go func() { _ = echo(<-conns) }()
-		_, payload := c.next()
-		assert.Equal(t, "early", payload)
-		_, payload = c.next()
-		assert.Equal(t, "bird", payload)
-	}
-}
-
-// TestConn_ReadsNothingAfterAnInvalidFrame sends the invalid frame with the end of a message.
-func TestConn_ReadsNothingAfterAnInvalidFrame(t *testing.T) {
-	message := append(frame(text, "a"), frame(fin|continuation, "b")...)
-	hidden := append(make([]byte, 128-len(message)-14), frame(fin|text, "hidden in a payload")...)
-	for name, forbidden := range map[string][]byte{
-		"a message":    append([]byte{fin | text, 0x80 | 126, 0, 1, 0, 0, 0, 0, 'x'}, frame(fin|text, "behind")...),
-		"in a payload": append([]byte{fin | text, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, byte(len(hidden)), 0, 0, 0, 0}, hidden...),
-	} {
-		t.Run(name, func(t *testing.T) {
-			addr, conns := listen(t, options())
-			c := dialRaw(t, addr, nil)
-			go func() { _ = echo(<-conns) }()
-			c.send(append(message, forbidden...))
-			_, payload := c.next()
-			require.Equal(t, "ab", payload)
-			c.closed(1002)
-		})
-	}
-}
-
 func TestConn_ParksAfterControlFrames(t *testing.T) {
 	addr, conns := listen(t, options())
-	c := dialRaw(t, addr, nil)
+	c := dialRaw(t, addr, "")
 	server := <-conns
-	resumed := resumed(server)
+	resumed := wsconn.ResumedOf(server)
 	park := func() bool { return server.Park() == wsconn.Parked }
 	if !park() {
 		t.Skip("connections are not parked on this system")
 	}
 	for _, control := range []string{"", "are you alive?", strings.Repeat("x", 125)} {
-		all := append(frame(fin|pong, control), frame(fin|ping, control)...)
-		all = append(all, frame(fin|pong, "")...)
+		all := append(clientFrame(fin|pong, control), clientFrame(fin|ping, control)...)
+		all = append(all, clientFrame(fin|pong, "")...)
 		c.send(all)
 		<-resumed
 		require.True(t, park(), "there are only control frames")
@@ -61,7 +30,7 @@ func TestConn_ParksAfterControlFrames(t *testing.T) {
 		assert.Equal(t, byte(fin|pong), first)
 		assert.Equal(t, control, payload)
 	}
-	c.send(frame(fin|ping, "1"), frame(fin|text, "a message"))
+	c.send(clientFrame(fin|ping, "1"), clientFrame(fin|text, "a message"))
 	<-resumed
 	for park() {
 		<-resumed
@@ -73,7 +42,7 @@ func TestConn_ParksAfterControlFrames(t *testing.T) {
 	assert.Equal(t, "1", payload)
 
 	for range 200 {
-		c.send(frame(fin|pong, ""))
+		c.send(clientFrame(fin|pong, ""))
 	}
 	for park() {
 		<-resumed
@@ -85,27 +54,34 @@ func TestConn_ParksAfterControlFrames(t *testing.T) {
 }
 
 func TestConn_ReadKeepsTheBeginningOfLongMessages(t *testing.T) {
-	addr, conns := listen(t, options())
-	c := dialRaw(t, addr, nil)
-	server := <-conns
-	c.send(frame(text, strings.Repeat("ab", 3000)), frame(fin|continuation, strings.Repeat("ab", 2000)), frame(fin|text, "next"))
-	calls := 0
-	msg, err := server.Read(func(prefix []byte) int64 {
-		calls++
-		assert.GreaterOrEqual(t, len(prefix), 512)
-		return 1000
-	})
-	require.NoError(t, err)
-	assert.True(t, msg.Truncated())
-	assert.EqualValues(t, 10_000, msg.Size)
-	assert.GreaterOrEqual(t, len(msg.Bytes), 1000)
-	assert.Less(t, len(msg.Bytes), 10_000)
-	assert.Positive(t, calls)
-	msg.Release()
-	msg, err = server.Read(unlimited)
-	require.NoError(t, err)
-	assert.False(t, msg.Truncated())
-	assert.Equal(t, "next", string(msg.Bytes))
-	msg.Release()
-	server.Release()
+	long := strings.Repeat("0123456789", 5000)
+	for offer, frames := range map[string][]byte{
+		"":                   slices.Concat(clientFrame(text, long[:6000]), clientFrame(fin|continuation, long[6000:])),
+		"permessage-deflate": clientFrame(fin|rsv1|text, deflated(long)),
+	} {
+		addr, conns := listen(t, deflating())
+		client := dialRaw(t, addr, offer)
+		c := <-conns
+		client.send(frames, clientFrame(fin|text, "next"))
+		calls := 0
+		msg, err := c.Read(func(prefix []byte) int64 {
+			calls++
+			assert.GreaterOrEqual(t, len(prefix), 512)
+			return 1000
+		})
+		require.NoError(t, err)
+		assert.True(t, msg.Truncated())
+		assert.EqualValues(t, len(long), msg.Size)
+		assert.GreaterOrEqual(t, len(msg.Bytes), 1000)
+		assert.Less(t, len(msg.Bytes), len(long))
+		assert.True(t, strings.HasPrefix(long, string(msg.Bytes)))
+		assert.Positive(t, calls)
+		msg.Release()
+		msg, err = c.Read(unlimited)
+		require.NoError(t, err)
+		assert.False(t, msg.Truncated())
+		assert.Equal(t, "next", string(msg.Bytes))
+		msg.Release()
+		c.Release()
+	}
 }

@@ -101,7 +101,7 @@ func (q *sendQueue) put(f *Frame, place int) {
 func (q *sendQueue) count(f *Frame, i int) {
 	size := f.size()
 	if size == 0 { // a control frame
-		if f.pong() {
+		if f.buf[f.start] == finPong {
 			q.pongs++
 		}
 		return
@@ -125,7 +125,7 @@ func (q *sendQueue) count(f *Frame, i int) {
 func (q *sendQueue) uncount(f *Frame) {
 	size := f.size()
 	if size == 0 {
-		if f.pong() {
+		if f.buf[f.start] == finPong {
 			q.pongs--
 		}
 		return
@@ -186,14 +186,14 @@ func (q *sendQueue) drop(i int) {
 	f.Release()
 }
 
-// dropPong drops the newest pong.
-func (q *sendQueue) dropPong() {
+// newest returns the index of the newest frame with a first byte, or -1.
+func (q *sendQueue) newest(first byte) int {
 	for i := len(q.frames) - 1; i >= q.head; i-- {
-		if f := q.frames[i]; f != nil && f.pong() {
-			q.drop(i)
-			return
+		if f := q.frames[i]; f != nil && f.buf[f.start] == first {
+			return i
 		}
 	}
+	return -1
 }
 
 // shed drops sheddable frames, oldest first, while full returns true.

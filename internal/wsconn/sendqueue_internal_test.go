@@ -119,7 +119,7 @@ func (m *queueModel) take(limit int) (taken []string) {
 
 // A countingHandler adds up what is reported.
 type countingHandler struct {
-	noopHandler
+	NoopHandler
 
 	dropped, conflated int
 }
@@ -173,7 +173,7 @@ func TestSendQueue_MatchesReferenceModel(t *testing.T) {
 					}
 				}()
 				random := rand.New(rand.NewPCG(seed, 0))
-				opts := options()
+				opts := NewTestOptions()
 				opts.QueueMessages, opts.QueueBytes, opts.SlowConsumer = size.messages, size.bytes, policies[0]
 				opts.BufferBytes = 1 + random.IntN(size.bytes)
 				var c *Conn
@@ -256,7 +256,7 @@ func checkQueue(t *testing.T, c *Conn, m *queueModel, h *countingHandler) {
 // client that does not read.
 func TestSendQueue_WritingDoesNotCount(t *testing.T) {
 	for _, policy := range []SlowConsumerPolicy{Disconnect, DropOldest, DropNewest, Conflate} {
-		opts := options()
+		opts := NewTestOptions()
 		opts.QueueMessages, opts.SlowConsumer = 8, policy
 		c, h := queueOnly(t, opts)
 		put := func(n int) error {
@@ -280,7 +280,7 @@ func TestSendQueue_WritingDoesNotCount(t *testing.T) {
 func TestSendQueue_HolesTakeBoundedMemory(t *testing.T) {
 	for name, policy := range map[string]SlowConsumerPolicy{"dropped": DropOldest, "conflated behind a fence": Conflate} {
 		t.Run(name, func(t *testing.T) {
-			opts := options()
+			opts := NewTestOptions()
 			opts.QueueMessages, opts.QueueBytes, opts.SlowConsumer = 64, 1<<20, policy
 			c, _ := queueOnly(t, opts)
 			c.queue = &sendQueue{policy: policy}
@@ -299,7 +299,7 @@ func TestSendQueue_HolesTakeBoundedMemory(t *testing.T) {
 // TestSendQueue_PongsAreBounded has a client that sends pings and reads no pong. Of the pings that are too many, the most
 // recent one is answered, in its place among the messages.
 func TestSendQueue_PongsAreBounded(t *testing.T) {
-	opts := options()
+	opts := NewTestOptions()
 	opts.BufferBytes = 1 // a frame per write
 	c, _ := queueOnly(t, opts)
 	write := func(n int) (texts []string) {
@@ -328,7 +328,7 @@ func TestSendQueue_PongsAreBounded(t *testing.T) {
 }
 
 func TestConn_QueueStats(t *testing.T) {
-	opts := options()
+	opts := NewTestOptions()
 	opts.QueueMessages, opts.BufferBytes = 4, 6
 	c, _ := queueOnly(t, opts)
 	assert.Zero(t, c.QueueStats())

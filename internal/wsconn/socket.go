@@ -132,6 +132,7 @@ func (c *Conn) accept(chunk *netpoll.Buffer, n int) {
 	s := &c.sock
 	chunk.Bytes, chunk.At = chunk.Bytes[:n], time.Now()
 	c.seen(chunk.At)
+	c.chunks.Add(1) // after lastSeen; see checkAlive
 	s.chunk, s.consumed = chunk, 0
 	s.bytesRead += n
 }

@@ -4,8 +4,6 @@ package wsconn_test
 
 import (
 	"bytes"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -26,26 +24,11 @@ type servingHandler struct {
 // Serve implements wsconn.Handler.
 func (h *servingHandler) Serve() (paused bool) { return h.serve() }
 
-// acceptServing returns a parked connection with the handler, and its client.
-func acceptServing(t *testing.T, opts *wsconn.Options, h *servingHandler) (*wsconn.Conn, *rawClient) {
-	accepted := make(chan *wsconn.Conn, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := wsconn.Accept(w, r, "", opts, h)
-		if err != nil {
-			t.Error(err)
-		}
-		accepted <- c
-	}))
-	t.Cleanup(server.Close)
-	client := dialRaw(t, server.Listener.Addr().String(), nil)
-	return <-accepted, client
-}
-
 // TestConn_WritesWhileServeBlocksAlthoughTakenOverBefore runs the calls of a loop that another
 // goroutine has taken over before Ready has called Serve.
 func TestConn_WritesWhileServeBlocksAlthoughTakenOverBefore(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	c, client := acceptServing(t, options(), &servingHandler{serve: func() bool {
+	client, c := acceptWith(t, options(), &servingHandler{serve: func() bool {
 		close(entered)
 		<-release
 		return false
@@ -65,7 +48,6 @@ func TestConn_WritesWhileServeBlocksAlthoughTakenOverBefore(t *testing.T) {
 	close(release)
 	<-ended
 	c.Abort()
-	c.Release()
 }
 
 // TestConn_AbortBeforePauseIsNotLost aborts a connection, of which a goroutine of its own has read a part,
@@ -75,18 +57,18 @@ func TestConn_AbortBeforePauseIsNotLost(t *testing.T) {
 	opts := options()
 	opts.BufferBytes = 512
 	serves := make(chan struct{}, 1)
-	c, client := acceptServing(t, opts, &servingHandler{serve: func() bool {
+	client, c := acceptWith(t, opts, &servingHandler{serve: func() bool {
 		serves <- struct{}{}
 		return false
 	}})
 	events := make(chan struct{}, 1)
-	other, otherClient := acceptServing(t, opts, &servingHandler{serve: func() bool {
+	otherClient, other := acceptWith(t, opts, &servingHandler{serve: func() bool {
 		events <- struct{}{}
 		return false
 	}})
 	require.Equal(t, wsconn.Parked, other.Park())
 	const length = 128 // of a frame, so that a read ends where a message does
-	client.send(bytes.Repeat(frame(fin|binaryData, strings.Repeat("x", length-6)), 8))
+	client.send(bytes.Repeat(clientFrame(fin|binaryData, strings.Repeat("x", length-6)), 8))
 	for range opts.BufferBytes / length {
 		require.Equal(t, wsconn.Busy, c.Park())
 		msg, err := c.Read(unlimited)
@@ -95,7 +77,7 @@ func TestConn_AbortBeforePauseIsNotLost(t *testing.T) {
 	}
 	c.Abort()
 	_ = client.Close() // acknowledges the end of the stream, which is the last event
-	otherClient.send(frame(fin|text, "x"))
+	otherClient.send(clientFrame(fin|text, "x"))
 	<-events
 	if c.Park() == wsconn.Parked {
 		select {
@@ -106,7 +88,5 @@ func TestConn_AbortBeforePauseIsNotLost(t *testing.T) {
 	}
 	_, err := c.Read(unlimited)
 	require.Error(t, err)
-	c.Release()
 	other.Abort()
-	other.Release()
 }

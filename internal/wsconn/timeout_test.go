@@ -18,15 +18,15 @@ func TestConn_MessageTimeoutAppliesOnlyInsideMessages(t *testing.T) {
 	opts := options()
 	opts.MessageTimeout = 50 * time.Millisecond
 	addr, conns := listen(t, opts)
-	c := dialRaw(t, addr, nil)
+	c := dialRaw(t, addr, "")
 	go func() { _ = echo(<-conns) }()
-	c.send(frame(fin|text, "in time"))
+	c.send(clientFrame(fin|text, "in time"))
 	_, payload := c.next()
 	assert.Equal(t, "in time", payload)
 	time.Sleep(2 * opts.MessageTimeout) // silence between messages is allowed
-	c.send(frame(fin|text, "in time"))
+	c.send(clientFrame(fin|text, "in time"))
 	c.next()
-	c.send(frame(text, "one"))
+	c.send(clientFrame(text, "one"))
 	c.closed(1008)
 }
 
@@ -44,17 +44,17 @@ func TestConn_MessageTimeoutAppliesWhileDataArrives(t *testing.T) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			addr, conns := serve(t, wrappingListener{listener, wrap}, opts)
-			client, c := dialRaw(t, addr, nil), <-conns
-			client.send(frame(text, strings.Repeat("x", 600)))
+			client, c := dialRaw(t, addr, ""), <-conns
+			client.send(clientFrame(text, strings.Repeat("x", 600)))
 			ended := make(chan error)
 			go func() {
 				defer c.Release()
 				_, err := c.Read(func(prefix []byte) int64 {
 					if len(prefix) < 1000 { // the message takes longer than its first part: its time begins
-						client.send(frame(continuation, strings.Repeat("y", 5000)))
+						client.send(clientFrame(continuation, strings.Repeat("y", 5000)))
 						return 5000
 					}
-					client.send(frame(fin|continuation, "z"))
+					client.send(clientFrame(fin|continuation, "z"))
 					time.Sleep(2 * opts.MessageTimeout)
 					return 10_000
 				})
@@ -73,9 +73,9 @@ func TestConn_PartOfMessageIsSignOfLife(t *testing.T) {
 	opts := options()
 	opts.PingInterval, opts.PongTimeout = 700*time.Millisecond, 700*time.Millisecond // a busy machine may pause the test for a second
 	addr, conns := listen(t, opts)
-	c := dialRaw(t, addr, nil)
+	c := dialRaw(t, addr, "")
 	go func() { _ = echo(<-conns) }()
-	message := frame(fin|text, "0123456789")
+	message := clientFrame(fin|text, "0123456789")
 	for _, b := range message {
 		c.send([]byte{b})
 		time.Sleep(opts.PingInterval / 4)
@@ -109,7 +109,7 @@ func TestConn_LostNetworkIsNotMessageTimeout(t *testing.T) {
 	require.NoError(t, err)
 	var lost atomic.Bool
 	addr, conns := serve(t, wrappingListener{listener, func(c net.Conn) net.Conn { return lostConn{hidden{c}, &lost} }}, options())
-	c := dialRaw(t, addr, nil)
+	c := dialRaw(t, addr, "")
 	server := <-conns
 	lost.Store(true)
 	_, err = server.Read(unlimited)

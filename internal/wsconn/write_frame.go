@@ -81,9 +81,6 @@ func (f *Frame) Release() {
 // "", a later frame of the same key replaces it.
 func (f *Frame) Droppable(key string) { f.droppable, f.key = true, key }
 
-// NotDroppable undoes Droppable.
-func (f *Frame) NotDroppable() { f.droppable, f.key = false, "" }
-
 // SetPolicy sets the policy of a droppable frame, instead of that of the connection. It must
 // be called before the first Queue.
 func (f *Frame) SetPolicy(p SlowConsumerPolicy) { f.policy = p }
@@ -150,8 +147,6 @@ func (f *Frame) size() int {
 
 // control reports whether a sealed frame is a control frame (RFC 6455, section 5.5).
 func (f *Frame) control() bool { return f.buf[f.start]&opClose != 0 }
-
-func (f *Frame) pong() bool { return f.buf[f.start] == finPong }
 
 func (f *Frame) closing() bool { return f.buf[f.start] == finClose }
 

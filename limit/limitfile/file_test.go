@@ -301,24 +301,6 @@ func TestReload_ReturnsToOldPoliciesIfOneCannotBeSet(t *testing.T) {
 	assert.Nil(t, file)
 }
 
-// A change creates no tokens, in whatever order the nodes read it.
-func TestReload_CreatesNoTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSetup(t, "chat: 1/h burst 20\n")
-		file, err := limitfile.Load(s.path, nil, s.chat)
-		require.NoError(t, err)
-		granted := 0
-		for n := range 100 {
-			s.write(t, []string{"chat: 1/h burst 5\n", "chat: 1/h burst 20\n"}[n%2])
-			require.NoError(t, file.Reload())
-			if d, err := limit.Consume(t.Context(), s.chat, limit.Key{"user", "ann"}, 1); err == nil && d.Allowed {
-				granted++
-			}
-		}
-		assert.LessOrEqual(t, granted, 20)
-	})
-}
-
 // TestReload_KeepsReceiptsOfUnchangedLimits changes another line between an estimate and its settlement.
 func TestReload_KeepsReceiptsOfUnchangedLimits(t *testing.T) {
 	s := newSetup(t, valid)

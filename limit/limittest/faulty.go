@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
 	"github.com/penstock-go/penstock/limit/mode"
@@ -116,11 +116,11 @@ func (l *FaultyLimiter) Step(d time.Duration) {
 // Take is decided then, only Decided says.
 func (l *FaultyLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
 	p := l.plan()
-	if err := sleep.For(ctx, p.before); err != nil {
+	if err := rules.Sleep(ctx, p.before); err != nil {
 		return limit.Decision{}, err
 	}
 	if p.losesTake {
-		return limit.Decision{}, errors.Join(errLost, sleep.For(ctx, p.lostAfter))
+		return limit.Decision{}, errors.Join(errLost, rules.Sleep(ctx, p.lostAfter))
 	}
 	if p.step > 0 {
 		l.Step(p.step)
@@ -130,9 +130,9 @@ func (l *FaultyLimiter) Take(ctx context.Context, key limit.Key, take limit.Take
 		return limit.Decision{}, err
 	}
 	if p.losesAnswer {
-		return limit.Decision{}, errors.Join(errLost, sleep.For(ctx, p.lostAfter))
+		return limit.Decision{}, errors.Join(errLost, rules.Sleep(ctx, p.lostAfter))
 	}
-	if err := sleep.For(ctx, p.after); err != nil {
+	if err := rules.Sleep(ctx, p.after); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.decided[key][p.index].Lost = true

@@ -24,6 +24,8 @@ func quotaLeaseCases() []WindowCase[limit.QuotaPolicy] {
 		{"leases are bounded", quotaLeasesAreBounded},
 		{"settled leases leave room", quotaSettledLeasesLeaveRoom},
 		{"leases and changes", quotaLeaseAfterChange},
+		{"leases of processes", quotaLeasesOfProcesses},
+		{"leases after a step back", quotaLeasesAfterStepBack},
 		{"leases equal the model", quotaLeasesEqualModel},
 	}
 }
@@ -182,6 +184,43 @@ func quotaLeaseAfterChange(t *testing.T, h quotaHarness) {
 	h.Sleep(time.Minute)
 	d := consume(t, b, key("ann"), 0)
 	assert.EqualValues(t, 11, d.Remaining, "the first settlement and the end of the third lease return nothing")
+}
+
+// quotaLeasesOfProcesses settles a lease with another maximum than it was taken with.
+func quotaLeasesOfProcesses(t *testing.T, h quotaHarness) {
+	b, ok := newQuotaBench(t, h, "lease-processes")
+	if !ok || !h.Shared {
+		return
+	}
+	other := h.New(limit.QuotaPolicy{Name: "lease-processes", Max: 20, Period: limit.Hour})
+	six := b.lease(6, time.Minute)
+	b.lease(2, time.Minute)
+	require.NoError(t, six.Settle(context.Background(), other, key("ann"), 5))
+	b.holds(3, 40*time.Minute, "the count is the same")
+	h.Sleep(time.Minute)
+	assert.EqualValues(t, 13, consume(t, other, key("ann"), 0).Remaining, "the lease is one of another policy")
+	b.holds(5, 39*time.Minute, "a look writes nothing")
+}
+
+// quotaLeasesAfterStepBack moves the clock back in the period of two leases.
+func quotaLeasesAfterStepBack(t *testing.T, h quotaHarness) {
+	b, ok := newQuotaBench(t, h, "lease-back")
+	if !ok || h.Rewind == nil {
+		return
+	}
+	b.lease(2, 2*time.Minute)
+	h.Sleep(time.Minute)
+	six := b.lease(6, 30*time.Second)
+	h.Rewind(20 * time.Minute)
+	require.False(t, consume(t, b, key("ann"), 3).Allowed) // moves the leases
+	h.Sleep(30*time.Second - time.Microsecond)
+	assert.EqualValues(t, 2, consume(t, b, key("ann"), 0).Remaining, "before the end")
+	h.Sleep(time.Microsecond)
+	assert.EqualValues(t, 8, consume(t, b, key("ann"), 0).Remaining, "at the end of the shorter lease")
+	b.settle(six, 3)
+	assert.EqualValues(t, 5, consume(t, b, key("ann"), 0).Remaining, "all that was used is charged")
+	h.Sleep(90 * time.Second)
+	assert.EqualValues(t, 7, consume(t, b, key("ann"), 0).Remaining, "at the end of the longer one")
 }
 
 // A modelQuotaLease is a lease in the model, with the period of its tokens.

@@ -57,10 +57,14 @@ func EqualsModel(t *testing.T, h Harness, policies int) {
 }
 
 // ClockGoesBackwards moves the limiters' clock backwards, for a number of random policies. That
-// must create no tokens and deny no key for longer than a bucket takes to fill. It needs
-// Harness.Rewind.
+// must create no tokens and deny no key for longer than a bucket takes to fill. A store must also
+// forgive no deficit, and keep a block for at most its length again. It needs Harness.Rewind.
 func ClockGoesBackwards(t *testing.T, h Harness, policies int) {
 	t.Helper()
+	if h.Shared {
+		blockAfterStepBack(t, h)
+		deficitAfterStepBack(t, h)
+	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := range policies {
 		p := randomPolicy(rng, "backwards-"+strconv.Itoa(n))

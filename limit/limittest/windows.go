@@ -57,149 +57,172 @@ type WindowCase[P any] struct {
 
 // commonCases returns the rules that logs, counters and quotas share. The function policy returns
 // one with a maximum and a period of at least a minute.
-func commonCases[P any](policy func(name string, maximum int64) P) []WindowCase[P] {
-	type harness = WindowHarness[P]
-	return []WindowCase[P]{
-		{"all or none", func(t *testing.T, h harness) {
-			l := h.New(policy("all or none", 5))
-			assert.True(t, consume(t, l, key("ann"), 3).Allowed)
-			assert.False(t, consume(t, l, key("ann"), 3).Allowed)
-			d := consume(t, l, key("ann"), 2)
-			assert.True(t, d.Allowed, "a denied call takes nothing")
-			assert.Zero(t, d.Remaining)
-			assert.EqualValues(t, 5, d.Limit)
-		}},
-		{"keys and names are separate", func(t *testing.T, h harness) {
-			one, other := h.New(policy("one", 1)), h.New(policy("other", 1))
-			assert.True(t, consume(t, one, key("ann"), 1).Allowed)
-			assert.True(t, consume(t, one, limit.Key{"user", "ann"}, 1).Allowed)
-			assert.True(t, consume(t, one, limit.Key{}, 1).Allowed)
-			assert.True(t, consume(t, other, key("ann"), 1).Allowed)
-			assert.False(t, consume(t, one, key("ann"), 1).Allowed)
-		}},
-		{"invalid arguments", func(t *testing.T, h harness) {
-			l := h.New(policy("invalid", 1))
-			d, err := limit.Consume(context.Background(), l, key("ann"), -1)
-			assert.Error(t, err)
-			assert.Zero(t, d)
-			assert.Error(t, limit.Refund(context.Background(), l, key("ann"), -1))
-			assert.Equal(t, limit.Decision{Allowed: true, Limit: 1, Remaining: 1}, consume(t, l, key("ann"), 0))
-		}},
-		{"refund and reset", func(t *testing.T, h harness) {
-			l, ctx := h.New(policy("refund", 5)), context.Background()
-			consume(t, l, key("ann"), 4)
-			require.NoError(t, limit.Refund(ctx, l, key("ann"), 0))
-			assert.EqualValues(t, 1, consume(t, l, key("ann"), 0).Remaining)
-			require.NoError(t, limit.Refund(ctx, l, key("ann"), 3))
-			assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
-			require.NoError(t, limit.Refund(ctx, l, key("ann"), 1<<60))
-			assert.Equal(t, limit.Decision{Allowed: true, Limit: 5, Remaining: 5}, consume(t, l, key("ann"), 0), "a key never has more than Max")
-			consume(t, l, key("ann"), 5)
-			consume(t, l, key("bob"), 5)
-			assert.False(t, consume(t, l, key("ann"), 1).Allowed)
-			require.NoError(t, l.Reset(ctx, key("ann")))
-			assert.True(t, consume(t, l, key("ann"), 5).Allowed)
-			assert.False(t, consume(t, l, key("bob"), 1).Allowed, "a reset is of one key")
-		}},
-		{"undo", func(t *testing.T, h harness) {
-			l, ctx := h.New(policy("undo", 5)), context.Background()
-			take := func(take limit.Take) limit.Decision {
-				d, err := l.Take(ctx, key("ann"), take)
-				require.NoError(t, err)
-				return d
-			}
-			three := take(limit.Take{Cost: 3, Receipt: true})
-			assert.EqualValues(t, 3, three.Receipt.Tokens)
-			h.Sleep(time.Microsecond)
-			consume(t, l, key("ann"), 1)
-			require.NoError(t, three.Receipt.Undo(ctx, l, key("ann")))
-			assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
-			require.NoError(t, three.Receipt.Undo(ctx, l, key("bob")), "an unused key")
-			assert.EqualValues(t, 5, consume(t, l, key("bob"), 0).Remaining)
-			assert.Zero(t, take(limit.Take{Cost: 5, Receipt: true}).Receipt, "a denial")
-			assert.Zero(t, take(limit.Take{Receipt: true}).Receipt, "nothing")
-			old := take(limit.Take{Cost: 2, Receipt: true})
-			h.Sleep(2 * old.ResetAfter)
-			consume(t, l, key("ann"), 5)
-			require.NoError(t, old.Receipt.Undo(ctx, l, key("ann")))
-			assert.Zero(t, consume(t, l, key("ann"), 0).Remaining, "what has returned does not return again")
-		}},
-		{"look and part", func(t *testing.T, h harness) {
-			l, ctx := h.New(policy("look", 5)), context.Background()
-			for _, taken := range []int64{0, 3, 2} {
-				consume(t, l, key("ann"), taken)
-				for _, cost := range []int64{0, 2, 5, 6} {
-					d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking})
-					require.NoError(t, err)
-					again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking, Receipt: true})
-					require.NoError(t, err)
-					assert.Equal(t, d, again, "a look takes nothing")
-					got := consume(t, l, key("ann"), cost)
-					assert.Equal(t, got, d, "a look at %d", cost)
-					if got.Allowed {
-						require.NoError(t, limit.Refund(ctx, l, key("ann"), cost))
-					}
-				}
-			}
-			for _, want := range []int64{3, 2, 0} {
-				granted, d, err := limit.ConsumeUpTo(ctx, l, key("bob"), 3)
-				require.NoError(t, err)
-				assert.Equal(t, want, granted)
-				assert.Equal(t, want > 0, d.Allowed)
-				assert.Equal(t, want > 0, d.RetryAfter == 0)
-			}
-			for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: mode.Charging}, {Cost: -1, Mode: mode.Charging}} {
-				d, err := l.Take(ctx, key("ann"), take)
-				assert.Error(t, err)
-				assert.Zero(t, d)
-				assert.Error(t, adapter.Check(l, take))
-			}
-		}},
-		{"charges", func(t *testing.T, h harness) { windowCharges(t, h, policy) }},
-		{"reservations are undone", func(t *testing.T, h harness) { windowReservationsAreUndone(t, h, policy) }},
-		{"a remembered denial waits", func(t *testing.T, h harness) { windowDenialWaits(t, h, policy) }},
-		{"an invalid change is rejected", func(t *testing.T, h harness) { windowChangeIsRejected(t, h, policy) }},
-		{"concurrent changes", func(t *testing.T, h harness) { windowChangesConcurrently(t, h, policy) }},
-		{"undo after a change", func(t *testing.T, h harness) { windowUndoAfterChange(t, h, policy) }},
-		{"block", func(t *testing.T, h harness) {
-			if l, ok := h.New(policy("block", 5)).(limit.Blocker); ok {
-				requireBlocks(t, l, 5, h.Sleep)
-				if h.Rewind != nil {
-					require.NoError(t, l.Block(context.Background(), key("eve"), time.Hour))
-					h.Sleep(time.Minute)
-					h.Rewind(10 * time.Hour)
-					assert.Equal(t, time.Hour, consume(t, l, key("eve"), 1).RetryAfter, "a clock that goes back does not extend a block")
-				}
-			}
-		}},
-		{"concurrent calls", func(t *testing.T, h harness) {
-			l := h.New(policy("concurrent", 50))
-			var granted atomic.Int64
-			var wg sync.WaitGroup
-			for range 8 {
-				wg.Go(func() {
-					for range 20 {
-						if d, err := limit.Consume(context.Background(), l, key("ann"), 1); assert.NoError(t, err) && d.Allowed {
-							granted.Add(1)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			assert.EqualValues(t, 50, granted.Load())
-		}},
-		{"in AllOf", func(t *testing.T, h harness) {
-			few, many := h.New(policy("few", 2)), h.New(policy("many", 10))
-			both := limit.AllOf(many, few)
-			assert.True(t, consume(t, both, key("ann"), 2).Allowed)
-			d := consume(t, both, key("ann"), 1)
-			assert.False(t, d.Allowed)
-			assert.Contains(t, d.Policy, "few")
-			assert.EqualValues(t, 8, consume(t, many, key("ann"), 0).Remaining, "a denial by one takes nothing of the other")
-			require.Len(t, both.(adapter.Describer).Describe(), 2)
-			assert.EqualValues(t, 10, both.(adapter.Describer).Describe()[0].Limit)
-		}},
+func commonCases[P any](policy func(name string, maximum int64) P) (cases []WindowCase[P]) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, WindowHarness[P], func(name string, maximum int64) P)
+	}{
+		{"all or none", windowAllOrNone[P]},
+		{"keys and names are separate", windowKeysAreSeparate[P]},
+		{"invalid arguments", windowInvalidArguments[P]},
+		{"refund and reset", windowRefundAndReset[P]},
+		{"undo", windowUndo[P]},
+		{"look and part", windowLookAndPart[P]},
+		{"charges", windowCharges[P]},
+		{"reservations are undone", windowReservationsAreUndone[P]},
+		{"a remembered denial waits", windowDenialWaits[P]},
+		{"an invalid change is rejected", windowChangeIsRejected[P]},
+		{"concurrent changes", windowChangesConcurrently[P]},
+		{"undo after a change", windowUndoAfterChange[P]},
+		{"block", windowBlock[P]},
+		{"concurrent calls", windowConcurrentCalls[P]},
+		{"in AllOf", windowInAllOf[P]},
+	} {
+		cases = append(cases, WindowCase[P]{c.name, func(t *testing.T, h WindowHarness[P]) { c.run(t, h, policy) }})
 	}
+	return cases
+}
+
+func windowAllOrNone[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l := h.New(policy("all or none", 5))
+	assert.True(t, consume(t, l, key("ann"), 3).Allowed)
+	assert.False(t, consume(t, l, key("ann"), 3).Allowed)
+	d := consume(t, l, key("ann"), 2)
+	assert.True(t, d.Allowed, "a denied call takes nothing")
+	assert.Zero(t, d.Remaining)
+	assert.EqualValues(t, 5, d.Limit)
+}
+
+func windowKeysAreSeparate[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	one, other := h.New(policy("one", 1)), h.New(policy("other", 1))
+	assert.True(t, consume(t, one, key("ann"), 1).Allowed)
+	assert.True(t, consume(t, one, limit.Key{"user", "ann"}, 1).Allowed)
+	assert.True(t, consume(t, one, limit.Key{}, 1).Allowed)
+	assert.True(t, consume(t, other, key("ann"), 1).Allowed)
+	assert.False(t, consume(t, one, key("ann"), 1).Allowed)
+}
+
+func windowInvalidArguments[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l := h.New(policy("invalid", 1))
+	d, err := limit.Consume(context.Background(), l, key("ann"), -1)
+	assert.Error(t, err)
+	assert.Zero(t, d)
+	assert.Error(t, limit.Refund(context.Background(), l, key("ann"), -1))
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 1, Remaining: 1}, consume(t, l, key("ann"), 0))
+}
+
+func windowRefundAndReset[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l, ctx := h.New(policy("refund", 5)), context.Background()
+	consume(t, l, key("ann"), 4)
+	require.NoError(t, limit.Refund(ctx, l, key("ann"), 0))
+	assert.EqualValues(t, 1, consume(t, l, key("ann"), 0).Remaining)
+	require.NoError(t, limit.Refund(ctx, l, key("ann"), 3))
+	assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
+	require.NoError(t, limit.Refund(ctx, l, key("ann"), 1<<60))
+	assert.Equal(t, limit.Decision{Allowed: true, Limit: 5, Remaining: 5}, consume(t, l, key("ann"), 0), "a key never has more than Max")
+	consume(t, l, key("ann"), 5)
+	consume(t, l, key("bob"), 5)
+	assert.False(t, consume(t, l, key("ann"), 1).Allowed)
+	require.NoError(t, l.Reset(ctx, key("ann")))
+	assert.True(t, consume(t, l, key("ann"), 5).Allowed)
+	assert.False(t, consume(t, l, key("bob"), 1).Allowed, "a reset is of one key")
+}
+
+func windowUndo[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l, ctx := h.New(policy("undo", 5)), context.Background()
+	take := func(take limit.Take) limit.Decision {
+		d, err := l.Take(ctx, key("ann"), take)
+		require.NoError(t, err)
+		return d
+	}
+	three := take(limit.Take{Cost: 3, Receipt: true})
+	assert.EqualValues(t, 3, three.Receipt.Tokens)
+	h.Sleep(time.Microsecond)
+	consume(t, l, key("ann"), 1)
+	require.NoError(t, three.Receipt.Undo(ctx, l, key("ann")))
+	assert.EqualValues(t, 4, consume(t, l, key("ann"), 0).Remaining)
+	require.NoError(t, three.Receipt.Undo(ctx, l, key("bob")), "an unused key")
+	assert.EqualValues(t, 5, consume(t, l, key("bob"), 0).Remaining)
+	assert.Zero(t, take(limit.Take{Cost: 5, Receipt: true}).Receipt, "a denial")
+	assert.Zero(t, take(limit.Take{Receipt: true}).Receipt, "nothing")
+	old := take(limit.Take{Cost: 2, Receipt: true})
+	h.Sleep(2 * old.ResetAfter)
+	consume(t, l, key("ann"), 5)
+	require.NoError(t, old.Receipt.Undo(ctx, l, key("ann")))
+	assert.Zero(t, consume(t, l, key("ann"), 0).Remaining, "what has returned does not return again")
+}
+
+func windowLookAndPart[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l, ctx := h.New(policy("look", 5)), context.Background()
+	for _, taken := range []int64{0, 3, 2} {
+		consume(t, l, key("ann"), taken)
+		for _, cost := range []int64{0, 2, 5, 6} {
+			d, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking})
+			require.NoError(t, err)
+			again, err := l.Take(ctx, key("ann"), limit.Take{Cost: cost, Mode: mode.Looking, Receipt: true})
+			require.NoError(t, err)
+			assert.Equal(t, d, again, "a look takes nothing")
+			got := consume(t, l, key("ann"), cost)
+			assert.Equal(t, got, d, "a look at %d", cost)
+			if got.Allowed {
+				require.NoError(t, limit.Refund(ctx, l, key("ann"), cost))
+			}
+		}
+	}
+	for _, want := range []int64{3, 2, 0} {
+		granted, d, err := limit.ConsumeUpTo(ctx, l, key("bob"), 3)
+		require.NoError(t, err)
+		assert.Equal(t, want, granted)
+		assert.Equal(t, want > 0, d.Allowed)
+		assert.Equal(t, want > 0, d.RetryAfter == 0)
+	}
+	for _, take := range []limit.Take{{Keep: 1}, {MaxWait: -1}, {MaxWait: 2 * time.Hour}, {Cost: -1, MaxWait: 1}, {MaxWait: 1, Mode: mode.Charging}, {Cost: -1, Mode: mode.Charging}} {
+		d, err := l.Take(ctx, key("ann"), take)
+		assert.Error(t, err)
+		assert.Zero(t, d)
+		assert.Error(t, adapter.Check(l, take))
+	}
+}
+
+func windowBlock[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	if l, ok := h.New(policy("block", 5)).(limit.Blocker); ok {
+		requireBlocks(t, l, 5, h.Sleep)
+		if h.Rewind != nil {
+			require.NoError(t, l.Block(context.Background(), key("eve"), time.Hour))
+			h.Sleep(time.Minute)
+			h.Rewind(10 * time.Hour)
+			assert.Equal(t, time.Hour, consume(t, l, key("eve"), 1).RetryAfter, "a clock that goes back does not extend a block")
+		}
+	}
+}
+
+func windowConcurrentCalls[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	l := h.New(policy("concurrent", 50))
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if d, err := limit.Consume(context.Background(), l, key("ann"), 1); assert.NoError(t, err) && d.Allowed {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, 50, granted.Load())
+}
+
+func windowInAllOf[P any](t *testing.T, h WindowHarness[P], policy func(string, int64) P) {
+	few, many := h.New(policy("few", 2)), h.New(policy("many", 10))
+	both := limit.AllOf(many, few)
+	assert.True(t, consume(t, both, key("ann"), 2).Allowed)
+	d := consume(t, both, key("ann"), 1)
+	assert.False(t, d.Allowed)
+	assert.Contains(t, d.Policy, "few")
+	assert.EqualValues(t, 8, consume(t, many, key("ann"), 0).Remaining, "a denial by one takes nothing of the other")
+	require.Len(t, both.(adapter.Describer).Describe(), 2)
+	assert.EqualValues(t, 10, both.(adapter.Describer).Describe()[0].Limit)
 }
 
 // requireBlocks checks that a limiter with a maximum can block a key.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/observe"
@@ -24,27 +25,22 @@ import (
 	"github.com/penstock-go/penstock/router/routertest"
 )
 
-// A scripted limiter repeats its answers and records its calls. An answer is a limit.Decision, an
-// error, or nil, which is none in time.
-type scripted struct {
-	answers []any
-	calls   []string
-}
-
-func (l *scripted) Check(limit.Take) error { return nil }
-
-func (l *scripted) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	answer := l.answers[len(l.calls)%len(l.answers)]
-	l.calls = append(l.calls, fmt.Sprint(key, take))
-	switch answer := answer.(type) {
-	case limit.Decision:
-		return answer, nil
-	case error:
-		return limit.Decision{}, answer
-	default:
-		<-ctx.Done()
-		return limit.Decision{}, ctx.Err()
-	}
+// scripted returns a limiter that repeats its answers. An answer is a limit.Decision, an error, or nil,
+// which is none in time.
+func scripted(answers []any) *fakelimiter.Limiter {
+	n := -1
+	return &fakelimiter.Limiter{Do: func(ctx context.Context, _ limit.Key, _ limit.Take) (limit.Decision, error) {
+		n++
+		switch answer := answers[n%len(answers)].(type) {
+		case limit.Decision:
+			return answer, nil
+		case error:
+			return limit.Decision{}, answer
+		default:
+			<-ctx.Done()
+			return limit.Decision{}, ctx.Err()
+		}
+	}}
 }
 
 // A trace is what a limit does with a sequence of messages or requests.
@@ -52,7 +48,7 @@ type trace struct {
 	answers  []string
 	dry      []string
 	observed []observe.Observation
-	calls    [2][]string // of the limiter and the fallback
+	calls    [2][]fakelimiter.Call // of the limiter and the fallback
 }
 
 // An arrival is a message or a request.
@@ -111,7 +107,7 @@ func randomScenario(rng *rand.Rand) (s scenario) {
 // traceOf runs a scenario. limits makes a limit, and returns a function that answers an arrival
 // with a status and a time to wait.
 func traceOf(t *testing.T, s scenario, limits func(*testing.T, limit.Limiter, httplimit.Options, *trace) func(arrival) string) (tr trace) {
-	limiter, fallback := &scripted{answers: s.limiter}, &scripted{answers: s.fallback}
+	limiter, fallback := scripted(s.limiter), scripted(s.fallback)
 	if s.fallback != nil {
 		s.opts.Fallback = fallback
 	}
@@ -126,7 +122,7 @@ func traceOf(t *testing.T, s scenario, limits func(*testing.T, limit.Limiter, ht
 		tr.answers = append(tr.answers, answer(a)+" after "+time.Since(start).String())
 		time.Sleep(a.pause)
 	}
-	tr.calls = [2][]string{limiter.calls, fallback.calls}
+	tr.calls = [2][]fakelimiter.Call{limiter.Calls, fallback.Calls}
 	return tr
 }
 

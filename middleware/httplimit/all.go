@@ -3,7 +3,6 @@ package httplimit
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 
 	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
@@ -41,40 +40,12 @@ type Rule struct {
 // For limits of the same key, [New] with [limit.AllOf] is enough.
 func NewAll(rules []Rule, opts *Options) func(http.Handler) http.Handler {
 	h := newOptions(opts)
-	switch {
-	case h.Key != nil:
-		panic("httplimit: NewAll does not use Options.Key; set Rule.Key")
-	case h.Cost != nil:
-		panic("httplimit: NewAll does not use Options.Cost; set Rule.Cost")
-	}
-	if h.AccessKey == nil {
-		h.AccessKey = KeyPerIP
-	}
-	h.rules = slices.Clone(rules)
-	limiters := make([]limit.Limiter, len(rules))
-	for i := range h.rules {
-		rule := &h.rules[i]
+	own, limiters := make([]enforce.Rule[request], len(rules)), make([]limit.Limiter, len(rules))
+	for i, rule := range rules {
+		own[i] = enforce.Rule[request]{Limiter: rule.Limiter, Key: keyOf(rule.Key), Cost: ofRequest(rule.Cost)}
 		limiters[i] = rule.Limiter
-		if rule.Key == nil {
-			rule.Key = KeyPerIP
-		}
 	}
-	h.enforced = enforce.NewAll(limiters, h.enforcement())
+	h.enforced = h.LimitAll(own)
 	h.describe(limiters...)
 	return h.wrap
-}
-
-// jointRequest returns the costs of a request by the rules that apply to it.
-func jointRequest(rules []Rule, req *http.Request, ip netip.Addr) (q enforce.Request, err error) {
-	q.Joint = make([]limit.Request, 0, len(rules))
-	for _, rule := range rules {
-		cost, err := costOf(rule.Cost, req)
-		if err != nil {
-			return q, err
-		}
-		if cost > 0 {
-			q.Add(limit.Request{Limiter: rule.Limiter, Key: rule.Key(req, ip), Cost: cost})
-		}
-	}
-	return q, nil
 }

@@ -15,38 +15,6 @@ import (
 	"github.com/penstock-go/penstock/middleware/httplimit"
 )
 
-func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
-	limiter := memory.NewLimiter(limit.PerHour(1))
-	rules := []httplimit.Rule{{Limiter: limiter}}
-	number := func(*http.Request) int64 { return 1 }
-	for _, tt := range []struct {
-		name  string
-		rules []httplimit.Rule
-		opts  *httplimit.Options
-		want  string
-	}{
-		{"no rules", nil, nil, "httplimit: NewAll needs a rule"},
-		{"no limiter", []httplimit.Rule{{}}, nil, "httplimit: rule 0 needs a limiter"},
-		{"no undo", []httplimit.Rule{rules[0], {Limiter: failing(nil)}}, nil, "httplimit: the limiter of rule 1 is a httplimit_test.limiterFunc, which cannot undo a take: the limiter can only take a cost whole"},
-		{"Key", rules, &httplimit.Options{Key: httplimit.KeyPerIP}, "httplimit: NewAll does not use Options.Key; set Rule.Key"},
-		{"Cost", rules, &httplimit.Options{Cost: number}, "httplimit: NewAll does not use Options.Cost; set Rule.Cost"},
-		{"MaxWait", rules, &httplimit.Options{MaxWait: 1}, "httplimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key"},
-		{"Keep", rules, &httplimit.Options{Keep: number}, "httplimit: NewAll does not support Keep; use New"},
-		{"Fallback", rules, &httplimit.Options{Fallback: limiter}, "httplimit: NewAll does not support Fallback; set FailOpen"},
-	} {
-		assert.PanicsWithValue(t, tt.want, func() { httplimit.NewAll(tt.rules, tt.opts) }, tt.name)
-	}
-}
-
-func TestNewAll_NegativeCostTakesFromNoBucket(t *testing.T) {
-	first, second := memory.NewLimiter(limit.PerHour(9).Named("first")), memory.NewLimiter(limit.PerHour(9).Named("second"))
-	h := httplimit.NewAll([]httplimit.Rule{{Limiter: first}, {Limiter: second, Cost: func(*http.Request) int64 { return -1 }}}, nil)(uncalled(t))
-	assert.Equal(t, 503, attempt(h, "192.0.2.1:1", nil).StatusCode)
-	d, err := limit.Consume(t.Context(), first, limit.Key{"ip", "192.0.2.1"}, 0)
-	require.NoError(t, err)
-	assert.EqualValues(t, 9, d.Remaining)
-}
-
 // TestNewAll_DeniedRequestTakesFromNoBucket limits addresses and users. Reads are free for the
 // users.
 func TestNewAll_DeniedRequestTakesFromNoBucket(t *testing.T) {

@@ -49,7 +49,8 @@ func TestNew_FieldsDescribePoliciesAndDecision(t *testing.T) {
 			`"second";q=10;w=2, "api-2";q=5000`, `"api-2";r=3;t=0`,
 		},
 		{
-			"a limiter that describes nothing", deciding(limit.Decision{Allowed: true, Limit: 10, Remaining: 3}).limiterFunc,
+			"a limiter that describes nothing",
+			struct{ limit.Limiter }{deciding(limit.Decision{Allowed: true, Limit: 10, Remaining: 3})},
 			`"api";q=10`, `"api";r=3;t=0`,
 		},
 		{

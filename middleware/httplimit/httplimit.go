@@ -30,14 +30,12 @@
 package httplimit
 
 import (
-	"fmt"
 	"net/http"
-	"net/netip"
 	"strconv"
 
+	"github.com/penstock-go/penstock/clientip"
 	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/adapter"
 )
 
@@ -45,23 +43,20 @@ import (
 // otherwise rejects the request. It panics if limiter is nil or an option is invalid.
 func New(limiter limit.Limiter, opts *Options) func(http.Handler) http.Handler {
 	h := newOptions(opts)
-	if h.Key == nil {
-		h.Key = KeyPerIP
-	}
-	if h.AccessKey == nil {
-		h.AccessKey = h.Key
-	}
-	h.enforced = enforce.New(limiter, h.enforcement())
+	h.enforced = h.Limit(limiter)
 	h.describe(limiter)
 	return h.wrap
 }
 
 // An httpLimit is a limiter, or several that decide together, with options.
 type httpLimit struct {
-	Options
+	enforce.Charges[request]
+
+	proxies  clientip.TrustedProxies
+	onDryRun func(*http.Request, limit.Decision)
+	onError  func(error)
 
 	enforced   *enforce.Limit
-	rules      []Rule              // of NewAll
 	describers []adapter.Describer // the limiters that are
 }
 
@@ -75,8 +70,8 @@ func (h *httpLimit) wrap(next http.Handler) http.Handler {
 
 // admit reports whether the request is admitted, and otherwise responds to it.
 func (h *httpLimit) admit(w http.ResponseWriter, req *http.Request) bool {
-	ip := h.TrustedProxies.ClientIP(req)
-	exempt, err := h.enforced.CheckAccess(h.access(req, ip))
+	r := request{req, h.proxies.ClientIP(req)}
+	exempt, err := h.enforced.CheckAccess(h.AccessOf(&r))
 	if err != nil {
 		http.Error(w, "access is denied", http.StatusForbidden)
 		return false
@@ -84,83 +79,43 @@ func (h *httpLimit) admit(w http.ResponseWriter, req *http.Request) bool {
 	if exempt {
 		return true
 	}
-	q, err := h.request(req, ip)
+	q, err := h.Request(&r)
 	switch {
 	case err != nil:
-		if h.OnError != nil {
-			h.OnError(err)
-		}
-		respondUnavailable(w)
+		h.fail(w, err)
 		return false
 	case q.Take.Cost == 0:
 		return true
 	}
 	d, err := h.enforced.Decide(req.Context(), &q)
-	if q.Failure != nil && h.OnError != nil {
-		h.OnError(q.Failure)
-	}
 	if err != nil {
-		respondUnavailable(w)
+		h.fail(w, q.Failure)
 		return false
 	}
+	h.report(q.Failure)
 	denied := !d.Allowed && !h.DryRun
 	h.addFields(w.Header(), &d, denied)
 	if denied {
 		respondDenied(w, &d)
 		return false
 	}
-	if q.DeniedCost > 0 && h.OnDryRun != nil {
+	if q.DeniedCost > 0 && h.onDryRun != nil {
 		d.Policy = q.DeniedBy
-		h.OnDryRun(req, d)
+		h.onDryRun(req, d)
 	}
 	return true
 }
 
-// access returns how Options.Access treats the client of a request.
-func (h *httpLimit) access(req *http.Request, ip netip.Addr) access.Access {
-	if h.Access == nil {
-		return access.Limited
+// report calls OnError, unless err is nil.
+func (h *httpLimit) report(err error) {
+	if err != nil && h.onError != nil {
+		h.onError(err)
 	}
-	return h.Access.Lookup(h.AccessKey(req, ip), ip)
 }
 
-// request returns what the request takes; if its cost is 0, it is not limited.
-func (h *httpLimit) request(req *http.Request, ip netip.Addr) (q enforce.Request, err error) {
-	if h.rules != nil {
-		q, err = jointRequest(h.rules, req, ip)
-	} else {
-		q.Take.Cost, err = costOf(h.Cost, req)
-	}
-	if err != nil || q.Take.Cost == 0 {
-		return q, err
-	}
-	q.ChargeOnly = h.ChargeOnly != nil && h.ChargeOnly(req)
-	if h.rules != nil {
-		return q, nil
-	}
-	q.Key = h.Key(req, ip)
-	if h.Keep != nil && !q.ChargeOnly {
-		q.Take.Keep, err = notNegative("Keep", h.Keep(req), req)
-	}
-	return q, err
-}
-
-// costOf returns the result of a function, which may be nil, for the cost of a request.
-func costOf(cost func(*http.Request) int64, req *http.Request) (int64, error) {
-	if cost == nil {
-		return 1, nil
-	}
-	return notNegative("Cost", cost(req), req)
-}
-
-func notNegative(function string, result int64, req *http.Request) (int64, error) {
-	if result < 0 {
-		return 0, fmt.Errorf("httplimit: %s returned %d for %s %s; it must not be negative", function, result, req.Method, req.URL.Path)
-	}
-	return result, nil
-}
-
-func respondUnavailable(w http.ResponseWriter) {
+// fail reports err and rejects the request.
+func (h *httpLimit) fail(w http.ResponseWriter, err error) {
+	h.report(err)
 	http.Error(w, "limits cannot be checked", http.StatusServiceUnavailable)
 }
 

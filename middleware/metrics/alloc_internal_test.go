@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -59,4 +60,14 @@ func BenchmarkCall(b *testing.B) {
 		}
 		m.Limit(decision)
 	}
+}
+
+// TestLimitNames_HaveEachOption looks for the fields of Limits. Others would be counted as other.
+func TestLimitNames_HaveEachOption(t *testing.T) {
+	for field := range reflect.TypeFor[router.Limits]().Fields() {
+		if name := "router.Limits." + field.Name; field.Name != "SessionsPerUser" { // which ends sessions, and refuses nothing
+			assert.Equal(t, name, limitName(name))
+		}
+	}
+	assert.Equal(t, other, limitName("of the application"))
 }

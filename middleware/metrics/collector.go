@@ -42,10 +42,8 @@ func (m *Metrics) createSeries() {
 	for _, p := range []router.SlowConsumerPolicy{router.Disconnect, router.DropOldest, router.DropNewest, router.Conflate} {
 		m.dropped.get(p.String())
 	}
-	for _, kind := range []router.LimitKind{
-		router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue,
-	} {
-		m.exceeded.get(string(kind))
+	for _, name := range limitNames {
+		m.exceeded.get(name)
 	}
 }
 

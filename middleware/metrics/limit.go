@@ -31,8 +31,8 @@ func (m *Metrics) defineLimits() {
 		if d.dryRun {
 			mode = "dry_run"
 		}
-		decisions.WithLabelValues(d.limit, limitKind(string(d.kind)), outcomeName(observe.Rejected), "", mode) // creates the series with the value 0
-		return decisions.WithLabelValues(d.limit, limitKind(string(d.kind)), outcomeName(d.outcome), d.reason.String(), mode)
+		decisions.WithLabelValues(d.limit, limitName(string(d.kind)), outcomeName(observe.Rejected), "", mode) // creates the series with the value 0
+		return decisions.WithLabelValues(d.limit, limitName(string(d.kind)), outcomeName(d.outcome), d.reason.String(), mode)
 	}
 	duration := m.histograms("limiter_call_duration_seconds",
 		"Duration of the calls of a limiter, including failed ones, in seconds.", seconds(1e-6), "limit")
@@ -78,28 +78,13 @@ func (m *Metrics) Limit(o observe.Observation) {
 }
 
 func outcomeName(o observe.Outcome) string {
-	switch o {
-	case observe.Admitted:
-		return "admitted"
-	case observe.Delayed:
-		return "delayed"
-	case observe.ChargedOverLimit:
-		return "charged_over_limit"
-	case observe.Rejected:
-		return "rejected"
-	case observe.NeverAllowed:
-		return "never_allowed"
-	case observe.Failed:
-		return "failed"
-	case observe.FailedOpen:
-		return "failed_open"
-	case observe.Canceled:
-		return "canceled"
-	case observe.Exempt:
-		return "exempt"
-	case observe.Denied:
-		return "denied"
-	default:
-		return other
+	names := [...]string{
+		observe.Admitted: "admitted", observe.Delayed: "delayed", observe.ChargedOverLimit: "charged_over_limit", observe.Rejected: "rejected",
+		observe.NeverAllowed: "never_allowed", observe.Failed: "failed", observe.FailedOpen: "failed_open", observe.Canceled: "canceled",
+		observe.Exempt: "exempt", observe.Denied: "denied",
 	}
+	if int(o) < len(names) && names[o] != "" {
+		return names[o]
+	}
+	return other
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/limitfile"
@@ -26,25 +27,6 @@ import (
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// A store is a limiter whose calls take time and can fail.
-type store struct {
-	takes time.Duration
-	err   error
-	limit *memory.Limiter
-}
-
-func (s *store) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	select {
-	case <-time.After(s.takes):
-	case <-ctx.Done():
-		return limit.Decision{}, ctx.Err()
-	}
-	if s.err != nil {
-		return limit.Decision{}, s.err
-	}
-	return s.limit.Take(ctx, key, take)
-}
 
 func newMetrics() (*metrics.Metrics, *prometheus.Registry) {
 	reg := prometheus.NewPedanticRegistry()
@@ -110,7 +92,7 @@ func TestLimit_CountsDecisionsByOutcome(t *testing.T) {
 func TestLimit_CountsErrorsFallbacksAndOpenBreakers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics()
-		s := &store{takes: 10 * time.Millisecond, err: io.ErrUnexpectedEOF, limit: memory.NewLimiter(limit.PerSecond(100))}
+		s := &fakelimiter.Limiter{Delay: 10 * time.Millisecond, Err: io.ErrUnexpectedEOF, Decision: limit.Decision{Allowed: true}}
 		failClosed := ratelimit.New(s, &ratelimit.Options{Name: "closed", Observe: m.Limit})
 		failOpen := ratelimit.New(s, &ratelimit.Options{Name: "open", Observe: m.Limit, FailOpen: true})
 		fallback := ratelimit.New(s, &ratelimit.Options{Name: "fallback", Observe: m.Limit, Fallback: memory.NewLimiter(limit.PerSecond(2))})
@@ -132,12 +114,12 @@ func TestLimit_CountsErrorsFallbacksAndOpenBreakers(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Error(t, failClosed(t.Context(), from("ann")))
 		check(t, reg, "limiter_errors_total{limit=closed} 6", "limiter_breaker_open{limit=closed} 1")
-		s.err = nil
+		s.Err = nil
 		time.Sleep(time.Second)
 		require.NoError(t, failClosed(t.Context(), from("ann")))
 		check(t, reg, "limiter_breaker_open{limit=closed} 0", "limiter_breaker_open{limit=open} 1")
 
-		s.takes = time.Minute
+		s.Delay = time.Minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.Error(t, failClosed(ctx, from("ann")))

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,8 +56,8 @@ func (m *Metrics) defineMessages() {
 	m.clientTimes.make = func(typ string) prometheus.Observer { return clientTimes.WithLabelValues(typ) }
 	m.calls = m.gauge("calls_in_flight", "Calls that were admitted and whose handlers have not returned.")
 	exceeded := m.counters("limit_exceeded_total",
-		"Messages and connections that exceeded a limit, by the kind of limit; for queues, the dropped messages.", "kind")
-	m.exceeded.make = func(kind string) prometheus.Counter { return exceeded.WithLabelValues(kind) }
+		"Messages and connections that exceeded a limit, by the option that sets it, or the kind of a limit of the application; for queues, the dropped messages.", "limit")
+	m.exceeded.make = func(limit string) prometheus.Counter { return exceeded.WithLabelValues(limit) }
 	panics := m.counters("panics_total", "Panics in application code that were recovered, by message type and by where they occurred.", "type", "where")
 	m.panics.make = func(p panicSource) prometheus.Counter { return panics.WithLabelValues(p.typ, p.where) }
 }
@@ -116,7 +117,7 @@ func (m *Metrics) observeRefused(e observe.Event) {
 		m.refused.get(refusal{e.Reason, m.code(e.Code)}).Inc()
 	}
 	if e.Limit != "" {
-		m.exceeded.get(limitKind(e.Limit)).Inc()
+		m.exceeded.get(limitName(e.Limit)).Inc()
 	}
 }
 
@@ -130,7 +131,7 @@ func (m *Metrics) observeSending(e observe.Event) {
 		}
 	case observe.Dropped:
 		m.dropped.get(e.Policy).Add(float64(e.Count))
-		m.exceeded.get(string(router.LimitQueue)).Add(float64(e.Count))
+		m.exceeded.get(limitName(e.Limit)).Add(float64(e.Count))
 	case observe.Conflated:
 		m.conflated.Add(float64(e.Count))
 	case observe.Published:
@@ -193,11 +194,21 @@ func (c closeCode) label() string {
 	}
 }
 
-func limitKind(kind string) string {
-	switch router.LimitKind(kind) {
-	case router.LimitRate, router.LimitPayload, router.LimitConcurrency, router.LimitConnections, router.LimitTopics, router.LimitQueue:
-		return kind
-	default:
-		return other
+// limitNames are the values of the label limit: those of the router, and the kinds of limits of the application.
+//
+//nolint:gochecknoglobals // never changed
+var limitNames = []string{
+	"router.Limits.Conns", "router.Limits.ConnsPerIP", "router.Limits.ConnsPerUser", "router.FallbackOptions.MaxConns", "router.Limits.HandshakesPerIP",
+	"router.Limits.MessagesPerConn", "router.Limits.MessagesPerIP", "router.Limits.MaxMessageBytes", "router.Route.MaxMessageBytes",
+	"router.Limits.Elements", "router.Limits.Concurrency", "router.Limits.InboundBytes", "router.Limits.Topics",
+	"router.TopicOptions.MaxPerConn", "router.Limits.QueueMessages", "router.Limits.QueueBytes",
+	"rate", "payload", "in_flight", "connections", "topics", "session", "queue",
+}
+
+// limitName returns the label of a limit or its kind.
+func limitName(name string) string {
+	if slices.Contains(limitNames, name) {
+		return name
 	}
+	return other
 }

@@ -3,18 +3,23 @@ package metrics_test
 import (
 	"context"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/middleware/metrics"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -63,7 +68,7 @@ func TestRouter_CountsRejectedConnections(t *testing.T) {
 			"connections_refused_total{code=INVALID_ARGUMENT,reason=handshake} 1",
 			"connections_refused_total{code=PERMISSION_DENIED,reason=on_open} 1",
 			"connections_refused_total{code=INTERNAL,reason=on_open} 2",
-			"limit_exceeded_total{kind=rate} 1", "limit_exceeded_total{kind=connections} 1",
+			"limit_exceeded_total{limit=rate} 1", "limit_exceeded_total{limit=router.Limits.Conns} 1",
 			"panics_total{where=OnOpen} 1",
 			"connections_accepted_total{transport=websocket} 5", "connections_open 2",
 			"connections_closed_total{code=application} 1", "connections_closed_total{code=1011} 2",
@@ -85,7 +90,7 @@ func TestRouter_AlertSeriesStartAtZero(t *testing.T) {
 		"panics_total{type=ECHO,where=reply} 0", "panics_total{type=__unknown,where=ingress} 0",
 		"panics_total{where=OnOpen} 0",
 		"queue_dropped_messages_total{policy=disconnect} 0", "queue_dropped_messages_total{policy=conflate} 0",
-		"limit_exceeded_total{kind=queue} 0", "limit_exceeded_total{kind=topics} 0",
+		"limit_exceeded_total{limit=router.Limits.QueueBytes} 0", "limit_exceeded_total{limit=router.Limits.Topics} 0",
 		"shutdown_aborted_connections_total 0", "broker_loss_events_total 0",
 	)
 }
@@ -124,7 +129,7 @@ func TestRouter_CountsEachMessageOnceByResultCode(t *testing.T) {
 			"messages_total{code=other,type=FAIL} 1", "messages_total{code=INTERNAL,type=BOOM} 1",
 			"messages_total{code=INVALID_ARGUMENT,type=__unknown} 1", "messages_total{code=UNIMPLEMENTED,type=__unknown} 1",
 			"messages_total{code=OK,type=__heartbeat} 1", "messages_total{code=RESOURCE_EXHAUSTED,type=__heartbeat} 1",
-			"limit_exceeded_total{kind=payload} 1", "limit_exceeded_total{kind=other} 1",
+			"limit_exceeded_total{limit=router.Limits.MaxMessageBytes} 1", "limit_exceeded_total{limit=other} 1",
 			"handler_duration_seconds{type=ECHO} count 1", "handler_duration_seconds{type=BOOM} count 1",
 			"panics_total{type=BOOM,where=handler} 1", "calls_in_flight 0",
 			"publish_fanout_connections count 2", "publish_fanout_connections sum 0",
@@ -145,13 +150,22 @@ func TestRouter_CountsExceededTopicLimit(t *testing.T) {
 		router.On(r, func(ctx *router.Context, _ Join) error { return errors.Join(ctx.Subscribe("a"), ctx.Subscribe("b")) })
 		routertest.Dial(t, r).Send(Join{})
 		synctest.Wait()
-		check(t, reg, "limit_exceeded_total{kind=topics} 1", "messages_total{code=RESOURCE_EXHAUSTED,type=JOIN} 1")
+		check(t, reg, "limit_exceeded_total{limit=router.Limits.Topics} 1", "messages_total{code=RESOURCE_EXHAUSTED,type=JOIN} 1")
 	})
 }
 
 func TestRouter_CountsTimedOutCallBeforeItsHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reg, hang := routerWithHangingCall(t)
+		reg, hang := prometheus.NewPedanticRegistry(), make(chan struct{})
+		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}, Logger: slog.New(slog.DiscardHandler)})
+		metrics.New(reg, nil).Router(r)
+		router.RPC(r, func(_ *router.Context, m Echo) (Echo, error) {
+			<-hang
+			panic(m)
+		})
+		routertest.Dial(t, r).SendText(`{"type":"ECHO","meta":{"correlationId":"1"},"payload":{"n":1}}`)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		check(t, reg, "messages_total{code=DEADLINE_EXCEEDED,type=ECHO} 1", "calls_in_flight 1")
 		close(hang)
 		synctest.Wait()
@@ -256,7 +270,7 @@ func TestRouter_CountsDroppedMessagesByPolicy(t *testing.T) {
 				dropped := scrape(t, reg)["queue_dropped_messages_total{policy="+name+"}"]
 				assert.Positive(t, dropped)
 				assert.Equal(t, reported, dropped)
-				assert.Equal(t, dropped, scrape(t, reg)["limit_exceeded_total{kind=queue}"])
+				assert.Equal(t, dropped, scrape(t, reg)["limit_exceeded_total{limit=router.Limits.QueueMessages}"])
 				time.Sleep(time.Second)
 				slow.Resume()
 				synctest.Wait()
@@ -267,19 +281,36 @@ func TestRouter_CountsDroppedMessagesByPolicy(t *testing.T) {
 	}
 }
 
+// TestRouter_CountsBytesOnTheWire sends calls together with the handshake, and a close frame after the answers.
+// The masking key is zero, which leaves payloads readable.
 func TestRouter_CountsBytesOnTheWire(t *testing.T) {
 	r, reg := newRouter(router.Options{})
 	server := httptest.NewServer(r)
 	defer server.Close()
-	client := dialRaw(t, server.Listener.Addr().String())
-	for n := range 10 {
-		client.call(n)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	call := `{"type":"ECHO","payload":{"n":0}}`
+	calls := strings.Repeat(string([]byte{0x81, 0x80 | byte(len(call)), 0, 0, 0, 0})+call, 11)
+	const closing = "\x88\x82\x00\x00\x00\x00\x03\xe8"
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"+calls)
+	require.NoError(t, err)
+	var answer strings.Builder
+	for b := make([]byte, 4096); strings.Count(answer.String(), `"ECHO"`) < 11; {
+		n, err := conn.Read(b)
+		require.NoError(t, err)
+		answer.Write(b[:n])
 	}
-	client.close()
+	_, err = io.WriteString(conn, closing)
+	require.NoError(t, err)
+	_, err = io.Copy(&answer, conn)
+	require.NoError(t, err)
+	_, sent, _ := strings.Cut(answer.String(), "\r\n\r\n")
 	require.EventuallyWithT(t, func(t *assert.CollectT) { // the event of a write follows the write
 		got := scrape(t, reg)
-		assert.EqualValues(t, client.wrote, got["received_bytes_total"])
-		assert.EqualValues(t, client.read, got["sent_bytes_total"])
+		assert.EqualValues(t, len(calls)+len(closing), got["received_bytes_total"])
+		assert.EqualValues(t, len(sent), got["sent_bytes_total"])
 		assert.EqualValues(t, 12, got["write_batch_frames sum"], "eleven replies and a close frame")
 		assert.EqualValues(t, 1, got["connections_closed_total{code=1000}"])
 	}, time.Minute, time.Millisecond)

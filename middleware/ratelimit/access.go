@@ -26,11 +26,3 @@ func Access(list *access.List, key func(router.IngressContext) limit.Key) router
 		return nil
 	}
 }
-
-// access returns how Options.Access treats the client of a message.
-func (l *rateLimit) access(in *router.IngressContext) access.Access {
-	if l.Access == nil {
-		return access.Limited
-	}
-	return l.Access.Lookup(l.AccessKey(*in), in.IP)
-}

@@ -42,9 +42,6 @@ func TestAccess_KeySelectsTheListedKey(t *testing.T) {
 		require.Equal(t, errors.PermissionDenied, errors.CodeOf(admit(t.Context(), in)))
 	}
 	assert.PanicsWithValue(t, "ratelimit: Access needs a list", func() { ratelimit.Access(nil, nil) })
-	assert.PanicsWithValue(t, "ratelimit: AccessKey is set, but Access is nil; set Access too", func() {
-		ratelimit.New(memory.NewLimiter(limit.PerHour(9)), &ratelimit.Options{AccessKey: perTenant})
-	})
 }
 
 func TestAccess_ObservedAndAdmittedInDryRun(t *testing.T) {

@@ -1,8 +1,6 @@
 package ratelimit
 
 import (
-	"slices"
-
 	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
@@ -49,40 +47,11 @@ func NewAll(rules []Rule, opts *Options) router.IngressFunc {
 }
 
 func newRules(rules []Rule, opts *Options) *rateLimit {
+	own := make([]enforce.Rule[router.IngressContext], len(rules))
+	for i, rule := range rules {
+		own[i] = enforce.Rule[router.IngressContext](rule)
+	}
 	l := newOptions(opts)
-	switch {
-	case l.Key != nil:
-		panic("ratelimit: NewAll does not use Options.Key; set Rule.Key")
-	case l.Cost != nil:
-		panic("ratelimit: NewAll does not use Options.Cost; set Rule.Cost")
-	}
-	l.rules = slices.Clone(rules)
-	limiters := make([]limit.Limiter, len(rules))
-	for i := range l.rules {
-		rule := &l.rules[i]
-		limiters[i] = rule.Limiter
-		if rule.Key == nil {
-			rule.Key = KeyPerUserOrIPPerType
-		}
-	}
-	l.enforced = enforce.NewAll(limiters, l.enforcement())
+	l.enforced = l.LimitAll(own)
 	return l
-}
-
-// jointRequest returns the costs of a message by the rules that apply to it.
-func jointRequest(rules []Rule, in *router.IngressContext) (q enforce.Request, err error) {
-	q.Joint = make([]limit.Request, 0, len(rules))
-	for _, rule := range rules {
-		cost := defaultCost(in)
-		if rule.Cost != nil {
-			cost = rule.Cost(*in)
-		}
-		switch {
-		case cost < 0:
-			return q, invalidCost("Cost", cost, in.Type)
-		case cost > 0:
-			q.Add(limit.Request{Limiter: rule.Limiter, Key: rule.Key(*in), Cost: cost})
-		}
-	}
-	return q, nil
 }

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"context"
-	"io"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -13,22 +12,17 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
 
-// An undoer is a function that implements limit.Limiter, and can undo a take.
-type undoer struct{ limiterFunc }
-
-func (r *undoer) Check(take limit.Take) error { return take.Validate() }
-
-// A limiterSlice is a limiter that cannot be compared.
-type limiterSlice []limit.Limiter
-
-func (s limiterSlice) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	return s[0].Take(ctx, key, take)
+// An uncomparable limiter cannot be compared with others.
+type uncomparable struct {
+	limit.Limiter
+	_ []int
 }
 
 func perTenant(in router.IngressContext) limit.Key {
@@ -139,38 +133,29 @@ func TestNewAll_ObservesTheDecidingPolicy(t *testing.T) {
 }
 
 func TestNewAll_DryRunChargesWhatEnforcementWould(t *testing.T) {
-	synctest.Test(t, testDryRunOfAll)
+	synctest.Test(t, func(t *testing.T) {
+		users, tenants := memory.NewLimiter(limit.PerHour(9)), memory.NewLimiter(limit.PerHour(2).Named("tenant"))
+		rules := []ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant}}
+		admit := ratelimit.NewAll(rules, &ratelimit.Options{DryRun: true})
+		in, seen := reporting(t, from("ann"))
+		for range 5 {
+			require.NoError(t, admit(t.Context(), in))
+		}
+		synctest.Wait()
+		require.Len(t, seen.limits, 3)
+		assert.Equal(t, "tenant", seen.limits[0].Policy)
+		assert.True(t, seen.limits[0].DryRun)
+		assert.EqualValues(t, 7, remaining(t, users, user("ann")))
+	})
 }
 
-func testDryRunOfAll(t *testing.T) {
-	users, tenants := memory.NewLimiter(limit.PerHour(9)), memory.NewLimiter(limit.PerHour(2).Named("tenant"))
-	admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: tenants, Key: perTenant}},
-		&ratelimit.Options{DryRun: true})
-	in, seen := reporting(t, from("ann"))
-	for range 5 {
-		require.NoError(t, admit(t.Context(), in))
-	}
-	synctest.Wait()
-	require.Len(t, seen.limits, 3)
-	assert.Equal(t, "tenant", seen.limits[0].Policy)
-	assert.True(t, seen.limits[0].DryRun)
-	assert.EqualValues(t, 7, remaining(t, users, user("ann")))
-}
-
-// TestNewAll_RefundsAndFollowsFailurePolicy lets the second limiter of a pair that cannot decide
+// TestNewAll_RefundsAndFollowsFailOpen lets the second limiter of a pair that cannot decide
 // together fail, until the breaker opens.
 func TestNewAll_RefundsAndFollowsFailOpen(t *testing.T) {
 	for _, failOpen := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			users := memory.NewLimiter(limit.PerHour(9))
-			calls, fails := 0, true
-			remote := &undoer{limiterFunc: func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
-				if calls++; !fails {
-					return limit.Decision{Allowed: true}, nil
-				}
-				<-ctx.Done()
-				return limit.Decision{}, io.ErrUnexpectedEOF
-			}}
+			remote := &fakelimiter.Limiter{Hangs: true, Decision: limit.Decision{Allowed: true}}
 			var reported []error
 			var outcomes []observe.Outcome
 			admit := ratelimit.NewAll([]ratelimit.Rule{{Limiter: users, Key: ratelimit.KeyPerUser}, {Limiter: remote, Key: perTenant}},
@@ -192,12 +177,12 @@ func TestNewAll_RefundsAndFollowsFailOpen(t *testing.T) {
 				require.ErrorIs(t, err, reported[len(reported)-1])
 				assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
 			}
-			assert.Equal(t, 5*50*time.Millisecond, time.Since(start), "five messages wait for the timeout; then the breaker is open")
-			assert.Equal(t, 5, calls)
+			assert.Equal(t, 5*50*time.Millisecond, time.Since(start), "five messages wait for the default timeout; then the breaker is open")
+			assert.Len(t, remote.Calls, 5)
 			assert.Len(t, reported, 10)
 			assert.Contains(t, outcomes, observe.BreakerOpened)
 			assert.EqualValues(t, 9, remaining(t, users, user("ann")), "tokens of undecided messages were not refunded")
-			fails = false
+			remote.Hangs = false
 			time.Sleep(time.Second)
 			require.NoError(t, admit(t.Context(), from("ann")))
 			assert.Contains(t, outcomes, observe.BreakerClosed)
@@ -208,7 +193,7 @@ func TestNewAll_RefundsAndFollowsFailOpen(t *testing.T) {
 
 func TestNewAll_CanceledMessageIsNotDecided(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	remote := &undoer{limiterFunc: func(context.Context, limit.Key, int64) (limit.Decision, error) {
+	remote := &fakelimiter.Limiter{Do: func(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
 		cancel()
 		return limit.Decision{}, ctx.Err()
 	}}
@@ -232,8 +217,8 @@ func TestNewAll_PanicsOnInvalidRulesAndOptions(t *testing.T) {
 	}{
 		{"no rules", nil, nil, "ratelimit: NewAll needs a rule"},
 		{"no limiter", []ratelimit.Rule{{}}, nil, "ratelimit: rule 0 needs a limiter"},
-		{"no undo", []ratelimit.Rule{rules[0], {Limiter: brokenLimiter{}}}, nil, "ratelimit: the limiter of rule 1 is a ratelimit_test.brokenLimiter, which cannot undo a take: the limiter can only take a cost whole"},
-		{"slice", []ratelimit.Rule{{Limiter: limiterSlice{limiter}}}, nil, "ratelimit: the limiter of rule 0 is a ratelimit_test.limiterSlice, which cannot be compared; pass a pointer"},
+		{"no undo", []ratelimit.Rule{rules[0], {Limiter: &fakelimiter.Limiter{Plain: true}}}, nil, "ratelimit: the limiter of rule 1 is a *fakelimiter.Limiter, which cannot undo a take: the limiter can only take a cost whole"},
+		{"slice", []ratelimit.Rule{{Limiter: uncomparable{Limiter: limiter}}}, nil, "ratelimit: the limiter of rule 0 is a ratelimit_test.uncomparable, which cannot be compared; pass a pointer"},
 		{"Key", rules, &ratelimit.Options{Key: ratelimit.KeyPerUser}, "ratelimit: NewAll does not use Options.Key; set Rule.Key"},
 		{"Cost", rules, &ratelimit.Options{Cost: number}, "ratelimit: NewAll does not use Options.Cost; set Rule.Cost"},
 		{"MaxWait", rules, &ratelimit.Options{MaxWait: time.Second}, "ratelimit: NewAll does not support MaxWait; use New with limit.AllOf if the rules have the same key"},

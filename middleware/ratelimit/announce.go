@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/access"
 	"github.com/penstock-go/penstock/limit/adapter"
@@ -31,14 +32,13 @@ import (
 // To announce several limits, join the results of their functions.
 func Announce(limiter limit.Limiter, opts *Options) func(router.IngressContext) []router.AnnouncedLimit {
 	l := newRateLimit(limiter, opts)
-	own := []Rule{{Limiter: limiter, Key: l.Key, Cost: l.Cost}}
-	return func(in router.IngressContext) []router.AnnouncedLimit { return l.announce(own, in) }
+	return func(in router.IngressContext) []router.AnnouncedLimit { return l.announce(l.own(), in) }
 }
 
 // AnnounceAll is [Announce] for the limits of [NewAll].
 func AnnounceAll(rules []Rule, opts *Options) func(router.IngressContext) []router.AnnouncedLimit {
 	l := newRules(rules, opts)
-	return func(in router.IngressContext) []router.AnnouncedLimit { return l.announce(l.rules, in) }
+	return func(in router.IngressContext) []router.AnnouncedLimit { return l.announce(l.Rules, in) }
 }
 
 // AnnounceTiers is [Announce] for the limits of [Tiers]. It announces the limit of the tier that
@@ -50,18 +50,22 @@ func AnnounceTiers(tier func(router.IngressContext) string, limiters map[string]
 		if in.ConnID == "" {
 			return nil // Router.Describe asks for what all clients share
 		}
-		name := t.of(in)
-		l := t.limits[name]
+		l := t.limits[t.of(in)]
 		if l == nil {
 			return nil // New rejects the message and reports it
 		}
-		return l.announce([]Rule{{Limiter: limiters[name], Key: l.Key, Cost: l.Cost}}, in)
+		return l.announce(l.own(), in)
 	}
 }
 
+// own returns the limit as the only one of its rules.
+func (l *rateLimit) own() []enforce.Rule[router.IngressContext] {
+	return []enforce.Rule[router.IngressContext]{{Limiter: l.limiter, Key: l.Key, Cost: l.Cost}}
+}
+
 // announce describes what a message takes by each rule.
-func (l *rateLimit) announce(rules []Rule, in router.IngressContext) (all []router.AnnouncedLimit) {
-	if l.DryRun || l.access(&in) != access.Limited {
+func (l *rateLimit) announce(rules []enforce.Rule[router.IngressContext], in router.IngressContext) (all []router.AnnouncedLimit) {
+	if l.DryRun || l.AccessOf(&in) != access.Limited {
 		return nil
 	}
 	for _, rule := range rules {
@@ -70,10 +74,7 @@ func (l *rateLimit) announce(rules []Rule, in router.IngressContext) (all []rout
 			continue
 		}
 		key := rule.Key(in)
-		one := router.AnnouncedLimit{Scope: scopeOf(key), Bucket: key, Cost: 1}
-		if rule.Cost != nil {
-			one.Cost = fixed(rule.Cost, in)
-		}
+		one := router.AnnouncedLimit{Scope: scopeOf(key), Bucket: key, Cost: fixed(rule.Cost, in)}
 		if l.Keep != nil {
 			_, one.Keep = extremes(l.Keep, in)
 		}

@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -202,21 +201,4 @@ func TestAnnounce_RulesOfOneBucketAddUp(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 20-4, d.Remaining)
 	})
-}
-
-// TestAnnounce_IngressDecidesAboutTheSameBucket compares every announced bucket and cost with what
-// the limit takes.
-func TestAnnounce_IngressDecidesAboutTheSameBucket(t *testing.T) {
-	limiter := memory.NewLimiter(named)
-	opts := &ratelimit.Options{Cost: func(in router.IngressContext) int64 { return int64(len(in.Type)) }}
-	announce, admit := ratelimit.Announce(limiter, opts), ratelimit.New(limiter, opts)
-	for _, typ := range []string{"", "A", "SAY", "__heartbeat"} {
-		in := from("ann")
-		in.Type = typ
-		one := announce(in)[0]
-		require.NoError(t, admit(context.Background(), in))
-		d, err := limit.Consume(t.Context(), limiter, one.Bucket, 0)
-		require.NoError(t, err)
-		assert.Equal(t, 20-one.Cost, d.Remaining, typ)
-	}
 }

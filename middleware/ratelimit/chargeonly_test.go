@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"io"
 	"testing"
 	"time"
@@ -11,25 +10,12 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
-
-func TestNew_ChargeOnlyAdmitsAndCharges(t *testing.T) {
-	limiter := memory.NewLimiter(limit.PerHour(2))
-	admit := ratelimit.New(limiter, &ratelimit.Options{
-		Key:        ratelimit.KeyPerUser,
-		ChargeOnly: func(in router.IngressContext) bool { return in.Type == "LEAVE" },
-	})
-	leave := from("ann")
-	leave.Type = "LEAVE"
-	for range 5 {
-		assert.NoError(t, admit(t.Context(), leave))
-	}
-	assert.Error(t, admit(t.Context(), from("ann")), "the LEAVE messages have emptied the bucket")
-}
 
 // TestNew_ChargeOnlyTakesWhatTheBucketHolds has messages that cost more than the rest of their bucket.
 func TestNew_ChargeOnlyTakesWhatTheBucketHolds(t *testing.T) {
@@ -64,9 +50,7 @@ func TestNew_ChargeOnlyTakesWhatTheBucketHolds(t *testing.T) {
 
 func TestNew_ChargeOnlyAdmitsWhileTheLimiterIsUnavailable(t *testing.T) {
 	var outcomes []observe.Outcome
-	admit := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
-		return limit.Decision{}, io.ErrUnexpectedEOF
-	}), &ratelimit.Options{
+	admit := ratelimit.New(&fakelimiter.Limiter{Err: io.ErrUnexpectedEOF}, &ratelimit.Options{
 		ChargeOnly: func(in router.IngressContext) bool { return in.Type == "LEAVE" },
 		Observe:    func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
 	})

@@ -85,7 +85,7 @@ func (c *concurrency) wrap(next router.Handler) router.Handler {
 		case err != nil:
 			return enforce.Unavailable(err)
 		case permit.Release == nil:
-			return &router.LimitExceeded{Kind: c.kind, Observed: permit.InUse + 1, Limit: permit.Limit, Policy: c.Name}
+			return c.exceeded(permit)
 		}
 		defer permit.Release()
 		return next(ctx)
@@ -111,6 +111,10 @@ func (c *concurrency) acquire(ctx context.Context, in router.IngressContext) (pe
 		c.Observe(o)
 	}
 	return permit, err
+}
+
+func (c *concurrency) exceeded(permit limit.Permit) *router.LimitExceeded {
+	return &router.LimitExceeded{Kind: c.kind, Observed: permit.InUse + 1, Limit: permit.Limit, Policy: c.Name}
 }
 
 func (c *concurrency) breakerChanged(open bool) {

@@ -98,55 +98,6 @@ func TestConcurrency_AppliesFailOpen(t *testing.T) {
 	assert.Panics(t, func() { ratelimit.Concurrency(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{Timeout: -1}) })
 }
 
-func TestConcurrency_BreakerPausesCallsOfFailingSemaphore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls, healthy := 0, false
-		var outcomes []observe.Outcome
-		var seen int
-		var limits []router.LimitExceeded
-		store := semaphoreFunc(func(ctx context.Context) (limit.Permit, error) {
-			calls++
-			if healthy {
-				return limit.Permit{Release: func() {}, InUse: 1, Limit: 1}, nil
-			}
-			<-ctx.Done()
-			return limit.Permit{}, ctx.Err()
-		})
-		client := routertest.Dial(t, renderer(store, &ratelimit.ConcurrencyOptions{
-			Observe: func(o observe.Observation) {
-				assert.Equal(t, observe.Concurrency, o.Kind)
-				if o.Err != nil {
-					seen++
-				}
-				if o.Outcome == observe.BreakerOpened || o.Outcome == observe.BreakerClosed {
-					outcomes = append(outcomes, o.Outcome)
-				}
-			},
-		}, &limits))
-		call := func(n int) time.Duration {
-			start := time.Now()
-			for range n {
-				assert.Equal(t, errors.Unavailable, routertest.CallError(client, Render{"fast"}).Code)
-			}
-			return time.Since(start)
-		}
-		assert.Equal(t, 250*time.Millisecond, call(5), "50 ms for each of the first calls")
-		assert.Zero(t, call(100), "nothing for the others")
-		assert.Equal(t, 5, calls)
-		assert.Equal(t, 105, seen)
-		assert.Equal(t, []observe.Outcome{observe.BreakerOpened}, outcomes)
-		time.Sleep(375 * time.Millisecond)
-		assert.Equal(t, 50*time.Millisecond, call(10), "one probe")
-		healthy = true
-		time.Sleep(375 * time.Millisecond)
-		for range 10 {
-			routertest.Call[Rendered](client, Render{"fast"})
-		}
-		assert.Equal(t, 16, calls, "one success closes the breaker")
-		assert.Equal(t, []observe.Outcome{observe.BreakerOpened, observe.BreakerClosed}, outcomes)
-	})
-}
-
 // TestConcurrency_CanceledCallIsNoFailure cancels calls while the semaphore is slow.
 func TestConcurrency_CanceledCallIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 //
 // A connection acquires a permit when it is opened, and releases it when its context ends, also
 // if something else rejects it. A connection without a permit is closed with 1013 and holds none.
-// Options.OnLimitExceeded is not called; ConcurrencyOptions.Observe receives every decision. If
+// Options.OnLimitExceeded learns of it; ConcurrencyOptions.Observe receives every decision. If
 // the semaphore cannot decide, Options.OnError of the router learns why, and the connection is closed
 // with 1013 or, with FailOpen, stays open without a permit and is not counted.
 //
@@ -51,7 +51,7 @@ func (c *concurrency) open(ctx context.Context, conn *router.Conn) error {
 	case err != nil:
 		return tryAgainLater(errors.Unavailable, "limits cannot be checked")
 	case permit.Release == nil:
-		return tryAgainLater(errors.ResourceExhausted, "too many connections")
+		return errors.Join(c.exceeded(permit), tryAgainLater(errors.ResourceExhausted, "too many connections"))
 	}
 	context.AfterFunc(conn.Context(), permit.Release) // also ends if OnOpen rejects the connection after this
 	return nil

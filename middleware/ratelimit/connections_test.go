@@ -68,6 +68,25 @@ func TestConnections_BoundUserOnAllNodes(t *testing.T) {
 	})
 }
 
+// TestConnections_RefusalNamesThePolicy refuses a connection, whose client does not learn the policy.
+func TestConnections_RefusalNamesThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limits, refusals []string
+		r := router.New(&router.Options{
+			OnOpen:          ratelimit.Connections(memory.NewSemaphore(1), &ratelimit.ConcurrencyOptions{Name: "sockets"}),
+			OnLimitExceeded: func(l router.LimitExceeded) { limits = append(limits, l.Error()) },
+			OnRefused:       func(r router.Refusal) { refusals = append(refusals, r.Reason+" "+r.Err.Error()) },
+		})
+		routertest.Dial(t, r)
+		synctest.Wait()
+		assert.Equal(t, tooManyConnections, routertest.Dial(t, r).Closed())
+		synctest.Wait()
+		const want = `connections limit exceeded: 2 of 1, policy "sockets"`
+		assert.Equal(t, []string{want}, limits)
+		assert.Equal(t, []string{"on_open " + want}, refusals)
+	})
+}
+
 // A permit of a connection that a later part of OnOpen rejects is released.
 func TestConnections_RejectionByComposedOnOpenReleasesPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -121,13 +140,18 @@ func TestConnections_OutageAppliesFailOpen(t *testing.T) {
 			calls++
 			return limit.Permit{}, io.ErrUnexpectedEOF
 		})
+		var outcomes []observe.Outcome
 		before := nodeErrors.Load()
-		failClosed := newNode(ratelimit.Connections(down, nil))
+		failClosed := newNode(ratelimit.Connections(down, &ratelimit.ConcurrencyOptions{
+			Observe: func(o observe.Observation) { outcomes = append(outcomes, o.Outcome) },
+		}))
 		for range 10 {
 			assert.Equal(t, undecided, dialAs(t, failClosed, "ann").Closed())
 		}
 		assert.EqualValues(t, 10, nodeErrors.Load()-before)
 		assert.Equal(t, 5, calls, "then the breaker is open")
+		assert.Len(t, outcomes, 11)
+		assert.Contains(t, outcomes, observe.BreakerOpened)
 		failOpen := newNode(ratelimit.Connections(down, &ratelimit.ConcurrencyOptions{FailOpen: true}))
 		for range 10 {
 			routertest.Call[Rendered](dialAs(t, failOpen, "ann"), Render{})

@@ -26,7 +26,7 @@ func Example() {
 	// <nil>
 	// <nil>
 	// <nil>
-	// rate limit exceeded: 1 of 3
+	// rate limit exceeded: cost 1, capacity 3
 }
 
 // A search costs as much as five other messages, and all users of a tenant share one bucket.
@@ -50,7 +50,7 @@ func ExampleOptions() {
 	}
 	// Output:
 	// ann <nil>
-	// bob rate limit exceeded: 5 of 7
+	// bob rate limit exceeded: cost 5, capacity 7
 }
 
 // A message needs a token of its user and one of its tenant. A rejected message takes neither.
@@ -96,7 +96,7 @@ func ExampleOptions_keep() {
 	}
 	// Output:
 	// PREVIEW <nil>
-	// PREVIEW rate limit exceeded: 1 of 3
+	// PREVIEW rate limit exceeded: cost 1, capacity 3
 	// SAY <nil>
 	// SAY <nil>
 }
@@ -117,7 +117,7 @@ func ExampleOptions_access() {
 	}
 	// Output:
 	// 192.0.2.1 <nil>
-	// 192.0.2.1 rate limit exceeded: 1 of 1
+	// 192.0.2.1 rate limit exceeded: cost 1, capacity 1
 	// 10.1.2.3 <nil>
 	// 10.1.2.3 <nil>
 	// 10.66.2.3 PERMISSION_DENIED: access is denied

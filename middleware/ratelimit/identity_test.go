@@ -43,20 +43,6 @@ func admitted(conn *routertest.Conn, n int) (yes int) {
 	return yes
 }
 
-func TestTiers_FollowRefreshedIdentity(t *testing.T) {
-	tier := func(in router.IngressContext) string { return in.Identity.Data.(string) }
-	r := newUpgradeNode(ratelimit.Tiers(tier, map[string]limit.Limiter{
-		"free": memory.NewLimiter(limit.PerHour(2).Named("free")),
-		"pro":  memory.NewLimiter(limit.PerHour(5).Named("pro")),
-	}, nil), nil)
-	conn := routertest.Dial(t, r, routertest.Token("ann free"))
-	assert.Equal(t, 2, admitted(conn, 4))
-	routertest.Refresh(conn, "ann pro")
-	assert.Equal(t, 3, admitted(conn, 4), "two of five are used")
-	routertest.Refresh(conn, "ann free")
-	assert.Zero(t, admitted(conn, 1))
-}
-
 func TestKeyPerUser_FollowsChangedIdentity(t *testing.T) {
 	r := newUpgradeNode(ratelimit.New(memory.NewLimiter(limit.PerHour(3)), &ratelimit.Options{Key: ratelimit.KeyPerUser}), nil)
 	conn := routertest.Dial(t, r)

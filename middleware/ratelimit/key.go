@@ -3,7 +3,7 @@ package ratelimit
 import (
 	"fmt"
 
-	"github.com/penstock-go/penstock/internal/ipprefix"
+	"github.com/penstock-go/penstock/internal/rules"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -70,7 +70,7 @@ func KeyPerConn(in router.IngressContext) limit.Key { return limit.Key{kindConn,
 // KeyPerIP is KeyPerIPPrefix(32, 64): it gives every IPv4 address and every /64 of IPv6 a bucket.
 // A /64 is the smallest prefix that a customer has (RFC 6177).
 func KeyPerIP(in router.IngressContext) limit.Key {
-	return keyPerIPPrefix(in, ipprefix.V4Bits, ipprefix.V6Bits)
+	return keyPerIPPrefix(in, rules.PrefixBitsV4, rules.PrefixBitsV6)
 }
 
 // KeyPerIPPrefix returns a key function that gives every prefix of addresses a bucket: every
@@ -80,7 +80,7 @@ func KeyPerIP(in router.IngressContext) limit.Key {
 //
 //	ratelimit.KeyPerIPPrefix(24, 48) // networks of a provider's customers
 func KeyPerIPPrefix(v4Bits, v6Bits int) func(router.IngressContext) limit.Key {
-	if err := ipprefix.Validate(v4Bits, v6Bits); err != nil {
+	if err := rules.CheckPrefixBits(v4Bits, v6Bits); err != nil {
 		panic(fmt.Sprintf("ratelimit: %v", err))
 	}
 	return func(in router.IngressContext) limit.Key { return keyPerIPPrefix(in, v4Bits, v6Bits) }
@@ -90,7 +90,7 @@ func keyPerIPPrefix(in router.IngressContext, v4Bits, v6Bits int) limit.Key {
 	if !in.IP.IsValid() {
 		return KeyPerConn(in)
 	}
-	return limit.Key{kindIP, ipprefix.Name(in.IP, v4Bits, v6Bits)}
+	return limit.Key{kindIP, rules.PrefixName(in.IP, v4Bits, v6Bits)}
 }
 
 // KeyPerType gives every message type a bucket that all clients share.

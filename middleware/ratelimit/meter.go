@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 
+	"github.com/penstock-go/penstock/internal/enforce"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -39,9 +40,9 @@ func AnnounceMeter(meter *limit.Meter, keys ...func(router.IngressContext) limit
 	if len(keys) != 1 && len(keys) != len(limiters) {
 		panic(fmt.Sprintf("ratelimit: AnnounceMeter got %d keys for a meter with %d limiters; it needs one for all or one for each", len(keys), len(limiters)))
 	}
-	rules := make([]Rule, len(limiters))
+	rules := make([]enforce.Rule[router.IngressContext], len(limiters))
 	for i, l := range limiters {
-		rules[i] = Rule{Limiter: l, Key: keys[min(i, len(keys)-1)]}
+		rules[i] = enforce.Rule[router.IngressContext]{Limiter: l, Key: keys[min(i, len(keys)-1)], Cost: defaultCost}
 	}
 	l := &rateLimit{}
 	return func(in router.IngressContext) []router.AnnouncedLimit {

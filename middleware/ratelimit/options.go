@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/penstock-go/penstock/internal/enforce"
@@ -21,9 +23,10 @@ type Options struct {
 	// next ones must identify that: it is also the scope that [Announce] sends to clients.
 	Key func(router.IngressContext) limit.Key
 
-	// Cost returns the cost of a message in tokens. If nil, every message costs 1, and
-	// a resumed session 1 for each of its topics ([router.Work]). A message that costs 0 is not limited. A negative cost is a programming error: the message is
-	// rejected with INVALID_ARGUMENT, and the router's OnError receives the error.
+	// Cost returns the cost of a message in tokens. If nil, every message costs 1, and a resumed
+	// session 1 for each of its topics ([router.Work]). A message that costs 0 is not limited. A
+	// negative cost is a programming error: the message is rejected with INVALID_ARGUMENT, and the
+	// router's OnError receives the error.
 	Cost func(router.IngressContext) int64
 
 	// ChargeOnly reports whether a message is charged but never rejected, such as one that leaves
@@ -36,8 +39,8 @@ type Options struct {
 	// messages find them: a message is admitted if the bucket holds its cost and these tokens, and
 	// takes its cost. It returns 0 for the most important messages. If the sum is above the
 	// capacity, the message is never admitted. A negative number is a programming error, as for
-	// Cost. The limiter and the Fallback must be able to keep tokens, as token buckets are. Keep does not apply to
-	// ChargeOnly messages, and cannot be combined with MaxWait. If nil, it is 0.
+	// Cost. The limiter and the Fallback must be able to keep tokens, as token buckets are. Keep does
+	// not apply to ChargeOnly messages, and cannot be combined with MaxWait. If nil, it is 0.
 	Keep func(router.IngressContext) int64
 
 	// Access names clients that are not limited, and clients whose messages are rejected with
@@ -87,22 +90,24 @@ type Options struct {
 	Observe func(observe.Observation)
 
 	// Timeout bounds a call of the limiter. If 0, it is 50 ms. It does not apply to limiters
-	// that implement [adapter.InProcess].
+	// that implement [adapter.InProcess]. After five failures in a row, calls are paused and fail
+	// immediately, except one every 250 to 375 ms.
 	Timeout time.Duration
 }
 
-// mustBeValid panics if an option is invalid, except for those of enforcement.
-func (o *Options) mustBeValid() {
-	switch {
-	case o.AccessKey != nil && o.Access == nil:
-		panic("ratelimit: AccessKey is set, but Access is nil; set Access too")
+// charges returns the options as package enforce knows them.
+func (o *Options) charges() enforce.Charges[router.IngressContext] {
+	return enforce.Charges[router.IngressContext]{
+		Options: enforce.Options{
+			Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
+			FailOpen: o.FailOpen, Fallback: o.Fallback, Observe: o.Observe, Timeout: o.Timeout, Refunds: o.Refund,
+		},
+		Key: o.Key, Cost: o.Cost, ChargeOnly: o.ChargeOnly, Keep: o.Keep, Access: o.Access, AccessKey: o.AccessKey,
+		DefaultKey: KeyPerUserOrIPPerType, DefaultAccessKey: KeyPerUser, DefaultCost: defaultCost,
+		IP:   func(in router.IngressContext) netip.Addr { return in.IP },
+		Text: func(in router.IngressContext) string { return strconv.Quote(in.Type) },
 	}
 }
 
-// enforcement returns the options that do not depend on messages.
-func (o *Options) enforcement() enforce.Options {
-	return enforce.Options{
-		Package: "ratelimit", Name: o.Name, MaxWait: o.MaxWait, Jitter: o.Jitter, DryRun: o.DryRun,
-		FailOpen: o.FailOpen, Fallback: o.Fallback, Observe: o.Observe, Timeout: o.Timeout, Keeps: o.Keep != nil, Refunds: o.Refund,
-	}
-}
+// defaultCost returns 1, or the number of topics that a message of the protocol subscribes.
+func defaultCost(in router.IngressContext) int64 { return int64(max(1, in.Work.Topics)) }

@@ -8,21 +8,13 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
-
-// A brokenLimiter cannot decide.
-type brokenLimiter struct{}
-
-func (brokenLimiter) Check(take limit.Take) error { return take.ValidatePlain() }
-
-func (brokenLimiter) Take(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
-	return limit.Decision{}, errors.New("down")
-}
 
 // A policyCase is a limit that admits one message.
 type policyCase struct {
@@ -48,7 +40,7 @@ func policyCases() []policyCase {
 		{"several policies", ratelimit.New(both, called), ratelimit.Announce(both, called), "day"},
 		{"several keys", ratelimit.NewAll(rules, called), ratelimit.AnnounceAll(rules, called), "tenant"},
 		{"tiers", ratelimit.Tiers(tier, tiers, called), ratelimit.AnnounceTiers(tier, tiers, called), "limit/free"},
-		{"a fallback", ratelimit.New(brokenLimiter{}, &ratelimit.Options{Name: "limit", Fallback: limiter("local")}), nil, "local"},
+		{"a fallback", ratelimit.New(&fakelimiter.Limiter{Err: errors.New("down")}, &ratelimit.Options{Name: "limit", Fallback: limiter("local")}), nil, "local"},
 		{"with an observer", ratelimit.New(limiter("observed"), &ratelimit.Options{Observe: func(observe.Observation) {}}), nil, "observed"},
 	}
 }

@@ -24,17 +24,15 @@ func New(limiter limit.Limiter, opts *Options) router.IngressFunc {
 // isSimple reports whether the limiter decides in this process, and no option concerns messages
 // that it admits, except for their key and cost.
 func (l *rateLimit) isSimple() bool {
-	return l.enforced.IsDirect() && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && !l.Refund
+	return l.enforced.IsDirect() && l.Access == nil && l.ChargeOnly == nil && l.Keep == nil && !l.Refunds
 }
 
 // simpleIngress is ingress if isSimple. An admitted message costs little more than the limiter.
 func (l *rateLimit) simpleIngress(ctx context.Context, in router.IngressContext) error {
-	cost := l.cost(&in)
+	cost := l.Cost(in)
 	if cost <= 0 {
-		if cost < 0 {
-			return invalidCost("Cost", cost, in.Type)
-		}
-		return nil
+		_, err := l.NotNegative("Cost", cost, &in)
+		return invalidCost(err)
 	}
 	key := l.Key(in)
 	d, err := l.limiter.Take(ctx, key, limit.Take{Cost: cost})
@@ -52,41 +50,31 @@ func (l *rateLimit) simpleIngress(ctx context.Context, in router.IngressContext)
 	return exceededBy(&q, d)
 }
 
-// A rateLimit is a limiter with its options.
+// A rateLimit is a limiter, or several that decide together, with its options.
 type rateLimit struct {
-	Options
+	enforce.Charges[router.IngressContext]
 
 	enforced *enforce.Limit
 	limiter  limit.Limiter // nil with rules
-	rules    []Rule        // of NewAll
 }
 
 func newRateLimit(limiter limit.Limiter, opts *Options) *rateLimit {
 	l := newOptions(opts)
-	if l.Key == nil {
-		l.Key = KeyPerUserOrIPPerType
-	}
-	l.limiter, l.enforced = limiter, enforce.New(limiter, l.enforcement())
+	l.limiter, l.enforced = limiter, l.Limit(limiter)
 	return l
 }
 
-// newOptions returns a limit that has its options, but no limiter yet. It panics if one is invalid,
-// except for those of enforcement.
+// newOptions returns a limit that has its options, but no limiter yet.
 func newOptions(opts *Options) *rateLimit {
-	l := &rateLimit{}
-	if opts != nil {
-		l.Options = *opts
+	if opts == nil {
+		opts = &Options{}
 	}
-	l.mustBeValid()
-	if l.AccessKey == nil {
-		l.AccessKey = KeyPerUser
-	}
-	return l
+	return &rateLimit{Charges: opts.charges()}
 }
 
 // ingress returns nil if the message is admitted, which every message is in a dry run.
 func (l *rateLimit) ingress(ctx context.Context, in router.IngressContext) error {
-	if exempt, err := l.enforced.CheckAccess(l.access(&in)); exempt || err != nil {
+	if exempt, err := l.enforced.CheckAccess(l.AccessOf(&in)); exempt || err != nil {
 		return err
 	}
 	_, err := l.decide(ctx, &in)
@@ -96,11 +84,11 @@ func (l *rateLimit) ingress(ctx context.Context, in router.IngressContext) error
 // decide reports whether the limit admits the message, or would admit it in a dry run. Without an
 // error, the message is not rejected.
 func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admits bool, err error) {
-	q, err := l.request(in)
+	q, err := l.Request(in)
 	if err != nil || q.Take.Cost == 0 {
-		return err == nil, err
+		return err == nil, invalidCost(err)
 	}
-	q.Take.Receipt = l.Refund
+	q.Take.Receipt = l.Refunds
 	d, err := l.enforced.Decide(ctx, &q)
 	switch {
 	case err != nil:
@@ -108,8 +96,7 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admi
 	case q.Failure != nil:
 		in.Report(ctx, couldNotDecide(l.Name, q.Failure))
 	}
-	switch {
-	case d.Receipt != (limit.Receipt{}):
+	if d.Receipt != (limit.Receipt{}) {
 		l.refundLater(in, q, d.Receipt)
 	}
 	switch {
@@ -123,45 +110,12 @@ func (l *rateLimit) decide(ctx context.Context, in *router.IngressContext) (admi
 	return false, nil
 }
 
-// request returns what the message takes; if its cost is 0, the message is not limited.
-func (l *rateLimit) request(in *router.IngressContext) (q enforce.Request, err error) {
-	if l.rules != nil {
-		q, err = jointRequest(l.rules, in)
-	} else if q.Take.Cost = l.cost(in); q.Take.Cost < 0 {
-		err = invalidCost("Cost", q.Take.Cost, in.Type)
+// invalidCost returns the rejection of a message because of err, which may be nil.
+func invalidCost(err error) error {
+	if err == nil {
+		return nil
 	}
-	if err != nil || q.Take.Cost == 0 {
-		return q, err
-	}
-	q.ChargeOnly = l.ChargeOnly != nil && l.ChargeOnly(*in)
-	if l.rules != nil {
-		return q, nil
-	}
-	q.Key = l.Key(*in)
-	if l.Keep != nil && !q.ChargeOnly {
-		if q.Take.Keep = l.Keep(*in); q.Take.Keep < 0 {
-			err = invalidCost("Keep", q.Take.Keep, in.Type)
-		}
-	}
-	return q, err
-}
-
-func (l *rateLimit) cost(in *router.IngressContext) int64 {
-	if l.Cost == nil {
-		return defaultCost(in)
-	}
-	return l.Cost(*in)
-}
-
-// defaultCost returns 1, or the number of topics that a message of the protocol subscribes.
-func defaultCost(in *router.IngressContext) int64 { return int64(max(1, in.Work.Topics)) }
-
-func invalidCost(function string, result int64, typ string) error {
-	return &errors.Error{
-		Code:    errors.InvalidArgument,
-		Message: "the message has no valid cost",
-		Err:     fmt.Errorf("ratelimit: %s returned %d for %q; it must not be negative", function, result, typ),
-	}
+	return &errors.Error{Code: errors.InvalidArgument, Message: "the message has no valid cost", Err: err}
 }
 
 // couldNotDecide returns the error that is reported when a limiter fails and the client does not receive that.
@@ -170,9 +124,7 @@ func couldNotDecide(name string, err error) error {
 }
 
 // exceededBy returns the rejection of a request that was denied.
-func exceededBy(q *enforce.Request, d limit.Decision) *router.LimitExceeded {
-	return &router.LimitExceeded{
-		Kind: router.LimitRate, Observed: q.DeniedCost, Limit: d.Limit, Policy: q.DeniedBy,
-		Reason: d.Reason.String(), RetryAfter: d.RetryAfter,
-	}
+func exceededBy(q *enforce.Request, d limit.Decision) error {
+	d.Policy = q.DeniedBy
+	return Exceeded(d, q.DeniedCost)
 }

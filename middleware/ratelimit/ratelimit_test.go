@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"io"
 	"net/netip"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -20,27 +20,6 @@ import (
 
 func from(user string) router.IngressContext {
 	return router.IngressContext{Type: "SAY", ConnID: "c1", IP: netip.MustParseAddr("192.0.2.1"), Identity: router.Identity{UserID: user}}
-}
-
-// A limiterFunc is a function that implements limit.Limiter.
-type limiterFunc func(ctx context.Context, key limit.Key, cost int64) (limit.Decision, error)
-
-func (f limiterFunc) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	return f(ctx, key, take.Cost)
-}
-
-func (limiterFunc) Check(take limit.Take) error { return take.ValidatePlain() }
-
-func TestNew_RejectsMessagesOverLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		admit := ratelimit.New(memory.NewLimiter(limit.PerSecond(1).Burst(2)), nil)
-		require.NoError(t, admit(t.Context(), from("ann")))
-		require.NoError(t, admit(t.Context(), from("ann")))
-		assert.Equal(t, &router.LimitExceeded{Kind: router.LimitRate, Observed: 1, Limit: 2, RetryAfter: time.Second}, admit(t.Context(), from("ann")))
-		require.NoError(t, admit(t.Context(), from("bob")))
-		time.Sleep(time.Second)
-		require.NoError(t, admit(t.Context(), from("ann")))
-	})
 }
 
 func TestNew_ChargesCostOrRejectsInvalidCost(t *testing.T) {
@@ -120,17 +99,6 @@ func TestKeyPerIPPrefix_GroupsAddresses(t *testing.T) {
 	}
 }
 
-func TestKeyFunctions_UserNamesCannotImitateOtherKeys(t *testing.T) {
-	anonymous := from("")
-	for _, key := range []func(router.IngressContext) limit.Key{
-		ratelimit.KeyPerUserPerType, ratelimit.KeyPerUserOrIPPerType, ratelimit.KeyPerUser,
-	} {
-		for _, name := range []string{"192.0.2.1", "c1", "conn", "ip", "SAY"} {
-			assert.NotEqual(t, key(anonymous), key(from(name)))
-		}
-	}
-}
-
 func TestNew_AdmittingAllocatesNothing(t *testing.T) {
 	admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1_000_000).Burst(600_000)), nil)
 	in := from("ann")
@@ -139,103 +107,6 @@ func TestNew_AdmittingAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
-}
-
-func TestNew_HandlesLimiterErrorsByFailOpenAndFallback(t *testing.T) {
-	down := limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
-		return limit.Decision{Allowed: true}, io.ErrUnexpectedEOF
-	})
-	t.Run("rejected by default", func(t *testing.T) {
-		err := ratelimit.New(down, nil)(t.Context(), from("ann"))
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	})
-	t.Run("admitted with FailOpen", func(t *testing.T) {
-		in, seen := reporting(t, from("ann"))
-		admit := ratelimit.New(down, &ratelimit.Options{FailOpen: true})
-		require.NoError(t, admit(t.Context(), in))
-		require.Len(t, seen.errs, 1)
-		assert.ErrorIs(t, seen.errs[0], io.ErrUnexpectedEOF)
-	})
-	t.Run("decided by the fallback", func(t *testing.T) {
-		admit := ratelimit.New(down, &ratelimit.Options{Fallback: memory.NewLimiter(limit.PerHour(1))})
-		require.NoError(t, admit(t.Context(), from("ann")))
-		_, denied := errors.AsType[*router.LimitExceeded](admit(t.Context(), from("ann")))
-		assert.True(t, denied)
-	})
-	t.Run("the fallback fails too", func(t *testing.T) {
-		assert.Equal(t, errors.Unavailable, errors.CodeOf(ratelimit.New(down, &ratelimit.Options{Fallback: down})(t.Context(), from("ann"))))
-	})
-	t.Run("the fallback does not override a denial", func(t *testing.T) {
-		admit := ratelimit.New(memory.NewLimiter(limit.PerHour(1)), &ratelimit.Options{Fallback: limiterFunc(
-			func(context.Context, limit.Key, int64) (limit.Decision, error) {
-				t.Error("the fallback was called")
-				return limit.Decision{}, nil
-			})})
-		require.NoError(t, admit(t.Context(), from("ann")))
-		require.Error(t, admit(t.Context(), from("ann")))
-	})
-	t.Run("a canceled connection is no error of the limiter", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		in, seen := reporting(t, from("ann"))
-		admit := ratelimit.New(limiterFunc(func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
-			cancel()
-			return limit.Decision{}, ctx.Err()
-		}), &ratelimit.Options{FailOpen: true})
-		assert.ErrorIs(t, admit(ctx, in), context.Canceled)
-		assert.Empty(t, seen.errs)
-	})
-}
-
-func TestNew_TimeoutBoundsCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hung := limiterFunc(func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
-			<-ctx.Done()
-			return limit.Decision{}, ctx.Err()
-		})
-		for want, opts := range map[time.Duration]*ratelimit.Options{50 * time.Millisecond: nil, time.Second: {Timeout: time.Second}} {
-			start := time.Now()
-			err := ratelimit.New(hung, opts)(t.Context(), from("ann"))
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(err))
-			assert.Equal(t, want, time.Since(start))
-		}
-	})
-}
-
-func TestBreaker_PausesCallsOfFailingLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls, healthy := 0, false
-		store := limiterFunc(func(ctx context.Context, _ limit.Key, _ int64) (limit.Decision, error) {
-			calls++
-			if healthy {
-				return limit.Decision{Allowed: true}, nil
-			}
-			<-ctx.Done()
-			return limit.Decision{}, ctx.Err()
-		})
-		admit := ratelimit.New(store, nil)
-		for range 5 {
-			require.Error(t, admit(t.Context(), from("ann")))
-		}
-		start := time.Now()
-		for range 1000 {
-			assert.Equal(t, errors.Unavailable, errors.CodeOf(admit(t.Context(), from("ann"))))
-		}
-		assert.Equal(t, 5, calls)
-		assert.Zero(t, time.Since(start), "no message waits while the breaker is open")
-
-		time.Sleep(375 * time.Millisecond)
-		require.Error(t, admit(t.Context(), from("ann")))
-		require.Error(t, admit(t.Context(), from("ann")))
-		assert.Equal(t, 6, calls, "one probe per pause")
-
-		healthy = true
-		time.Sleep(375 * time.Millisecond)
-		for range 10 {
-			require.NoError(t, admit(t.Context(), from("ann")))
-		}
-		assert.Equal(t, 16, calls, "one success closes the breaker")
-	})
 }
 
 func TestNew_DryRunReportsAndAdmits(t *testing.T) {
@@ -251,9 +122,7 @@ func TestNew_DryRunReportsAndAdmits(t *testing.T) {
 		assert.True(t, seen.limits[0].DryRun)
 		assert.NotNil(t, seen.limits[0].Conn)
 		assert.Empty(t, seen.errs)
-		down := ratelimit.New(limiterFunc(func(context.Context, limit.Key, int64) (limit.Decision, error) {
-			return limit.Decision{}, io.ErrUnexpectedEOF
-		}), &ratelimit.Options{DryRun: true})
+		down := ratelimit.New(&fakelimiter.Limiter{Err: io.ErrUnexpectedEOF}, &ratelimit.Options{DryRun: true})
 		assert.NoError(t, down(t.Context(), in), "a dry run rejects no message")
 		synctest.Wait()
 		assert.Len(t, seen.limits, 2, "the limiter decided nothing")
@@ -261,19 +130,27 @@ func TestNew_DryRunReportsAndAdmits(t *testing.T) {
 	})
 }
 
-// TestKeyFunctions_KeyOfIngressContextRefunds computes the key as a handler does for a refund.
-func TestKeyFunctions_KeyOfIngressContextRefunds(t *testing.T) {
-	limiter := memory.NewLimiter(limit.PerHour(1))
-	in := from("ann")
-	admit := ratelimit.New(limiter, nil)
-	assert.NoError(t, admit(t.Context(), in))
-	assert.Error(t, admit(t.Context(), in))
-	assert.NoError(t, limit.Refund(t.Context(), limiter, ratelimit.KeyPerUserOrIPPerType(in), 1))
-	assert.NoError(t, admit(t.Context(), in))
-}
-
 func TestNew_InvalidOptionsPanic(t *testing.T) {
-	l := memory.NewLimiter(limit.PerSecond(1))
-	assert.PanicsWithValue(t, "ratelimit: New needs a limiter", func() { ratelimit.New(nil, nil) })
-	assert.PanicsWithValue(t, "ratelimit: Timeout is -1s; it must not be negative", func() { ratelimit.New(l, &ratelimit.Options{Timeout: -time.Second}) })
+	bucket, plain := memory.NewLimiter(limit.PerSecond(1)), &fakelimiter.Limiter{Plain: true}
+	keep := func(router.IngressContext) int64 { return 1 }
+	const cannot = " is set, which a *fakelimiter.Limiter cannot do: the limiter can only take a cost whole"
+	for _, tt := range []struct {
+		limiter limit.Limiter
+		opts    ratelimit.Options
+		want    string
+	}{
+		{nil, ratelimit.Options{}, "New needs a limiter"},
+		{bucket, ratelimit.Options{Timeout: -time.Second}, "Timeout is -1s; it must not be negative"},
+		{bucket, ratelimit.Options{Jitter: -1}, "Jitter is -1ns; it must not be negative"},
+		{bucket, ratelimit.Options{MaxWait: -1}, "MaxWait is -1ns; it must be from 0 to 1h0m0s"},
+		{bucket, ratelimit.Options{MaxWait: time.Hour + 1}, "MaxWait is 1h0m0.000000001s; it must be from 0 to 1h0m0s"},
+		{bucket, ratelimit.Options{Keep: keep, MaxWait: 1}, "Keep and MaxWait are set; set one of them"},
+		{bucket, ratelimit.Options{AccessKey: ratelimit.KeyPerIP}, "AccessKey is set, but Access is nil; set Access too"},
+		{plain, ratelimit.Options{MaxWait: 1}, "MaxWait" + cannot},
+		{plain, ratelimit.Options{Keep: keep}, "Keep" + cannot},
+		{plain, ratelimit.Options{Refund: true}, "Refund" + cannot},
+		{bucket, ratelimit.Options{Refund: true, Fallback: plain}, "Refund" + cannot},
+	} {
+		assert.PanicsWithValue(t, "ratelimit: "+tt.want, func() { ratelimit.New(tt.limiter, &tt.opts) })
+	}
 }

@@ -65,11 +65,3 @@ func TestReason_ReachesClientHookAndObserver(t *testing.T) {
 		})
 	}
 }
-
-func TestReason_IsInTheErrorText(t *testing.T) {
-	spam := memory.NewCooldown(limit.CooldownPolicy{Max: 1, Window: time.Hour, Penalty: time.Hour}, nil)
-	admit := ratelimit.New(spam, nil)
-	require.NoError(t, admit(t.Context(), from("ann")))
-	require.EqualError(t, admit(t.Context(), from("ann")), "rate limit exceeded: 1 of 1, burst")
-	require.EqualError(t, admit(t.Context(), from("ann")), "rate limit exceeded: 1 of 1, cooldown")
-}

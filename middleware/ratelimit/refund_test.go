@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/adapters/redis"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/internal/redistest"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/mode"
@@ -125,19 +125,6 @@ func TestRefund_OfOtherRejectionsIsNone(t *testing.T) {
 	}
 }
 
-// A flakyLimiter is a bucket that cannot be reached while down is set.
-type flakyLimiter struct {
-	*memory.Limiter
-	down bool
-}
-
-func (l *flakyLimiter) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if l.down {
-		return limit.Decision{}, errors.New("down")
-	}
-	return l.Limiter.Take(ctx, key, take)
-}
-
 // TestRefund_ReturnsOnlyWhatWasCharged has messages that the limiter did not charge, and a bucket
 // that would accept more tokens.
 func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
@@ -152,43 +139,28 @@ func TestRefund_ReturnsOnlyWhatWasCharged(t *testing.T) {
 		}, 50, 99},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limiter, fallback := &flakyLimiter{Limiter: memory.NewLimiter(perHour)}, memory.NewLimiter(perHour)
+			limiter, fallback := &fakelimiter.Limiter{Do: memory.NewLimiter(perHour).Take}, memory.NewLimiter(perHour)
 			_, err := limit.Consume(t.Context(), limiter, renderKey, 50)
 			require.NoError(t, err)
 			s := dialBusy(t, "Concurrency", func(opts *ratelimit.Options) router.IngressFunc {
 				tt.set(opts, fallback)
-				limiter.down = true
+				limiter.Err = errors.New("down")
 				return ratelimit.New(limiter, opts)
 			})
 			s.reject(t, 9)
-			limiter.down = false
+			limiter.Err = nil
 			assert.Equal(t, tt.primary, remaining(t, limiter, renderKey))
 			assert.Equal(t, tt.secondary, remaining(t, fallback, renderKey))
 		})
 	}
 }
 
-func TestRefund_PanicsIfALimiterCannotUndo(t *testing.T) {
-	want := "ratelimit: Refund is set, which a ratelimit_test.brokenLimiter cannot do: the limiter can only take a cost whole"
-	assert.PanicsWithValue(t, want, func() { ratelimit.New(brokenLimiter{}, &ratelimit.Options{Refund: true}) })
-	assert.PanicsWithValue(t, want, func() {
-		ratelimit.New(memory.NewLimiter(perHour), &ratelimit.Options{Refund: true, Fallback: brokenLimiter{}})
-	})
-}
-
-// A brokenRefunder takes tokens and cannot return them.
-type brokenRefunder struct{ *memory.Limiter }
-
-func (l brokenRefunder) Take(ctx context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
-	if take.Mode == mode.Undoing {
-		return limit.Decision{}, errors.New("lost")
-	}
-	return l.Limiter.Take(ctx, key, take)
-}
-
 func TestRefund_FailureIsReported(t *testing.T) {
 	s := dialBusy(t, "Concurrency", func(opts *ratelimit.Options) router.IngressFunc {
-		return ratelimit.New(brokenRefunder{memory.NewLimiter(perHour)}, opts)
+		return ratelimit.New(&fakelimiter.Limiter{
+			Do: memory.NewLimiter(perHour).Take, Err: errors.New("lost"),
+			Fails: func(take limit.Take) bool { return take.Mode == mode.Undoing },
+		}, opts)
 	})
 	s.reject(t, 1)
 	require.Len(t, s.errs, 1)

@@ -83,10 +83,10 @@ func (t *tiers) admit(ctx context.Context, in router.IngressContext) error {
 		return fmt.Errorf("ratelimit: tier %q has no limiter; there are %s",
 			name, strings.Join(slices.Sorted(maps.Keys(t.limits)), ", "))
 	}
-	if exempt, err := own.enforced.CheckAccess(own.access(&in)); exempt || err != nil {
+	if exempt, err := own.enforced.CheckAccess(own.AccessOf(&in)); exempt || err != nil {
 		return err
 	}
-	cost := own.cost(&in)
+	cost := own.Cost(in)
 	if admits, err := own.decide(ctx, &in); err != nil || !admits || cost == 0 {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/limit"
-	"github.com/penstock-go/penstock/limit/observe"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
 )
@@ -190,38 +189,5 @@ func playBursts(t *testing.T, a *adversary, rng *rand.Rand) {
 		} else {
 			sleep(rng, 5*time.Second)
 		}
-	})
-}
-
-// TestTiers_DryRunPredictsEnforcement sends the same messages to two limits.
-func TestTiers_DryRunPredictsEnforcement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		policies := map[string]limit.Policy{"free": limit.PerHour(600).Burst(5), "pro": limit.PerHour(1200).Burst(9)}
-		rejected := false
-		tier, cost := "", int64(0)
-		limits := map[bool]router.IngressFunc{}
-		for _, dryRun := range []bool{false, true} {
-			opts := &ratelimit.Options{DryRun: dryRun, Cost: func(router.IngressContext) int64 { return cost }}
-			if dryRun {
-				opts.Observe = func(o observe.Observation) {
-					rejected = o.Outcome == observe.Rejected || o.Outcome == observe.NeverAllowed
-				}
-			}
-			limits[dryRun] = ratelimit.Tiers(func(router.IngressContext) string { return tier }, map[string]limit.Limiter{
-				"free": memory.NewLimiter(policies["free"]), "pro": memory.NewLimiter(policies["pro"]),
-			}, opts)
-		}
-		rng := rand.New(rand.NewPCG(3, 4))
-		count := map[bool]int{}
-		for range 5000 {
-			tier, cost = []string{"free", "pro"}[rng.IntN(2)], rng.Int64N(5)
-			rejected = false
-			require.NoError(t, limits[true](t.Context(), from("ann")))
-			require.Equal(t, limits[false](t.Context(), from("ann")) != nil, rejected)
-			count[rejected]++
-			sleep(rng, 4*time.Second)
-		}
-		assert.Greater(t, count[false], 500)
-		assert.Greater(t, count[true], 500)
 	})
 }

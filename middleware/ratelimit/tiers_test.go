@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/fakelimiter"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/middleware/ratelimit"
 	"github.com/penstock-go/penstock/router"
@@ -92,7 +92,7 @@ func TestTiers_DryRunDuringOutageChargesByFailOpen(t *testing.T) {
 		for _, dryRun := range []bool{false, true} {
 			pro := memory.NewLimiter(limit.PerHour(5))
 			admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
-				"free": downLimiter{memory.NewLimiter(limit.PerHour(1))}, "pro": pro,
+				"free": &fakelimiter.Limiter{Err: io.ErrUnexpectedEOF}, "pro": pro,
 			}, &ratelimit.Options{Key: ratelimit.KeyPerUser, DryRun: dryRun, FailOpen: policy})
 			err := admit(t.Context(), from("ann"))
 			assert.Equal(t, !dryRun && !policy, err != nil)
@@ -121,21 +121,11 @@ func TestTiers_InvalidArgumentsPanic(t *testing.T) {
 	assert.False(t, ok, "clients do not see the names of plans")
 }
 
-// A downLimiter fails every call.
-type downLimiter struct{ *memory.Limiter }
-
-func (downLimiter) Take(context.Context, limit.Key, limit.Take) (limit.Decision, error) {
-	return limit.Decision{}, io.ErrUnexpectedEOF
-}
-
-func (downLimiter) Charge(context.Context, limit.Key, int64) error { return io.ErrUnexpectedEOF }
-
 func TestTiers_AdmitsDuringOutageOfAnotherTier(t *testing.T) {
-	down := downLimiter{memory.NewLimiter(limit.PerHour(1))}
 	in, seen := reporting(t, from("ann"))
 	admit := ratelimit.Tiers(func(router.IngressContext) string { return "free" }, map[string]limit.Limiter{
 		"free": memory.NewLimiter(limit.PerHour(1)),
-		"pro":  down,
+		"pro":  &fakelimiter.Limiter{Err: io.ErrUnexpectedEOF},
 	}, nil)
 	assert.NoError(t, admit(t.Context(), in))
 	require.Len(t, seen.errs, 1)

@@ -73,6 +73,7 @@ type Topic struct {
 	Subscribe bool     // whether clients can subscribe: TopicOptions.Authorize is set
 	History   broker.Retention
 	Presence  bool
+	Hidden    bool // whether clients can subscribe without being present: TopicOptions.AuthorizeHidden is set
 }
 
 // A Limit is a rate limit that is the same for all clients. Options.AnnounceLimits decides

@@ -18,7 +18,7 @@ type Event struct {
 	Type      string        // of the message; "" if it is not registered or no message is involved
 	Code      errors.Code   // "" for success
 	Reason    string        // depends on Kind
-	Limit     string        // of Refused
+	Limit     string        // of Refused and Dropped: the option that sets the exceeded limit
 	Status    int           // of Closed
 	Policy    string        // of Dropped
 	Transport string        // of Opened
@@ -40,8 +40,7 @@ const (
 	Closed
 
 	// Refused: a request, a connection or a message of Type was refused with Code. Reason is that
-	// of a router.Refusal, Limit is the kind of the exceeded limit, which an IngressFunc may have defined, or
-	// "", and Count is 1 for a message and otherwise 0. There is no event for a message that its sender
+	// of a router.Refusal, Limit may also be "", or the kind of a limit of the application, and Count is 1 for a message and otherwise 0. There is no event for a message that its sender
 	// has canceled.
 	Refused
 

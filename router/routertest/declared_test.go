@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,20 +29,6 @@ func (unknown) MessageType() string { return "UNKNOWN" }
 func (act) MessageType() string     { return "ACT" }
 func (swap) MessageType() string    { return "SWAP" }
 func (list) MessageType() string    { return "LIST" }
-
-// A reporter is a test that records its errors.
-type reporter struct {
-	testing.TB
-
-	mu     sync.Mutex
-	errors []string
-}
-
-func (r *reporter) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.errors = append(r.errors, fmt.Sprintf(format, args...))
-}
 
 // actingRouter has handlers that do what they are asked for.
 func actingRouter() *router.Router {
@@ -93,26 +78,23 @@ func TestDial_UndeclaredMessagesFailTheTest(t *testing.T) {
 	} {
 		for _, mode := range []string{"declares", "declares nothing", "is wrapped"} {
 			t.Run(do+"/"+mode, func(t *testing.T) {
-				r := actingRouter()
-				if mode != "declares nothing" {
-					router.DeclareMessage[known](r)
-				}
-				var h http.Handler = r
-				if mode == "is wrapped" {
-					h = http.HandlerFunc(r.ServeHTTP)
-				}
-				report := &reporter{TB: t}
-				doIt(routertest.Dial(report, h), do)
-				report.mu.Lock()
-				defer report.mu.Unlock()
+				failures := failuresOf(t, func(t testing.TB) {
+					r := actingRouter()
+					if mode != "declares nothing" {
+						router.DeclareMessage[known](r)
+					}
+					var h http.Handler = r
+					if mode == "is wrapped" {
+						h = http.HandlerFunc(r.ServeHTTP)
+					}
+					doIt(routertest.Dial(t, h), do)
+				})
 				if want == "" || mode != "declares" {
-					assert.Empty(t, report.errors)
+					assert.Empty(t, failures)
 					return
 				}
-				if assert.Len(t, report.errors, 1) {
-					assert.Contains(t, report.errors[0], "routertest: received {")
-					assert.Contains(t, report.errors[0], want)
-				}
+				requireOneFailure(t, failures, want)
+				assert.Contains(t, failures[0], "routertest: received {")
 			})
 		}
 	}
@@ -157,22 +139,19 @@ func TestDial_UndeclaredErrorsFailTheTest(t *testing.T) {
 	} {
 		for _, declares := range []bool{true, false} {
 			t.Run(fmt.Sprint(do, "/", declares), func(t *testing.T) {
-				r := router.New(nil)
-				route := router.RPC(r, func(_ *router.Context, m act) (known, error) { return known{}, answers[m.Do] })
-				if declares {
-					route.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"TOO_LOW": tooLow{}}})
-				}
-				report := &reporter{TB: t}
-				_ = routertest.CallError(routertest.Dial(report, r), act{do})
-				report.mu.Lock()
-				defer report.mu.Unlock()
+				failures := failuresOf(t, func(t testing.TB) {
+					r := router.New(nil)
+					route := router.RPC(r, func(_ *router.Context, m act) (known, error) { return known{}, answers[m.Do] })
+					if declares {
+						route.Doc(router.RouteDoc{ErrorDetails: map[errors.Code]any{"TOO_LOW": tooLow{}}})
+					}
+					_ = routertest.CallError(routertest.Dial(t, r), act{do})
+				})
 				if want == "" || !declares {
-					assert.Empty(t, report.errors)
+					assert.Empty(t, failures)
 					return
 				}
-				if assert.Len(t, report.errors, 1) {
-					assert.Contains(t, report.errors[0], want)
-				}
+				requireOneFailure(t, failures, want)
 			})
 		}
 	}

@@ -3,7 +3,6 @@
 package routertest_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,40 +67,4 @@ func public(t *testing.T, err error) *errors.Error {
 	copied := *e
 	copied.Err = nil
 	return &copied
-}
-
-func TestHandle_MayAnswerLateOrAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(&router.Options{Timeouts: router.Timeouts{Call: time.Second}})
-		client := routertest.Dial(t, r)
-		c := serverSide(t, r)
-		routertest.Handle(client, func(Greet) (Greeted, error) {
-			time.Sleep(time.Minute)
-			return Greeted{}, context.Canceled
-		})
-		_, err := router.Call[Greeted](t.Context(), c, Greet{})
-		assert.Equal(t, errors.DeadlineExceeded, errors.CodeOf(err))
-		client.Close()
-	})
-}
-
-func TestConn_AnswersCallsByFrame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := router.New(nil)
-		client := routertest.Dial(t, r)
-		c := serverSide(t, r)
-		errs := make(chan error, 2)
-		for range 2 {
-			go func() {
-				_, err := router.Call[Greeted](t.Context(), c, Greet{Name: "ann"})
-				errs <- err
-			}()
-		}
-		call := client.Next()
-		assert.JSONEq(t, `{"name":"ann"}`, string(call.Payload))
-		client.AnswerError(call, &errors.Error{Code: errors.NotFound, RetryAfter: errors.Never})
-		assert.Equal(t, &errors.Error{Code: errors.NotFound, RetryAfter: errors.Never}, public(t, <-errs))
-		client.Answer(client.Next(), Greeted{})
-		require.NoError(t, <-errs)
-	})
 }

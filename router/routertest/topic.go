@@ -28,6 +28,17 @@ func SubscribeError(c *Conn, topic string) *errors.Error {
 	return decodeError(c.t, c.callProtocol(protocol.Subscribe{Topic: topic, Presence: true}))
 }
 
+// SubscribeHidden is Subscribe for a client that is not present. It returns the members, or the error with which
+// the server rejects the subscription.
+func SubscribeHidden(c *Conn, topic string) ([]router.Member, *errors.Error) {
+	c.t.Helper()
+	frame := c.callProtocol(protocol.Subscribe{Topic: topic, Presence: true, Hidden: true})
+	if frame.Type == protocol.TypeRPCError {
+		return nil, decodeError(c.t, frame)
+	}
+	return routerMembers(decodeProtocol[protocol.Subscribed](c, frame).Members), nil
+}
+
 // Unsubscribe ends a subscription as a client does, with $ws:unsubscribe, and waits for the
 // answer. An error fails the test.
 func Unsubscribe(c *Conn, topic string) {

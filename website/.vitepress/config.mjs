@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { defineConfig } from "vitepress";
 import { brokenLinks } from "./check.mjs";
@@ -10,6 +11,7 @@ import { sidebar } from "./sidebar.mjs";
 const description = "Penstock is a typed WebSocket framework for Go with exact rate limiting.";
 const sections = sidebar();
 const names = goNames();
+const logo = `data:image/svg+xml,${encodeURIComponent(readFileSync(path.join(import.meta.dirname, "logo.svg"), "utf8"))}`;
 
 /** Finds the packages of pages outside website/, which have no node_modules above them. */
 const packagesOfWebsite = {
@@ -36,7 +38,7 @@ export default defineConfig({
   lang: "en-US",
   title: "Penstock",
   description,
-  head: [["link", { rel: "icon", href: "data:," }]],
+  head: [["link", { rel: "icon", href: logo }]],
   vite: {
     plugins: [packagesOfWebsite],
     build: { chunkSizeWarningLimit: 2000 }, // KB: the search index, which loads when a search begins
@@ -49,6 +51,7 @@ export default defineConfig({
     config: (md) => addRules(md, names),
   },
   themeConfig: {
+    logo: { src: logo, alt: "" },
     siteTitle: ref === "main" ? "Penstock" : `Penstock ${ref}`,
     nav: [
       { text: "Documentation", link: "/docs/" },

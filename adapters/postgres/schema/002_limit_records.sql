@@ -57,7 +57,7 @@ BEGIN
     END IF;
   END LOOP;
   IF moved THEN
-    SELECT array_agg(m ORDER BY m), count(*) FILTER (WHERE m.ends <= now) INTO leases, n FROM (
+    SELECT array_agg(m ORDER BY m), count(*) FILTER (WHERE (m).ends <= now) INTO leases, n FROM (
       SELECT (u.ends - greatest(u.taken - now, 0), u.id, u.amount, least(u.taken, now), u.period, u.own_period, u.maximum)::penstock.limit_lease
       FROM unnest(leases) u) v(m);
   END IF;

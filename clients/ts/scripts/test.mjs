@@ -13,7 +13,7 @@ const withServer = ["cbor", "fallback-server", "otel-server", "run-server", "ser
 const names = files.map((name) => name.replace(/\.test\.ts$/, "")).filter((name) => (wanted.length ? wanted.includes(name) : !withServer.includes(name)));
 const testPackage = {
   name: "package",
-  setup: (b) => b.onResolve({ filter: /src\/(index|cbor|fallback|node|otel|pacing|react|run|serving|streams|tanstack-db|try-call)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
+  setup: (b) => b.onResolve({ filter: /src\/(index|cbor|fallback|latency|node|otel|pacing|react|run|serving|streams|tanstack-db|try-call)\.ts$/ }, ({ path }) => ({ path: resolve("dist", path.replace(/.*\/(.*)ts$/, "$1js")) })),
 };
 const outdir = mkdtempSync(join("node_modules", ".test-"));
 try {

@@ -98,13 +98,13 @@ export function createClient<C = AnyContract>(options: ClientOptions): Client<C>
     close: connection.close,
     call: (type, payload?: unknown, { timeoutMs = defaultMs, ...more }: CallOptions<any> = {}) =>
       request({ type, payload, within: timeoutMs, ...more }),
-    send: (type, payload?: unknown, { maxWaitMs = queue?.maxWaitMs ?? DEFAULT_TIMEOUT_MS, ...more }: SendOptions = {}) =>
+    sendWithAck: (type, payload?: unknown, { maxWaitMs = queue?.maxWaitMs ?? DEFAULT_TIMEOUT_MS, ...more }: SendOptions = {}) =>
       request({ type, payload, within: maxWaitMs, ...more, oneWay: true }),
     on,
     handle:
       served?.handle ??
       (() => {
-        throw failure("UNIMPLEMENTED", "no serving");
+        throw failure("UNIMPLEMENTED", "serving");
       }),
     subscribe(topic, topicOptions) {
       return topics.subscribe(topic, topicOptions, start());

@@ -1,4 +1,4 @@
-// Code generated from internal/closecodes. DO NOT EDIT.
+// Code generated from docs/protocol.json. DO NOT EDIT.
 
 export const STOP = [4403, 4409];
 export const VIOLATION = [1002, 1003, 1007];

@@ -8,7 +8,7 @@ import type { Pacer } from "./pacer.js";
 import { watchPage } from "./pages.js";
 import type { Payloads, Replies, ResumedTopic, SessionGrant } from "./protocol.js";
 import type { Topics } from "./topics.js";
-import type { ClientOptions, Connection, State, StateInfo } from "./types.js";
+import type { ClientOptions, Connection, Off, State, StateInfo } from "./types.js";
 
 // One connection at a time, reconnection, and the greeting.
 
@@ -37,7 +37,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   let stopAttempt: ((cause?: unknown) => void) | undefined; // with a cause, the attempt has failed
   let stopRetry = noop;
   let stopWatch = noop;
-  let stopPage = noop;
+  let stopPage: Off | undefined;
 
   const setState = (next: State, info: StateInfo = {}) => {
     state = next;
@@ -79,11 +79,11 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   const ask = <T extends keyof Replies>(link: Link, type: T, payload: Payloads[T] | undefined, done: Done<Payloads[Replies[T]]>) =>
     outbox.submit({ type, payload, first: true, done }, link);
 
-  const fetchToken = async (signal: AbortSignal) => options.token?.({ expired: failedWith === UNAUTHENTICATED, signal });
+  const fetchToken = (signal: AbortSignal) => options.token?.({ expired: failedWith === UNAUTHENTICATED, signal });
 
   async function dial(): Promise<void> {
-    stopRetry();
     stopAttempt?.();
+    stopRetry();
     const controller = new AbortController();
     const { signal } = controller; // aborted: promises that outlive the attempt have no effect
     const stopTimer = after(CONNECT_TIMEOUT_MS, () => stopAttempt!("timeout"));
@@ -100,8 +100,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     dialedAt = now();
     if (!current) setState("connecting");
     try {
-      const { url, protocols = [] } = options;
-      const [address, token] = await Promise.all([typeof url === "function" ? url() : url, fetchToken(signal)]);
+      const { url, protocols = [] } = options as { url: any; protocols?: string[] };
+      const [address, token] = await Promise.all([url.call ? url() : url, fetchToken(signal)]);
       if (signal.aborted) return;
       let socket;
       try {
@@ -152,7 +152,8 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
         env.welcome = welcome!;
         silenceMs = welcome!.pingIntervalMs;
         pongMs = welcome!.pongTimeoutMs;
-        link.about = { id: welcome!.connId, memberId: welcome!.connId, contractHash: welcome!.contractHash } as Connection;
+        link.about.id = link.about.memberId = welcome!.connId;
+        link.about.contractHash = welcome!.contractHash;
         if (!resumes) session = welcome!.session;
       }
       if (!resumes) opened(link);
@@ -167,8 +168,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
   function resume(link: Link, token: string): void {
     let room = env.welcome.maxMessageBytes! / 2;
     // The others are subscribed to afterwards.
-    const shown = topics.resumable().filter((topic) => (room -= JSON.stringify(topic).length) > 0);
-    ask(link, "$ws:resume", { token, topics: shown }, (error, answer, id) => {
+    ask(link, "$ws:resume", { token, topics: topics.resumable().filter((topic) => (room -= JSON.stringify(topic).length) > 0) }, (error, answer, id) => {
       if (link !== opening) return;
       if (!error) {
         session = answer!.session;
@@ -214,8 +214,9 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     if (state === "closed") return; // by a function of the application
     if (stopAttempt) return setState("connecting"); // the attempt to move to another server goes on
     const kind = closeCode === UNAUTHENTICATED ? closeCode : +VIOLATION.includes(closeCode);
-    const final = error.retryAfterMs === null && closeCode >= 4000; // the server accepts no later connection either
-    if (STOP.includes(closeCode) || final || (kind && kind === failedWith) || options.stopOn?.(closeCode)) return stop({ error, closeCode });
+    // With null, the server accepts no later connection either.
+    if (STOP.includes(closeCode) || (error.retryAfterMs === null && closeCode >= 4000) || (kind && kind === failedWith) || options.stopOn?.(closeCode))
+      return stop({ error, closeCode });
     failedWith = kind;
     const demanded = error.retryAfterMs || 0;
     const backoff = backoffAfter(closeCode, demanded, attempts++, random);
@@ -249,7 +250,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
     disconnect(code);
     session = undefined;
     attempts = failedWith = 0;
-    stopPage();
+    stopPage?.();
     topics.online(false, true);
     outbox.endAll((entry) => entry.settle(info.error));
     env.stopAll();
@@ -267,7 +268,7 @@ export function createConnection(options: ClientOptions, env: Env, pacer: Pacer 
       ms,
       () => {
         const silent = now() - heardAt;
-        if (!heardAt && now() <= due + ms) {
+        if (!heardAt && silent <= due + ms) {
           // The close event of a lost connection may take minutes.
           drop(current!);
           ended(1006, failure("UNAVAILABLE", "timeout"));

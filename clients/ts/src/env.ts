@@ -55,14 +55,7 @@ export function createEnv({ clock = systemClock, random = Math.random, log, form
         timers.delete(off);
         clock.clearTimeout(timer);
       };
-      const timer = clock.setTimeout(
-        () => {
-          off();
-          f();
-        },
-        ms,
-        watch,
-      );
+      const timer = clock.setTimeout(() => (off(), f()), ms, watch);
       timers.add(off);
       return off;
     },

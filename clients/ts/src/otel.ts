@@ -81,7 +81,7 @@ export function traced<C>(client: Client<C>): Client<C> {
   };
   return Object.assign(Object.create(client), {
     call: request(of.call),
-    send: request(of.send),
+    sendWithAck: request(of.sendWithAck),
     handle: (type: string, replyType: string, handler: (request: any, served: ServedContext) => unknown) =>
       of.handle(type, replyType, (payload: unknown, served: ServedContext) => serve(type, handler, payload, served)),
   });

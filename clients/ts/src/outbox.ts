@@ -61,10 +61,10 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
   let stopWaiting = noop;
 
   /** Milliseconds until a message may be sent; Infinity: never. What it waits for may also be an answer, which flushes. */
-  function waitFor({ type, first, oneWay, notBefore }: Entry, { socket, openCalls, crowded }: Link): number {
-    if (socket.bufferedAmount > MAX_BUFFERED_BYTES) return BUFFER_CHECK_MS;
+  function waitFor({ type, first, oneWay, notBefore }: Entry, to: Link): number {
+    if (to.socket.bufferedAmount > MAX_BUFFERED_BYTES) return BUFFER_CHECK_MS;
     if (first) return 0;
-    if (!oneWay && (crowded || openCalls >= (env.welcome.concurrency || Infinity))) return FOR_ANSWER;
+    if (!oneWay && (to.crowded || to.openCalls >= (env.welcome.concurrency || Infinity))) return FOR_ANSWER;
     return Math.max(notBefore - now(), pacer?.wait(type, notBefore) ?? 0);
   }
 
@@ -207,14 +207,14 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
       },
     };
 
+    signal?.addEventListener("abort", entry.cancel);
     if (signal?.aborted) entry.cancel();
     else if (on) entry.send(on);
     else {
-      signal?.addEventListener("abort", entry.cancel);
       const full = () => !first && (queue.count >= maxMessages || (queue.count && queue.weight + entry.weight > maxBytes));
-      const failure = () => exhausted({ kind: "queue" }, { retryable: true });
-      for (let old; overflow === "drop-oldest" && full() && (old = queue.heads().find((other) => !other.first)); ) old.settle(failure());
-      if (full()) entry.settle(failure());
+      const refuse = (one: Entry) => one.settle(exhausted({ kind: "queue" }, { retryable: true }));
+      for (let old; overflow === "drop-oldest" && full() && (old = queue.heads().find((other) => !other.first)); ) refuse(old);
+      if (full()) refuse(entry);
       else {
         wait();
         flush();
@@ -223,9 +223,9 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
     return entry;
   }
 
-  /** Ends entries that wait, and those that follow. */
-  const endAll = (end: (entry: Entry) => void, which: (entry: Entry) => unknown = () => true) => {
-    for (let entry; (entry = queue.heads().find(which)); ) end(entry);
+  /** Ends entries that wait, and those that follow, or only messages of the protocol. */
+  const endAll = (end: (entry: Entry) => void, onlyFirst?: boolean) => {
+    for (let entry; (entry = queue.heads().find((e) => !onlyFirst || e.first)); ) end(entry);
   };
 
   /** Sends a message of the protocol that has no answer, on a link at once or before what waits. */
@@ -252,7 +252,7 @@ export function createOutbox(env: Env, pacer: Pacer | undefined, { queue: { maxM
     /** Sends what waits on a link. Without one, requests of the protocol end: they are made again. */
     use(next?: Link) {
       link = next;
-      if (!next) endAll((entry) => entry.drop(), ({ first }) => first);
+      if (!next) endAll((entry) => entry.drop(), true);
       flush();
     },
 

@@ -78,10 +78,12 @@ export interface StreamEnd {
 export interface Subscribe {
     topic: string;
     presence?: boolean;
+    hidden?: boolean;
     positions?: boolean;
     epoch?: string;
     offset?: number;
     state?: boolean;
+    last?: number;
 }
 
 export interface Subscribed extends Partial<Position>, Partial<Recovery> {

@@ -67,6 +67,8 @@ export interface TopicReducer<C, T extends TopicName<C>, S> {
   /** The data before the first message, and after the client was closed and has connected again. */
   initial: S;
   on?: { [K in MessageOf<C, T>]?: (data: S, payload: PayloadOf<C, K>, meta: Meta) => S };
+  /** Begins with that many of the latest publications, which also follow onLoss. */
+  last?: number;
   /** Returns the data to which the messages of the state are added, usually initial. Setting it asks for the state of the topic. */
   onReset?: (data: S, messages: number) => S;
   onLoss?: (data: S, loss: Loss) => S;
@@ -132,6 +134,7 @@ function shareTopic<S>(client: Client<any>, topic: string, reducer: TopicReducer
   };
   const reduce = (f: any) => f && ((...values: unknown[]) => set({ data: f(view.data, ...values) }));
   const options: TopicOptions<any, string> = {
+    ...(reducer.last && { last: reducer.last }),
     on: Object.fromEntries(Object.entries(reducer.on ?? {}).map(([type, f]) => [type, reduce(f)])),
     onReset: reduce(reducer.onReset),
     onLoss: reduce(reducer.onLoss),

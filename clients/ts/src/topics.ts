@@ -1,6 +1,6 @@
 import { backoff } from "./close.js";
 import type { Env } from "./env.js";
-import { decodeError, PenstockError } from "./errors.js";
+import { decodeError, failure, PenstockError } from "./errors.js";
 import type { Frame } from "./link.js";
 import type { Outbox } from "./outbox.js";
 import type { ResumedTopic, Subscribed } from "./protocol.js";
@@ -11,8 +11,8 @@ import type { Loss, Position, Member, Subscription, TopicOptions } from "./types
 const MAX_REQUESTS = 16; // without an answer
 const RETRY_MS = 1_000;
 
-/** since: not requested yet. handled: the offset up to which it skips publications, because another one begins at an older position. */
-type Sub = TopicOptions<any, any> & { handled?: number };
+/** since: not requested yet, without an epoch if it begins with the latest publications. handled: the offset up to which it skips publications, because another one begins at an older position. */
+type Sub = Omit<TopicOptions<any, any>, "since"> & { since?: Position | undefined; handled?: number };
 
 export function createTopics(env: Env, outbox: Outbox) {
   const topics = new Map<string, Topic>();
@@ -35,8 +35,9 @@ export function createTopics(env: Env, outbox: Outbox) {
     let position: Position | undefined; // up to where publications were handled
     let subscribed: boolean; // as far as the server has answered
     let stale: boolean; // the subscription must be made again, for its state or its presence
-    let anew: boolean; // without the position, so that the server sends the state
+    let anew: unknown; // without the position, so that the server sends the state
     let busy: boolean; // a request has no answer
+    let hidden: any; // true or undefined, as in the last request
     let byServer: boolean; // a handler of the server has subscribed
     let stateLeft: number | undefined; // publications of the state that follow, Infinity until $ws:state
     let members: Map<string, Member>;
@@ -54,21 +55,24 @@ export function createTopics(env: Env, outbox: Outbox) {
 
     /** The subscription that begins at another position than the others, if there is one. */
     const findLate = (at = known()) =>
-      at &&
       [...subs].find((sub) => {
         const { since } = sub;
-        if (since?.epoch !== at.epoch || since.offset < at.offset) return since;
+        if (!at || since?.epoch !== at.epoch || since.offset < at.offset) return since && (at || !since.epoch);
         sub.handled = since.offset;
-        delete sub.since;
-        return;
+        sub.since = undefined;
+        return undefined;
       });
 
     /** The request that subscribes. */
-    const request = (from = known()) => ({ topic, positions: true, ...from, state: wants("onReset"), presence: wants("onPresence") });
+    const request = (from = known()) => {
+      const last = Math.max(0, ...[...subs].map((s) => s.last ?? 0));
+      return { topic, positions: true, ...from, state: wants("onReset"), presence: wants("onPresence"), hidden, ...(last && { last }) };
+    };
 
     /** Sends the request that makes the server's subscription what is wanted. */
     const sync = () => {
       const wanted = subs.size;
+      stale ||= hidden !== (hidden = (wanted > 0 && [...subs].every((s) => s.hidden)) || undefined);
       if (!(wanted || subscribed || busy)) topics.delete(topic);
       const late = findLate();
       if (!open || busy || requests >= MAX_REQUESTS || env.now() < waitUntil) return;
@@ -99,22 +103,24 @@ export function createTopics(env: Env, outbox: Outbox) {
       subscribed = true;
       anew &&= stale; // asked for after the request
       const missed = state === undefined && presented && epoch && (ended || !recovered);
+      const loss = { topic, ended: recovered ? ended : undefined };
       if (late) {
-        delete late.since;
-        if (missed) {
+        late.since = undefined;
+        if (!epoch) env.deliver("$error", failure("FAILED_PRECONDITION", "no history"), topic);
+        if (missed) env.emit([late.onLoss], loss);
+        if (position && state === undefined && (position.epoch !== epoch || position.offset < offset!)) {
           stale = true; // the others go on
-          return env.emit([late.onLoss], { topic, ended: recovered ? ended : undefined });
+          return;
         }
       }
       // Messages that have arrived between the request and the answer come again.
       moveTo(recovered && presented?.epoch === epoch && presented?.offset! > offset! ? presented : ((epoch && { epoch, offset }) as Position | undefined), late);
       stateLeft = more ? Infinity : state;
       if (state !== undefined) notify("onReset", state);
-      else if (missed) lose({ topic, ended: recovered ? ended : undefined });
-      if (joined) {
-        members = new Map();
-        changePresence({ joined });
-      }
+      else if (missed && !late) lose(loss);
+      members = new Map();
+      if (joined) changePresence({ joined });
+      else if (!stale && wants("onPresence")) env.deliver("$error", failure("FAILED_PRECONDITION", "no presence"), topic);
       notify("onReady");
     };
 
@@ -145,8 +151,8 @@ export function createTopics(env: Env, outbox: Outbox) {
 
     /** Subscribes again. With a position, the server would send what is missing instead of the state. */
     const refresh = (forState?: unknown) => {
-      anew ||= !!forState;
       stale = true;
+      anew ||= forState;
       sync();
     };
 
@@ -161,9 +167,10 @@ export function createTopics(env: Env, outbox: Outbox) {
 
       subscribe(options: Sub = {}, error?: PenstockError | false): Subscription {
         const sub = { ...options };
+        if (sub.last) sub.since ??= {} as Position;
         const asked = subscribed || busy;
         const ready = subscribed && !busy;
-        if (!asked) position ??= sub.since;
+        if (!asked && sub.since?.epoch) position ??= sub.since;
         subs.add(sub);
         queueMicrotask(() => {
           // Not before this function has returned.
@@ -175,7 +182,8 @@ export function createTopics(env: Env, outbox: Outbox) {
           topic,
           get position() {
             const at = known();
-            return at && (sub.since ?? { ...at, offset: Math.max(at.offset, sub.handled || 0) });
+            const own = at && (sub.since ?? { ...at, offset: Math.max(at.offset, sub.handled || 0) });
+            return own?.epoch ? own : undefined;
           },
           unsubscribe() {
             if (subs.delete(sub)) sync();
@@ -192,16 +200,13 @@ export function createTopics(env: Env, outbox: Outbox) {
         else byServer = false;
       },
 
-      /** A handler of the server has subscribed the connection. */
-      subscribedByServer(notice: Subscribed) {
-        byServer = true;
-        if (!subscribed) accepted(notice);
-      },
-
       forget: moveTo,
 
       receive({ type, meta, payload }: Frame) {
-        if (type === "$ws:unsubscribed") {
+        if (type === "$ws:subscribed") {
+          byServer = true;
+          if (!(subscribed || busy)) accepted(payload);
+        } else if (type === "$ws:unsubscribed") {
           byServer = subscribed = false;
           if (!payload.error) end(new PenstockError("CANCELLED", "unsubscribed"));
           else if (!busy) failed(decodeError(payload.error)); // the state is not complete
@@ -223,7 +228,7 @@ export function createTopics(env: Env, outbox: Outbox) {
           } else if (offset > at?.offset! + 1) return refresh(); // the server sends again what is missing, and this publication
           const isNew = ({ since, handled }: Sub) => !offset || meta.state || !(since || offset <= handled!);
           if (isNew(listeners)) env.deliver(type, payload, meta);
-          env.emit([...subs].filter(isNew).map(({ on }) => on?.[type]), payload, meta);
+          env.emit([...subs].filter(isNew).map((s) => s.on?.[type]), payload, meta);
           // Handled, even if a handler failed.
           if (offset > at?.offset! && at === position) position = { ...at!, offset };
         }
@@ -247,7 +252,7 @@ export function createTopics(env: Env, outbox: Outbox) {
       requests = waitUntil = 0;
       const resumed = results.filter((r) => !r.error); // others are subscribed again
       topics.forEach((t, name) => t.opened(resumed.find((r) => r.topic === name)));
-      for (const result of resumed) if (!topics.has(result.topic)) find(result.topic).subscribedByServer(result);
+      for (const result of resumed) if (!topics.has(result.topic)) find(result.topic).receive({ type: "$ws:subscribed", payload: result } as any);
       syncAll();
     },
 
@@ -262,10 +267,9 @@ export function createTopics(env: Env, outbox: Outbox) {
     receive(frame: Frame): unknown {
       const { type, meta, payload } = frame;
       const name = meta.topic ?? (/^\$ws:/.test(type) && payload?.topic);
-      const known = topics.get(name);
-      if (type === "$ws:subscribed") find(name).subscribedByServer(payload);
-      else known?.receive(frame);
-      return known || type === "$ws:subscribed";
+      const t = type === "$ws:subscribed" ? find(name) : topics.get(name);
+      t?.receive(frame);
+      return t;
     },
   };
 }

@@ -177,15 +177,21 @@ export interface Member {
 export interface TopicOptions<C, M extends string> {
   /** Handlers by type, for publications of this topic. */
   on?: { [K in M]?: (payload: PayloadOf<C, K>, meta: Meta) => void };
-  /** Begins behind this position instead of now. */
+  /** Begins behind this position instead of now. One without an epoch is none. */
   since?: Position;
+  /** Without since, and after onLoss, begins with that many of the latest publications: fewer if the history has no more, and more
+   * if another subscription of the topic asks for more, or begins earlier. Client.onError learns if the topic has none. */
+  last?: number;
   /** Called before the state arrives, with the number of its messages that come before any other. Those of a large state
    * also come between publications, which are newer: Meta.state marks them. Setting it asks for the state of a topic. */
   onReset?: (messages: number) => void;
   onLoss?: (loss: Loss) => void;
   /** Called with all members at each change. Setting it asks for the presence of a topic. Never called if the topic has none:
-   * the server logs that with Options.Development. */
+   * a listener of $error then gets FAILED_PRECONDITION. */
   onPresence?: (members: Member[]) => void;
+  /** Subscribes without being present, which the server must permit. The client is present nevertheless while another subscription of the topic
+   * is not hidden. */
+  hidden?: boolean;
   /** The server has accepted the subscription, also after each reconnection. */
   onReady?: () => void;
   /** The server has rejected the subscription for good. */
@@ -211,8 +217,8 @@ export interface Client<C = AnyContract> {
   /** Rejects everything that waits, and closes the connection. */
   close(): void;
   call<K extends CallName<C>>(type: K, ...args: CallArguments<C, K>): Promise<ReplyOf<C, K>>;
-  /** Sends an event. The promise is resolved when the server has admitted it. */
-  send<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
+  /** Sends an event. The promise is resolved when the server has acknowledged that it has admitted the event, before its handler runs. */
+  sendWithAck<K extends Key<Section<C, "events">>>(type: K, ...args: Payload<Section<C, "events">[K], SendOptions>): Promise<void>;
   on<K extends Key<Section<C, "received">>>(type: K, handler: (payload: Section<C, "received">[K], meta: Meta) => void): Off;
   /** Answers calls of the server with messages of the type replyType. It needs ClientOptions.serving. */
   handle<K extends Key<Section<C, "served">>>(
@@ -252,7 +258,7 @@ export interface Inspection {
   /** Messages without an answer or a confirmation. */
   unanswered: number;
   /** What the client would ask for on another connection: the topics with subscriptions of this client, or of the server, and their positions. */
-  topics: { topic: string; epoch?: string; offset?: number; state: boolean; presence: boolean }[];
+  topics: { topic: string; epoch?: string; offset?: number; state: boolean; presence: boolean; hidden?: boolean }[];
 }
 
 export interface QueueOptions {
@@ -308,7 +314,10 @@ export interface ClientOptions {
   format?: Format;
   /** Returns true if the client must not connect again after a close code of the application. */
   stopOn?: (code: number) => boolean;
-  /** For debugging: called with what the client passes on and sends, by the name of the event and its arguments. */
+  /**
+   * Called with what the client passes on and sends, by the name of the event and its arguments: the type of a message with its
+   * payload and Meta, or $state, $error, $loss and $sent.
+   */
   log?: (event: string, ...details: unknown[]) => void;
   /** The constructor of the connection; needed where there is no global WebSocket. */
   webSocket?: new (url: string, protocols: string[]) => WebSocketLike;

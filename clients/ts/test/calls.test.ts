@@ -68,7 +68,7 @@ test("rule 19: a call that has expired in the queue is not sent", async () => {
 test("rule 18: a lost connection rejects sent calls, whose outcome is unknown, and resends idempotent ones", async () => {
   const f = await connected();
   const call = outcome(f.client.call("ASK"));
-  const event = outcome(f.client.send("SAY", {}));
+  const event = outcome(f.client.sendWithAck("SAY", {}));
   const idempotent = f.client.call("READ", {}, { idempotent: true });
   const old = f.first.last("READ").meta.correlationId;
   f.first.end(1006);
@@ -157,12 +157,12 @@ test("progress reaches the call that asked for it", async () => {
 
 test("an event is resolved when the server has admitted it, and rejected with its error", async () => {
   const f = await connected();
-  const one = f.client.send("SAY", { text: "hi" });
+  const one = f.client.sendWithAck("SAY", { text: "hi" });
   assert.equal(f.first.last("SAY").meta.ack, true);
   assert.equal(await outcome(one), undefined);
   f.first.answer(f.first.last("SAY"), "$ws:ack");
   await one;
-  const two = outcome(f.client.send("SAY", { text: "" }));
+  const two = outcome(f.client.sendWithAck("SAY", { text: "" }));
   f.first.reject(f.first.last("SAY"), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 10 });
   assert.equal((await two)?.error.retryAfterMs, 10);
 });
@@ -193,7 +193,7 @@ test("rule 31: handlers outlive connections and run once; one that throws is rep
 test("rule 57: a rejection that no code awaits ends nothing", async () => {
   const f = await connected();
   void f.client.call("ASK");
-  void f.client.send("SAY", {});
+  void f.client.sendWithAck("SAY", {});
   void f.client.connect();
   f.first.end(1006);
   await settled();

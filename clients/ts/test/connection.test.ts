@@ -304,7 +304,7 @@ test("after close no timer stays, and everything that waits has ended", async ()
   f.first.receive("$ws:identity-expiring", { expiresInMs: 600_000 });
   f.client.subscribe("busy");
   f.first.reject(f.first.last("$ws:subscribe"), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 60_000 });
-  const waits = [f.client.authenticate(), f.client.call("ASK"), f.client.send("SAY")].map(outcome);
+  const waits = [f.client.authenticate(), f.client.call("ASK"), f.client.sendWithAck("SAY")].map(outcome);
   f.client.close();
   assert.equal(f.clock.timers, 0);
   assert.deepEqual((await Promise.all(waits)).map((o) => o?.error?.code), ["UNAVAILABLE", "ABORTED", "ABORTED"]);
@@ -321,7 +321,7 @@ test("after close no timer stays, and everything that waits has ended", async ()
 test("log receives what the client passes on and sends", async () => {
   const events: string[] = [];
   const f = await connected({ log: (event, ...details) => events.push([event, ...details].filter((d) => typeof d === "string").join(" ")) });
-  void f.client.send("SAY");
+  void f.client.sendWithAck("SAY");
   f.first.receive("SAID", {});
   assert.deepEqual(events.map((e) => e.replace(/ \S+-\d+e?$/, "")), ["$state connecting", "$sent $ws:hello", "$state open", "$sent SAY", "SAID"]);
 });

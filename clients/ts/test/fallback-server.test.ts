@@ -58,7 +58,7 @@ test("a blocked client uses HTTP, and returns to WebSocket without losing a call
   window.dispatchEvent(new Event("online"));
   let n = 0;
   const say = async (count: number) => {
-    for (; n < count; n++) await writer.send("SAY", { topic, text: `${n}` });
+    for (; n < count; n++) await writer.sendWithAck("SAY", { topic, text: `${n}` });
   };
   await say(50);
   await reported(2);

@@ -26,7 +26,7 @@ for (const [name, options, more] of [["without pacing", {}, {}], ["with pacing, 
   test(`${many} messages that wait are sent and confirmed: ${name}`, { timeout: 60_000 }, async () => {
     const f = createFixture({ ...options, queue: { maxMessages: 200_000, maxBytes: 1e9 } });
     let sent = 0;
-    for (let n = 0; n < many; n++) f.client.send("A", n).then(() => sent++);
+    for (let n = 0; n < many; n++) f.client.sendWithAck("A", n).then(() => sent++);
     assert.equal(f.client.inspect().waiting, many);
     await f.greet(more);
     for (let at = 1; at < f.socket.sent.length; at++) f.socket.answer(f.socket.sent[at]!, "$ws:ack");
@@ -38,7 +38,7 @@ for (const [name, options, more] of [["without pacing", {}, {}], ["with pacing, 
 test(`${many} messages that wait are canceled from the middle`, { timeout: 60_000 }, async () => {
   const f = createFixture({ queue: { maxMessages: 200_000, maxBytes: 1e9 } });
   const controllers = Array.from({ length: many }, () => new AbortController());
-  const first = controllers.map(({ signal }, n) => f.client.send(n % 2 ? "A" : "B", n, { signal }))[0]!;
+  const first = controllers.map(({ signal }, n) => f.client.sendWithAck(n % 2 ? "A" : "B", n, { signal }))[0]!;
   for (const controller of controllers.toReversed()) controller.abort();
   assert.equal((await outcome(first))?.error.code, "CANCELLED");
   assert.equal(f.client.inspect().waiting, 0);
@@ -66,7 +66,7 @@ test(`${connections} connections leave nothing`, { timeout: 60_000 }, async () =
   f.first.answer(f.first.last("$ws:subscribe"), "$ws:subscribed", { topic: "room/go" });
   let lost = 0;
   for (let n = 0; n < connections; n++) {
-    f.client.send("A", n).catch(() => lost++);
+    f.client.sendWithAck("A", n).catch(() => lost++);
     f.client.call("ASK", n).catch(() => lost++);
     f.socket.end(1006);
     await f.clock.advance(1_000);
@@ -79,5 +79,5 @@ test(`${connections} connections leave nothing`, { timeout: 60_000 }, async () =
     assert.ok(f.clock.timers < 10, `${f.clock.timers} timers`);
   }
   assert.equal(lost, 2 * connections);
-  assert.deepEqual(f.client.inspect(), { ...idle, topics: [{ topic: "room/go", positions: true, state: false, presence: false }] });
+  assert.deepEqual(f.client.inspect(), { ...idle, topics: [{ topic: "room/go", positions: true, state: false, presence: false, hidden: undefined }] });
 });

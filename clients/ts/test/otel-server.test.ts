@@ -42,7 +42,7 @@ async function serverSpan(name: string, kind: string): Promise<ServerSpan> {
 
 test("spans of the server have links to those of the client, and no sampling from it", async () => {
   await client.call("ASK", { n: 1 });
-  await client.send("HIDDEN", { N: 1 });
+  await client.sendWithAck("HIDDEN", { N: 1 });
   let rows = 0;
   for await (const _ of stream(client, "EXPORT", { n: 3 })) rows++;
   assert.equal(rows, 3);

@@ -64,7 +64,7 @@ test("the span of a call or event is below the active one, and its context is se
   const client = traced(f.client);
   await tracer().startActiveSpan("click", async (click) => {
     const called = client.call("ASK", { n: 1 }, { timeoutMs: 1000 });
-    const said = client.send("SAY");
+    const said = client.sendWithAck("SAY");
     const [ask, say] = [f.first.last("ASK"), f.first.last("SAY")];
     assert.equal(ask.meta.timeoutMs, 1000);
     f.first.answer(ask, "ANSWER", { n: 2 });
@@ -175,5 +175,5 @@ test("everything else is that of the client", async () => {
   assert.equal(client.subscribe("room/go").topic, "room/go");
   client.close();
   assert.equal(f.client.state, "closed");
-  assert.equal((await outcome(client.send("SAY")))?.error.code, "UNAVAILABLE");
+  assert.equal((await outcome(client.sendWithAck("SAY")))?.error.code, "UNAVAILABLE");
 });

@@ -61,7 +61,7 @@ const announced = (capacity: number, perSecond: number, scope = "connection", co
 /** Sends messages at once, and returns when all are settled. */
 async function sendAll(f: Fixture, count: number): Promise<void> {
   let done = 0;
-  for (let i = 0; i < count; i++) f.client.send("A", i).then(() => done++);
+  for (let i = 0; i < count; i++) f.client.sendWithAck("A", i).then(() => done++);
   while (done < count) await f.clock.advance(1_000);
 }
 
@@ -126,8 +126,8 @@ test("a bucket that other connections use: messages are sent one at a time after
 
 test("a type without announced cost is sent one at a time", async () => {
   const f = await connected({ pacing }, announced(20, 100, "connection", { A: 1, B: 0 }));
-  void f.client.send("B", 1);
-  void f.client.send("B", 2);
+  void f.client.sendWithAck("B", 1);
+  void f.client.sendWithAck("B", 2);
   assert.equal(f.first.all("B").length, 1);
   f.first.answer(f.first.last("B"), "$ws:ack");
   assert.equal(f.first.all("B").length, 2);
@@ -136,7 +136,7 @@ test("a type without announced cost is sent one at a time", async () => {
 test("rule 40: a message above the capacity fails at once", async () => {
   const f = await connected({ pacing }, announced(20, 100, "connection", { A: 21, B: 20 }, { B: 1 }));
   for (const type of ["A", "B"]) {
-    const { error } = (await outcome(f.client.send(type, 1)))!;
+    const { error } = (await outcome(f.client.sendWithAck(type, 1)))!;
     assert.deepEqual([error.code, error.retryAfterMs], ["FAILED_PRECONDITION", null]);
   }
   assert.equal(f.first.all("A").length, 0);
@@ -145,7 +145,7 @@ test("rule 40: a message above the capacity fails at once", async () => {
 test("rule 39: nothing is sent behind a message of unknown cost until its outcome is known", async () => {
   const f = await connected({ pacing }, announced(20, 100, "connection", { A: 1, FIND: null }));
   void f.client.call("FIND", 1);
-  void f.client.send("A", 2);
+  void f.client.sendWithAck("A", 2);
   assert.deepEqual(f.first.sent.slice(1).map((s) => s.type), ["FIND"]);
   f.first.answer(f.first.last("FIND"), "$ws:ack");
   await f.clock.advance(10);
@@ -156,7 +156,7 @@ test("rule 39: nothing is sent behind a message of unknown cost until its outcom
 
 test("rule 40: 20,000 messages above the capacity fail without recursion", async () => {
   const f = createFixture({ pacing, queue: { maxMessages: 30_000 } });
-  for (let i = 0; i < 20_000; i++) void f.client.send("A", i);
+  for (let i = 0; i < 20_000; i++) void f.client.sendWithAck("A", i);
   await f.greet(announced(20, 100, "connection", { A: 21 }));
   assert.equal(f.socket.all("A").length, 0);
   assert.deepEqual(f.errors, []);
@@ -164,12 +164,12 @@ test("rule 40: 20,000 messages above the capacity fail without recursion", async
 
 test("an unknown cost may have emptied the bucket until its message has arrived", async () => {
   const f = await connected({ pacing }, announced(20, 100, "connection", { A: 1, FIND: null }));
-  for (let i = 0; i < 15; i++) void f.client.send("A", i);
+  for (let i = 0; i < 15; i++) void f.client.sendWithAck("A", i);
   f.first.answer(f.first.last("A"), "$ws:ack");
   void f.client.call("FIND", 1);
   await f.clock.advance(100);
   f.first.answer(f.first.last("FIND"), "$ws:ack");
-  void f.client.send("A", 15);
+  void f.client.sendWithAck("A", 15);
   assert.equal(f.first.all("A").length, 15);
   await f.clock.advance(11);
   assert.equal(f.first.all("A").length, 16);
@@ -177,7 +177,7 @@ test("an unknown cost may have emptied the bucket until its message has arrived"
 
 test("after the rejection of a message that the model admits, one message is sent at a time", async () => {
   const f = await connected({ pacing }, announced(20, 100));
-  for (let i = 0; i < 3; i++) void f.client.send("A", i);
+  for (let i = 0; i < 3; i++) void f.client.sendWithAck("A", i);
   const limit = { retryable: true, retryAfterMs: 100, details: { kind: "rate", observed: 1, limit: 20 } };
   for (const sent of f.first.all("A")) f.first.reject(sent, "RESOURCE_EXHAUSTED", limit);
   await f.clock.advance(500);
@@ -190,15 +190,15 @@ test("rule 42: the greeting and heartbeats are counted", async () => {
   const f = await connected({ pacing }, announced(3, 0.001, "connection", { A: 1, "$ws:hello": 1, __heartbeat: 1 }));
   await f.clock.advance(25_000);
   f.first.receive("__heartbeat_ack");
-  void f.client.send("A", 1);
-  void f.client.send("A", 2);
+  void f.client.sendWithAck("A", 1);
+  void f.client.sendWithAck("A", 2);
   assert.equal(f.first.all("A").length, 1);
 });
 
 test("a slow bucket of unknown level is tried by one message", async () => {
   const f = await connected({ pacing }, announced(5, 0.1, "user"));
-  void f.client.send("A", 1);
-  void f.client.send("A", 2);
+  void f.client.sendWithAck("A", 1);
+  void f.client.sendWithAck("A", 2);
   assert.equal(f.first.all("A").length, 1);
   f.first.answer(f.first.last("A"), "$ws:ack");
   assert.equal(f.first.all("A").length, 2);
@@ -212,7 +212,7 @@ test("a slow bucket of unknown level is tried by one message", async () => {
 
 test("without pacing, a rejection reaches the caller, and nothing is known about limits", async () => {
   const f = await connected({}, announced(2, 1));
-  const sent = outcome(f.client.send("A", 1));
+  const sent = outcome(f.client.sendWithAck("A", 1));
   f.first.reject(f.first.last("A"), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 1_250, details: { kind: "rate", observed: 1, limit: 20 } });
   assert.equal((await sent)?.error.retryAfterMs, 1_250);
   assert.equal(f.client.nextAllowedAt("A"), undefined);
@@ -220,8 +220,8 @@ test("without pacing, a rejection reaches the caller, and nothing is known about
 
 test("nextAllowedAt follows the announced limits", async () => {
   const f = await connected({ pacing }, announced(2, 1));
-  void f.client.send("A", 1);
-  void f.client.send("A", 2);
+  void f.client.sendWithAck("A", 1);
+  void f.client.sendWithAck("A", 2);
   const at = f.client.nextAllowedAt("A")!;
   assert.ok(at - f.clock.now() > 999 && at - f.clock.now() < 1_010);
   for (const sent of f.first.all("A")) f.first.answer(sent, "$ws:ack");
@@ -231,8 +231,8 @@ test("nextAllowedAt follows the announced limits", async () => {
 
 test("rule 38: a paced message that cannot succeed is rejected, others wait", async () => {
   const f = await connected({ pacing }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
-  const one = f.client.send("A", 1);
-  const two = f.client.send("A", 2);
+  const one = f.client.sendWithAck("A", 1);
+  const two = f.client.sendWithAck("A", 2);
   const [first, second] = f.first.all("A");
   f.first.reject(first!, "RESOURCE_EXHAUSTED", { retryable: false, retryAfterMs: null });
   f.first.reject(second!, "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 500, details: { kind: "quota" } });
@@ -275,12 +275,12 @@ test("an error of a handler is not repeated", async () => {
 
 test("rejected messages are sent again before those that waited behind them", async () => {
   const f = await connected({ pacing }, announced(1000, 100, "connection", { A: 1, B: 1, ASK: 1 }));
-  for (let i = 0; i < 3; i++) void f.client.send("A", i);
+  for (let i = 0; i < 3; i++) void f.client.sendWithAck("A", i);
   const sent = f.first.all("A");
   const limit = { retryable: true, retryAfterMs: 100, details: { kind: "rate", observed: 1, limit: 20 } };
   f.first.reject(sent[2]!, "RESOURCE_EXHAUSTED", limit);
   f.first.reject(sent[1]!, "RESOURCE_EXHAUSTED", limit);
-  void f.client.send("B", 9);
+  void f.client.sendWithAck("B", 9);
   await f.clock.advance(100);
   f.first.answer(f.first.last("A"), "$ws:ack");
   await f.clock.advance(200);
@@ -292,7 +292,7 @@ test("a new connection forgets what the old one learned", async () => {
   const f = createFixture({ pacing });
   void f.client.connect();
   await f.greet(announced(1, 1));
-  void f.client.send("A", 1);
+  void f.client.sendWithAck("A", 1);
   assert.ok(f.client.nextAllowedAt("A"));
   f.socket.end(1006);
   await f.clock.advance(1_000);
@@ -307,11 +307,11 @@ const hours = { retryable: true, retryAfterMs: 5 * 3_600_000, details: { kind: "
 for (const [name, limits] of [["nothing announced", {}], ["a bucket for each type", { limits: ["A", "B", "ASK"].map((type) => ({ capacity: 20, refill: 100, refillMs: 1000, scope: "connection", buckets: [{ costs: { [type]: 1 } }] })) }]] as const) {
   test(`a rejection for five hours delays its type alone, also on the next connection: ${name}`, async () => {
     const f = await connected({ pacing, queue: { maxWaitMs: 6 * 3_600_000 } }, limits);
-    const waits = f.client.send("A", 1);
+    const waits = f.client.sendWithAck("A", 1);
     f.first.reject(f.first.last("A"), "RESOURCE_EXHAUSTED", hours);
-    void f.client.send("A", 2);
+    void f.client.sendWithAck("A", 2);
     for (const connection of [1, 2]) {
-      void f.client.send("B", connection);
+      void f.client.sendWithAck("B", connection);
       void f.client.call("ASK", connection);
       f.client.subscribe(`room/${connection}`);
       const types = f.socket.sent.map((s) => s.type);
@@ -333,8 +333,8 @@ for (const [name, limits] of [["nothing announced", {}], ["a bucket for each typ
 test("the wait of a rejected message ends with it", async () => {
   const f = await connected({ pacing, queue: { maxWaitMs: 1_000 } });
   const controller = new AbortController();
-  const canceled = f.client.send("A", 1, { signal: controller.signal });
-  const expires = f.client.send("B", 1);
+  const canceled = f.client.sendWithAck("A", 1, { signal: controller.signal });
+  const expires = f.client.sendWithAck("B", 1);
   const call = f.client.call("ASK", 1, { timeoutMs: 2_000 });
   for (const type of ["A", "B", "ASK"]) f.first.reject(f.first.last(type), "RESOURCE_EXHAUSTED", { retryable: true, retryAfterMs: 5 * 3_600_000, details: { kind: "quota" } });
   controller.abort();
@@ -344,16 +344,16 @@ test("the wait of a rejected message ends with it", async () => {
   await f.clock.advance(1_000);
   assert.equal((await outcome(call))?.error.code, "DEADLINE_EXCEEDED");
   for (const type of ["A", "B", "ASK"]) {
-    void f.client.send(type, 2);
+    void f.client.sendWithAck(type, 2);
     assert.equal(f.first.last(type).payload, 2, "what was behind it is sent");
   }
 });
 
 test("messages of one bucket keep their order, whatever their types", async () => {
   const f = await connected({ pacing }, announced(4, 100, "connection", { A: 3, B: 1, C: 0 }));
-  void f.client.send("A", 1);
-  void f.client.send("A", 2);
-  void f.client.send("B", 3);
+  void f.client.sendWithAck("A", 1);
+  void f.client.sendWithAck("A", 2);
+  void f.client.sendWithAck("B", 3);
   assert.deepEqual(f.first.sent.slice(1).map((s) => s.payload), [1], "B would take what A waits for");
   await f.clock.advance(30);
   f.first.answer(f.first.last("A"), "$ws:ack");

@@ -7,16 +7,16 @@ import { createFixture, connected, outcome, settled } from "./fixture.ts";
 
 test("messages wait for a connection, and are sent in order", async () => {
   const f = createFixture();
-  void f.client.send("A", 1);
+  void f.client.sendWithAck("A", 1);
   void f.client.call("B", 2);
-  void f.client.send("C", 3);
+  void f.client.sendWithAck("C", 3);
   await f.greet();
   assert.deepEqual(f.socket.sent.slice(1).map((s) => s.type), ["A", "B", "C"]);
 });
 
 test("rule 43: a full queue rejects the new message", async () => {
   const f = createFixture({ queue: { maxMessages: 2 } });
-  const outcomes = [1, 2, 3].map((n) => outcome(f.client.send("A", n)));
+  const outcomes = [1, 2, 3].map((n) => outcome(f.client.sendWithAck("A", n)));
   const last = (await outcomes[2])!.error;
   assert.deepEqual([last.code, last.details.kind, last.retryable], ["RESOURCE_EXHAUSTED", "queue", true]);
   await f.greet();
@@ -25,9 +25,9 @@ test("rule 43: a full queue rejects the new message", async () => {
 
 test("rule 43: drop-oldest rejects the message that has waited longest", async () => {
   const f = createFixture({ queue: { maxMessages: 2, overflow: "drop-oldest" } });
-  const first = outcome(f.client.send("A", 1));
-  void f.client.send("A", 2);
-  void f.client.send("A", 3);
+  const first = outcome(f.client.sendWithAck("A", 1));
+  void f.client.sendWithAck("A", 2);
+  void f.client.sendWithAck("A", 3);
   assert.equal((await first)?.error.code, "RESOURCE_EXHAUSTED");
   await f.greet();
   assert.deepEqual(f.socket.all("A").map((s) => s.payload), [2, 3]);
@@ -35,8 +35,8 @@ test("rule 43: drop-oldest rejects the message that has waited longest", async (
 
 test("rule 43: the bytes of the queue are bounded, but one message always fits", async () => {
   const f = createFixture({ queue: { maxBytes: 10 } });
-  void f.client.send("A", "x".repeat(100));
-  const second = outcome(f.client.send("A", "x"));
+  void f.client.sendWithAck("A", "x".repeat(100));
+  const second = outcome(f.client.sendWithAck("A", "x"));
   assert.equal((await second)?.error.code, "RESOURCE_EXHAUSTED");
   await f.greet();
   assert.equal(f.socket.all("A").length, 1);
@@ -44,8 +44,8 @@ test("rule 43: the bytes of the queue are bounded, but one message always fits",
 
 test("rule 44: queued events expire", async () => {
   const f = createFixture();
-  const stale = f.client.send("TYPING", {});
-  const brief = f.client.send("TYPING", {}, { maxWaitMs: 100 });
+  const stale = f.client.sendWithAck("TYPING", {});
+  const brief = f.client.sendWithAck("TYPING", {}, { maxWaitMs: 100 });
   await f.clock.advance(100);
   assert.equal((await outcome(brief))?.error.code, "DEADLINE_EXCEEDED");
   await f.clock.advance(29_900);
@@ -54,19 +54,19 @@ test("rule 44: queued events expire", async () => {
 
 test("rule 44: what has expired is not sent, even if its timer is late", async () => {
   const f = createFixture();
-  const late = [f.client.send("SAY", {}, { maxWaitMs: 5_000 }), f.client.call("ASK", {}, { timeoutMs: 5_000 })];
+  const late = [f.client.sendWithAck("SAY", {}, { maxWaitMs: 5_000 }), f.client.call("ASK", {}, { timeoutMs: 5_000 })];
   await settled();
   f.clock.sleep(6_000);
   await f.greet();
   for (const promise of late) assert.equal((await outcome(promise))?.error.code, "DEADLINE_EXCEEDED");
   assert.deepEqual(f.socket.sent.map((s) => s.type), ["$ws:hello"]);
-  void f.client.send("SAY", {}, { maxWaitMs: 0 });
+  void f.client.sendWithAck("SAY", {}, { maxWaitMs: 0 });
   assert.ok(f.socket.last("SAY"), "which need not wait");
 });
 
 test("an event that was sent does not expire", async () => {
   const f = await connected();
-  const sent = f.client.send("A", {});
+  const sent = f.client.sendWithAck("A", {});
   await f.clock.advance(24_000);
   f.first.receive("NOTE", {});
   await f.clock.advance(10_000);
@@ -77,7 +77,7 @@ test("an event that was sent does not expire", async () => {
 test("rule 41: nothing is sent while the socket buffers more than a megabyte", async () => {
   const f = await connected();
   f.first.bufferedAmount = 2 << 20;
-  void f.client.send("A", 1);
+  void f.client.sendWithAck("A", 1);
   await f.clock.advance(1_000);
   assert.equal(f.first.all("A").length, 0);
   f.first.bufferedAmount = 0;
@@ -87,7 +87,7 @@ test("rule 41: nothing is sent while the socket buffers more than a megabyte", a
 
 test("10,000 messages that wait are sent without recursion", async () => {
   const f = createFixture({ queue: { maxMessages: 20_000 } });
-  for (let i = 0; i < 10_000; i++) void f.client.send("A", i);
+  for (let i = 0; i < 10_000; i++) void f.client.sendWithAck("A", i);
   await f.greet();
   assert.equal(f.socket.all("A").length, 10_000);
 });
@@ -121,7 +121,7 @@ test("a message above the limit that the server has announced fails at once, and
   const other = f.client.call("ASK", 1);
   const calls = [
     f.client.call("ASK", "x".repeat(70_000), { idempotent: true }),
-    f.client.send("SAY", "x".repeat(70_000)),
+    f.client.sendWithAck("SAY", "x".repeat(70_000)),
     stream(f.client, "EXPORT", "x".repeat(70_000)).next(),
     f.client.call("UPLOAD", "x".repeat(100_000)),
     f.client.call("TINY", "x".repeat(90)),
@@ -157,7 +157,7 @@ test("what JSON cannot encode is an invalid argument", async () => {
   const f = await connected();
   const circular: any = {};
   circular.self = circular;
-  const calls = [f.client.call("ASK", circular), f.client.send("SAY", 1n as any), stream(f.client, "EXPORT", circular).next()].map(outcome);
+  const calls = [f.client.call("ASK", circular), f.client.sendWithAck("SAY", 1n as any), stream(f.client, "EXPORT", circular).next()].map(outcome);
   for (const call of calls) {
     const { error } = (await call)!;
     assert.ok(error instanceof PenstockError);
@@ -169,7 +169,7 @@ test("what JSON cannot encode is an invalid argument", async () => {
 
 test("rule 48: close drops what waits", async () => {
   const f = createFixture();
-  const waits = outcome(f.client.send("A", 1));
+  const waits = outcome(f.client.sendWithAck("A", 1));
   f.client.close();
   assert.equal((await waits)?.error.code, "CANCELLED");
   void f.client.connect();
@@ -179,7 +179,7 @@ test("rule 48: close drops what waits", async () => {
 
 test("an error after the acknowledgment of an event reaches onError", async () => {
   const f = await connected();
-  const sent = outcome(f.client.send("SAY", {}));
+  const sent = outcome(f.client.sendWithAck("SAY", {}));
   const { correlationId } = f.first.last("SAY").meta;
   f.first.receive("$ws:ack", undefined, { correlationId });
   assert.equal((await sent)?.error, undefined);
@@ -201,7 +201,7 @@ test("the late answer of a call that was canceled is ignored", async () => {
 test("calls wait while the server permits no more without an answer, and events do not", async () => {
   const f = createFixture({ queue: { maxMessages: 1_000 } });
   const calls = Array.from({ length: 200 }, (_, n) => f.client.call("ASK", n));
-  void f.client.send("SAY", "hi");
+  void f.client.sendWithAck("SAY", "hi");
   await f.greet({ concurrency: 64 });
   assert.equal(f.socket.all("ASK").length, 64);
   assert.equal(f.socket.all("SAY").length, 1);

@@ -116,7 +116,7 @@ test("under StrictMode, two components have one connection and one subscription"
   const writer = createWriter();
   const { root, container } = show(h(StrictMode, null, h(App, { room: "strict" })));
   await until(() => container.textContent === "strict:ready::;strict:ready::;open");
-  for (const text of ["a", "b"]) await writer.send("SAY", { topic: "room/strict", text });
+  for (const text of ["a", "b"]) await writer.sendWithAck("SAY", { topic: "room/strict", text });
   await until(() => container.textContent === "strict:ready:a,b:;strict:ready:a,b:;open");
   assert.deepEqual([sockets, count("$ws:hello"), count("$ws:subscribe")], [1, 1, 1]);
   root.unmount();
@@ -125,29 +125,40 @@ test("under StrictMode, two components have one connection and one subscription"
 
 test("components share the subscription of an open client, and the last one ends it", async () => {
   const [client, writer] = [create(), createWriter()];
-  await writer.send("PRICE", { share: "R1", value: 1 });
+  await writer.sendWithAck("PRICE", { share: "R1", value: 1 });
   await client.connect();
   const one = show(h(StrictMode, null, h(Prices, { client })));
   await until(() => one.container.textContent === "R1,1");
   const two = show(h(StrictMode, null, h(Prices, { client })));
   await until(() => two.container.textContent === "R1,1"); // which is not loaded again
   one.root.unmount();
-  await writer.send("PRICE", { share: "R1", value: 2 });
+  await writer.sendWithAck("PRICE", { share: "R1", value: 2 });
   await until(() => two.container.textContent === "R1,2");
   assert.deepEqual([count("$ws:subscribe"), count("$ws:unsubscribe")], [1, 0]);
   two.root.unmount();
   await until(() => client.inspect().topics.length === 0);
   assert.equal(count("$ws:unsubscribe"), 1);
   const three = show(h(Prices, { client }));
-  await writer.send("PRICE", { share: "R1", value: 3 });
+  await writer.sendWithAck("PRICE", { share: "R1", value: 3 });
   await until(() => three.container.textContent === "R1,3");
+});
+
+test("a component begins with the latest messages", async () => {
+  const [client, writer] = [create(), createWriter()];
+  for (const text of ["a", "b", "c"]) await writer.sendWithAck("SAY", { topic: "room/last", text });
+  const latest: typeof texts = { ...texts, last: 2 };
+  const Latest = () => h("p", null, useTopic(client, "room/last", latest).data.join());
+  const { container } = show(h(Latest));
+  await until(() => container.textContent === "b,c");
+  await writer.sendWithAck("SAY", { topic: "room/last", text: "d" });
+  await until(() => container.textContent === "b,c,d");
 });
 
 test("a component shows another topic", async () => {
   const [client, writer] = [create(), createWriter()];
   const { root, container } = show(h(Room, { client, room: "first" }));
   await until(() => container.textContent === "first:ready::;");
-  await writer.send("SAY", { topic: "room/first", text: "a" });
+  await writer.sendWithAck("SAY", { topic: "room/first", text: "a" });
   await until(() => container.textContent === "first:ready:a:;");
   root.render(h(Room, { client, room: "second" }));
   await until(() => container.textContent === "second:ready::;");
@@ -162,7 +173,7 @@ test("a rejected subscription, a client that is closed, and another user", async
   await until(() => container.textContent === "secret:::PERMISSION_DENIED;open");
   const open = show(h(Room, { client, room: "users" }));
   await until(() => open.container.textContent === "users:ready::;");
-  await client.send("SAY", { topic: "room/users", text: "of one" });
+  await client.sendWithAck("SAY", { topic: "room/users", text: "of one" });
   await until(() => open.container.textContent === "users:ready:of one:;");
   client.close();
   await until(() => container.textContent === "secret:::PERMISSION_DENIED;closed CANCELLED");
@@ -194,7 +205,7 @@ test("a reconnection loses nothing, and the state of the client is shown", async
   await until(() => container.textContent === "lost:ready::;open");
   void client.call("ASK", { do: "disconnect", n: 4000 });
   await until(() => seen.includes("waiting"));
-  await writer.send("SAY", { topic: "room/lost", text: "missed" });
+  await writer.sendWithAck("SAY", { topic: "room/lost", text: "missed" });
   await until(() => container.textContent === "lost:ready:missed:;open");
   assert.equal(sockets, 2);
 });

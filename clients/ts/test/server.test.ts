@@ -9,6 +9,7 @@ import { WebSocket as NodeWebSocket } from "ws";
 import { createClient, PenstockError, type Client, type ClientOptions } from "../src/index.ts";
 import { cbor } from "../src/cbor.ts";
 import { fallback } from "../src/fallback.ts";
+import { latency } from "../src/latency.ts";
 import { pacing } from "../src/pacing.ts";
 import { tryCall } from "../src/try-call.ts";
 import { serving } from "../src/serving.ts";
@@ -70,6 +71,15 @@ test("calls, progress, errors, deadlines and aborts", async () => {
   assert.deepEqual(await Promise.all([1, 2, 3].map((n) => client.call("ASK", { n }))), [{ n: 1 }, { n: 2 }, { n: 3 }]);
 });
 
+test("the round trip is measured by a heartbeat", async () => {
+  const client = create();
+  assert.equal(await latency(client), undefined, "not connected");
+  assert.equal(client.state, "idle", "measuring does not connect");
+  await client.connect();
+  const roundTrip = await latency(client);
+  assert.ok(roundTrip! > 0 && roundTrip! < 10_000, String(roundTrip));
+});
+
 test("errors of calls as values", async () => {
   const client = create();
   assert.deepEqual(await tryCall(client, "ASK", { n: 3 }), { reply: { n: 3 } });
@@ -109,7 +119,7 @@ test("publications are received once and in order, whatever happens to the conne
   reader.subscribe(topic, { on: { SAID: (m) => said.push(m.text) }, onLoss: (loss) => losses.push(loss), onReady: () => ready++ });
   await until(() => ready === 1);
   for (let i = 0; i < 100; i++) {
-    await writer.send("SAY", { topic, text: `${i}` });
+    await writer.sendWithAck("SAY", { topic, text: `${i}` });
     if (i % 20 === 10) void reader.call("ASK", { do: "disconnect", n: 4000 + i });
   }
   await until(() => said.length >= 100);
@@ -128,7 +138,7 @@ test("a session continues the subscriptions of both sides", async () => {
   await reader.call("ASK", { do: "join", n: 7 });
   await until(() => ready === 1);
   for (let i = 0; i < 30; i++) {
-    await writer.send("SAY", { topic: i % 2 ? "inbox/7" : "room/session", text: `${i}` });
+    await writer.sendWithAck("SAY", { topic: i % 2 ? "inbox/7" : "room/session", text: `${i}` });
     if (i % 10 === 5) void reader.call("ASK", { do: "disconnect", n: 1011 });
   }
   await until(() => said.length >= 30);
@@ -158,8 +168,8 @@ test("a subscription is rejected for good", async () => {
 
 test("the state of a topic arrives first", async () => {
   const [writer, reader] = [create(), create()];
-  for (const value of [1, 2, 3]) await writer.send("PRICE", { share: "A", value });
-  await writer.send("PRICE", { share: "B", value: 7 });
+  for (const value of [1, 2, 3]) await writer.sendWithAck("PRICE", { share: "A", value });
+  await writer.sendWithAck("PRICE", { share: "B", value: 7 });
   const prices = new Map<string, number>();
   const states: number[] = [];
   reader.subscribe("prices", {
@@ -170,7 +180,7 @@ test("the state of a topic arrives first", async () => {
     on: { PRICE: ({ share, value }) => prices.set(share, value) },
   });
   await until(() => prices.get("A") === 3 && prices.get("B") === 7);
-  await writer.send("PRICE", { share: "A", value: 4 });
+  await writer.sendWithAck("PRICE", { share: "A", value: 4 });
   await until(() => prices.get("A") === 4);
   assert.equal(states.length, 1);
 });
@@ -221,7 +231,7 @@ for (const [type, rate, name] of [
     const started = performance.now();
     const count = 600;
     let done = 0;
-    await Promise.all(Array.from({ length: count }, (_, N) => client.send(type, { N }).then(() => assert.equal(N, done++))));
+    await Promise.all(Array.from({ length: count }, (_, N) => client.sendWithAck(type, { N }).then(() => assert.equal(N, done++))));
     const seconds = (performance.now() - started) / 1000;
     assert.ok((count - 20) / seconds > 0.5 * rate, `${(count - 20) / seconds} per second`);
   });
@@ -229,7 +239,7 @@ for (const [type, rate, name] of [
 
 test("nextAllowedAt after a rejection", async () => {
   const client = create();
-  const outcomes = await Promise.allSettled(Array.from({ length: 30 }, (_, N) => client.send("HIDDEN", { N })));
+  const outcomes = await Promise.allSettled(Array.from({ length: 30 }, (_, N) => client.sendWithAck("HIDDEN", { N })));
   const rejected = outcomes.filter((o) => o.status === "rejected");
   assert.ok(rejected.length > 0);
   assert.equal(typeof (rejected[0] as PromiseRejectedResult).reason.retryAfterMs, "number");

@@ -64,18 +64,18 @@ test("a collection has the state of the topic, and its changes", async () => {
   const empty = collect(reader);
   await empty.preload();
   assert.equal(empty.size, 0);
-  for (const value of [1, 2]) await writer.send("PRICE", { share: "a/x", value });
-  await writer.send("PRICE", { share: "a/y", value: 1 });
+  for (const value of [1, 2]) await writer.sendWithAck("PRICE", { share: "a/x", value });
+  await writer.sendWithAck("PRICE", { share: "a/y", value: 1 });
   const collection = collect(create());
   await collection.preload();
   assert.equal(shown(collection, "a/"), "x2,y1");
   const changes: string[] = [];
   collection.subscribeChanges((all) => changes.push(...all.map(({ type, key }) => `${type} ${key}`)), { includeInitialState: true });
   changes.length = 0;
-  await writer.send("PRICE", { share: "a/x", value: 3 });
-  await writer.send("DELISTED", { share: "a/y" });
-  await writer.send("DELISTED", { share: "a/unknown" });
-  await writer.send("PRICE", { share: "a/y", value: 4 });
+  await writer.sendWithAck("PRICE", { share: "a/x", value: 3 });
+  await writer.sendWithAck("DELISTED", { share: "a/y" });
+  await writer.sendWithAck("DELISTED", { share: "a/unknown" });
+  await writer.sendWithAck("PRICE", { share: "a/y", value: 4 });
   await until(() => shown(collection, "a/") === "x3,y4" && shown(empty, "a/") === "x3,y4");
   assert.deepEqual(changes, ["update a/x", "delete a/y", "insert a/y"]);
 });
@@ -86,7 +86,7 @@ test("a client that has lost its position replaces all rows at once", async () =
   let gate: Promise<string> | string = url;
   let open = (_: string) => {};
   const reader = create({ url: () => gate });
-  for (const share of ["b/x", "b/y"]) await writer.send("PRICE", { share, value: 1 });
+  for (const share of ["b/x", "b/y"]) await writer.sendWithAck("PRICE", { share, value: 1 });
   const collection = collect(reader);
   await collection.preload();
   const seen = new Set<string>();
@@ -96,19 +96,19 @@ test("a client that has lost its position replaces all rows at once", async () =
   gate = new Promise((resolve) => (open = resolve));
   void reader.call("ASK", { do: "disconnect", n: 4000 });
   await until(() => reader.state !== "open");
-  await writer.send("PRICE", { share: "b/x", value: 2 });
+  await writer.sendWithAck("PRICE", { share: "b/x", value: 2 });
   open(url);
   await until(() => shown(collection, "b/") === "x2,y1");
 
   gate = new Promise((resolve) => (open = resolve));
   void reader.call("ASK", { do: "disconnect", n: 4000 });
   await until(() => reader.state !== "open");
-  await writer.send("DELISTED", { share: "b/y" });
-  for (let value = 3; value <= 103; value++) await writer.send("PRICE", { share: "b/x", value }); // twice the history
+  await writer.sendWithAck("DELISTED", { share: "b/y" });
+  for (let value = 3; value <= 103; value++) await writer.sendWithAck("PRICE", { share: "b/x", value }); // twice the history
   open(url);
   await until(() => shown(collection, "b/") === "x103");
   assert.deepEqual([...seen], ["x2,y1", "x103"]);
-  await writer.send("PRICE", { share: "b/z", value: 1 });
+  await writer.sendWithAck("PRICE", { share: "b/z", value: 1 });
   await until(() => shown(collection, "b/") === "x103,z1");
 });
 
@@ -125,7 +125,7 @@ test("a collection that is cleaned up is not subscribed", async () => {
 
 test("messages without a row are part of the state, and rows that throw", async () => {
   const [writer, reader] = [create(), create()];
-  for (const share of ["c/x", "c/y"]) await writer.send("PRICE", { share, value: 1 });
+  for (const share of ["c/x", "c/y"]) await writer.sendWithAck("PRICE", { share, value: 1 });
   const errors: unknown[] = [];
   reader.onError((error) => errors.push(error));
   const bare = topicCollectionOptions({ client: reader, topic: "prices", getKey: (price: Price) => price.share, rows: {} });

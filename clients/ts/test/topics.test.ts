@@ -402,6 +402,33 @@ test("presence has the members after each change", async () => {
   assert.deepEqual(lists.slice(3), [""]);
 });
 
+test("a topic without presence is reported, once for each answer", async () => {
+  const f = await connected();
+  const errors: string[] = [];
+  f.client.onError((error: any) => errors.push(error.code));
+  f.client.subscribe(topic);
+  f.client.subscribe(topic, { onPresence: () => assert.fail("no presence") });
+  accept(f.first); // of the first one
+  assert.deepEqual(errors, []);
+  accept(f.first);
+  assert.deepEqual(errors, ["FAILED_PRECONDITION"]);
+});
+
+test("a client is hidden while all its subscriptions are", async () => {
+  const f = await connected();
+  const asked = () => f.first.all("$ws:subscribe").map(({ payload }) => !!payload.hidden);
+  const first = f.client.subscribe(topic, { hidden: true });
+  accept(f.first);
+  const second = f.client.subscribe(topic);
+  accept(f.first);
+  first.unsubscribe();
+  f.client.subscribe(topic, { hidden: true });
+  assert.deepEqual(asked(), [true, false]);
+  second.unsubscribe();
+  accept(f.first);
+  assert.deepEqual(asked(), [true, false, true]);
+});
+
 test("rule 48: close drops positions, and subscriptions stay", async () => {
   const f = await connected();
   f.client.subscribe(topic);

@@ -41,10 +41,10 @@ export async function typed(client: Client<Contract>): Promise<void> {
   // @ts-expect-error: the progress has no such member
   await client.call("IMPORT", { rows: [1] }, { onProgress: ({ done }) => done });
 
-  await client.send("PING");
-  await client.send("SAY", { room: "go", text: "hi" }, { maxWaitMs: 100 });
+  await client.sendWithAck("PING");
+  await client.sendWithAck("SAY", { room: "go", text: "hi" }, { maxWaitMs: 100 });
   // @ts-expect-error: a member is missing
-  await client.send("SAY", { room: "go" });
+  await client.sendWithAck("SAY", { room: "go" });
 
   for await (const item of stream(client, "EXPORT", { table: "users" }, { onReply: ({ rows }) => rows satisfies number })) {
     item.id satisfies number;

@@ -55,10 +55,12 @@ export function showRunning(running) {
 
 // Budget
 
+/** Shows what is left of each limit. A progress element would be announced as what is complete. */
 export function showBudget(limits) {
   byId("budget").replaceChildren(...limits.map(({ name, left, max, returnsInMs }) => {
-    const text = `${left} of ${max} ${name} left` + (left < max ? `, all of them in ${duration(returnsInMs)}` : "");
-    const bar = element("progress", { max, value: Math.max(left, 0), "aria-label": name });
+    const amount = `${left.toLocaleString()} of ${max.toLocaleString()} ${name} left`;
+    const text = amount + (left < max ? `, all of them in ${duration(returnsInMs)}` : "");
+    const bar = element("meter", { max, low: max / 5, optimum: max, value: Math.max(left, 0), "aria-label": name, "aria-valuetext": amount });
     return element("li", { "data-limit": name, "data-left": left }, element("p", {}, text), bar);
   }));
 }

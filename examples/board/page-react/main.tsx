@@ -1,4 +1,4 @@
-import { StrictMode, useState, type FormEvent } from "react";
+import { StrictMode, useEffect, useState, type FormEvent } from "react";
 import { createRoot } from "react-dom/client";
 
 import { PenstockError, type Member } from "penstock-client";
@@ -6,8 +6,8 @@ import { pacing } from "penstock-client/pacing";
 import { useClient, useClientState, useTopic, useWaitSeconds, type TopicReducer } from "penstock-client/react";
 
 import type { Contract, Note } from "../contract.js";
-
-const stateTexts = { idle: "", connecting: "Connecting", open: "Connected", waiting: "Reconnecting", paused: "Paused", closed: "Disconnected" };
+import { hintOf, namesOf, savedName, saveName, stateTexts } from "../view.js";
+import { Join, Members, Notes } from "./parts.js";
 
 interface Shown {
   notes: Note[];
@@ -26,7 +26,7 @@ const shown: TopicReducer<Contract, "board", Shown> = {
   onPresence: (shown, members) => ({ ...shown, members }),
 };
 
-function Board({ name }: { name: string }) {
+function Board({ name, onLeave }: { name: string; onLeave: (reason?: string) => void }) {
   const [error, setError] = useState("");
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
@@ -38,6 +38,10 @@ function Board({ name }: { name: string }) {
   const { state, error: reason } = useClientState(client);
   const { data, error: rejection } = useTopic(client, "board", shown);
   const waitSeconds = useWaitSeconds(client, "POST_NOTE");
+
+  useEffect(() => {
+    if (state === "closed" && reason) onLeave(reason.message); // the server has refused the name
+  }, [state, reason, onLeave]);
 
   const post = async (event: FormEvent) => {
     event.preventDefault();
@@ -54,56 +58,38 @@ function Board({ name }: { name: string }) {
   };
 
   return (
-    <section id="board">
-      <p id="state" role="status">{stateTexts[state]}{reason && `: ${reason.message}`}</p>
-      <p id="loss" role="alert">{data.loads > 1 && "Changes were lost. All notes were loaded again."}</p>
-      <h2>Present</h2>
-      <ul id="members">{namesOf(data.members).map((name) => <li key={name}>{name}</li>)}</ul>
-      <h2>Notes</h2>
-      <ol id="notes" role="log" aria-label="Notes" tabIndex={0}>
-        {data.notes.map((note) => (
-          <li key={note.id} title={new Date(note.at).toLocaleTimeString()}>{note.author}: {note.text}</li>
-        ))}
-      </ol>
-      <form id="post" onSubmit={post}>
-        <label htmlFor="text">New note</label>
-        <input id="text" required maxLength={200} autoComplete="off" autoFocus readOnly={busy} value={text} onChange={(e) => setText(e.target.value)} />
-        <button disabled={busy || waitSeconds > 0}>Post</button>
-        <span id="limit" role="status">{waitSeconds > 0 && `Next note in ${waitSeconds} s`}</span>
-      </form>
-      <p id="error" role="alert">{error || rejection?.message}</p>
-    </section>
+    <div id="board" className="board">
+      <header className="bar">
+        <img src="../icon.svg" alt="" width="32" height="32" />
+        <h1>Notice board <small>React</small></h1>
+        <p id="state" role="status" data-state={state}>{stateTexts[state]}</p>
+        <button id="leave" className="quiet" type="button" onClick={() => onLeave()}>Leave</button>
+      </header>
+      <main>
+        <Members names={namesOf(data.members)} />
+        <p id="loss" className="notice" role="alert">{data.loads > 1 && "Changes were lost. All notes were loaded again."}</p>
+        <Notes notes={data.notes} me={name} />
+        <form id="post" onSubmit={post}>
+          <p id="error" className="problem" role="alert">{error || rejection?.message}</p>
+          <label htmlFor="text">New note</label>
+          <input id="text" required maxLength={200} autoComplete="off" enterKeyHint="send" autoFocus aria-describedby="limit"
+            readOnly={busy} value={text} onChange={(e) => setText(e.target.value)} />
+          <button className="primary" disabled={busy || waitSeconds > 0}>Post</button>
+          <p id="limit" className="hint" role="status">{hintOf(state, waitSeconds)}</p>
+        </form>
+      </main>
+    </div>
   );
-}
-
-/** The names of the users, each once: a user may have several connections. */
-function namesOf(members: Member[]): string[] {
-  return [...new Set(members.map((member) => member.userId ?? ""))].sort();
 }
 
 function App() {
-  const [name, setName] = useState("");
-  const join = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    setName(String(new FormData(event.currentTarget).get("name")));
-  };
-  return (
-    <>
-      <h1>Notice board in React</h1>
-      {name ? (
-        <>
-          <Board key={name} name={name} />
-          <button id="leave" onClick={() => setName("")}>Leave</button>
-        </>
-      ) : (
-        <form id="join" onSubmit={join}>
-          <label htmlFor="name">Your name</label>
-          <input id="name" name="name" required maxLength={32} pattern="[A-Za-z0-9_.\-]+" title="letters, digits and _ . -" autoComplete="username" />
-          <button>Join</button>
-        </form>
-      )}
-    </>
-  );
+  const [{ name, reason }, setSession] = useState({ name: savedName(), reason: "" });
+  const [enter] = useState(() => (name: string, reason = "") => {
+    saveName(name);
+    setSession({ name, reason });
+  });
+  const [leave] = useState(() => (reason = "") => enter("", reason));
+  return name ? <Board key={name} name={name} onLeave={leave} /> : <Join error={reason} onJoin={enter} />;
 }
 
 createRoot(document.getElementById("root")!).render(<StrictMode><App /></StrictMode>);

@@ -1,68 +1,81 @@
-import { createClient, PenstockError, type Client, type Member, type State } from "penstock-client";
+import { createClient, PenstockError, type Client } from "penstock-client";
 import { pacing } from "penstock-client/pacing";
 
-import type { Contract, Note } from "../contract.js";
-
-const byId = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
-
-byId("join").addEventListener("submit", (event) => {
-  event.preventDefault();
-  byId("join").hidden = true;
-  byId("board").hidden = false;
-  showBoard(byId<HTMLInputElement>("name").value);
-});
+import type { Contract } from "../contract.js";
+import { hintOf, namesOf, savedName, saveName, stateTexts } from "../view.js";
+import { byId, memberItem, noteItem } from "./parts.js";
 
 function showBoard(name: string): void {
+  saveName(name);
+  byId("signin").hidden = true;
+  byId("board").hidden = false;
+  const left = new AbortController();
   const client = createClient<Contract>({
     url: location.origin.replace(/^http/, "ws") + "/ws",
     token: () => name, // a real application returns a signed token
     pacing, // knows when the limits permit the next note
   });
-  client.onState((state, { error }) => (byId("state").textContent = describe(state) + (error ? `: ${error.message}` : "")));
+  const leave = (reason = "") => {
+    left.abort();
+    client.close();
+    saveName("");
+    byId("board").hidden = true;
+    byId("signin").hidden = false;
+    byId("name-error").textContent = reason;
+    byId("name").focus();
+  };
+  client.onState((state, { error }) => {
+    byId("state").textContent = stateTexts[state];
+    byId("state").dataset.state = state;
+    if (state === "closed" && error && !left.signal.aborted) leave(error.message); // the server has refused the name
+  });
+  byId("leave").addEventListener("click", () => leave(), left);
+  byId("text").focus();
+  showNotes(client, name);
+  postNotes(client, left.signal);
+}
 
+function showNotes(client: Client<Contract>, me: string): void {
   const notes = new Map<string, HTMLElement>();
   let loaded = false;
+  byId("loss").textContent = "";
   client.subscribe("board", {
     // All notes follow: at first, and again if the server cannot send exactly what was missed.
     onReset() {
       if (loaded) byId("loss").textContent = "Changes were lost. All notes were loaded again.";
       loaded = true;
       notes.clear();
-      byId("notes").replaceChildren();
+      byId("note-list").replaceChildren();
     },
     on: {
       NOTE(note) {
-        const item = listItem(`${note.author}: ${note.text}`);
-        item.title = timeOf(note);
+        const item = noteItem(note, me);
         notes.set(note.id, item);
-        byId("notes").append(item);
-        item.scrollIntoView({ block: "nearest" });
+        byId("note-list").append(item);
       },
       NOTE_REMOVED({ id }) {
         notes.get(id)?.remove();
         notes.delete(id);
       },
     },
-    onPresence: (members) => byId("members").replaceChildren(...namesOf(members).map(listItem)),
+    onPresence: (members) => byId("members").replaceChildren(...namesOf(members).map(memberItem)),
     onEnd: showError,
   });
-  byId("text").focus();
-  postNotes(client);
 }
 
-function postNotes(client: Client<Contract>): void {
+function postNotes(client: Client<Contract>, signal: AbortSignal): void {
   const text = byId<HTMLInputElement>("text");
   const button = byId("post").querySelector("button")!;
   let busy = false;
 
   const showLimit = () => {
-    const waitMs = (client.nextAllowedAt("POST_NOTE") ?? 0) - performance.now();
-    const shown = waitMs > 0 ? `Next note in ${Math.ceil(waitMs / 1000)} s` : "";
-    if (byId("limit").textContent !== shown) byId("limit").textContent = shown; // screen readers announce changes
-    button.disabled = busy || waitMs > 0;
+    const seconds = Math.max(0, Math.ceil(((client.nextAllowedAt("POST_NOTE") ?? 0) - performance.now()) / 1000));
+    const hint = hintOf(client.state, seconds);
+    if (byId("limit").textContent !== hint) byId("limit").textContent = hint; // screen readers announce changes
+    button.disabled = busy || seconds > 0;
   };
-  setInterval(showLimit, 100);
-
+  const timer = setInterval(showLimit, 100);
+  signal.addEventListener("abort", () => clearInterval(timer));
   byId("post").addEventListener("submit", async (event) => {
     event.preventDefault();
     if (busy) return;
@@ -78,28 +91,15 @@ function postNotes(client: Client<Contract>): void {
     }
     busy = text.readOnly = false;
     showLimit();
-  });
-}
-
-function describe(state: State): string {
-  return { idle: "", connecting: "Connecting", open: "Connected", waiting: "Reconnecting", paused: "Paused", closed: "Disconnected" }[state];
+  }, { signal });
 }
 
 function showError(error: unknown): void {
   byId("error").textContent = error instanceof PenstockError ? error.message : String(error);
 }
 
-function listItem(text: string): HTMLElement {
-  const item = document.createElement("li");
-  item.textContent = text;
-  return item;
-}
-
-/** The names of the users, each once: a user may have several connections. */
-function namesOf(members: Member[]): string[] {
-  return [...new Set(members.map((member) => member.userId ?? ""))].sort();
-}
-
-function timeOf(note: Note): string {
-  return new Date(note.at).toLocaleTimeString();
-}
+byId("join").addEventListener("submit", (event) => {
+  event.preventDefault();
+  showBoard(byId<HTMLInputElement>("name").value);
+});
+if (savedName()) showBoard(savedName());

@@ -285,7 +285,7 @@ function joinFailed(room, error, outdated) {
 }
 
 function leave(room) {
-  void session.client.send("LEAVE_ROOM", { room });
+  void session.client.sendWithAck("LEAVE_ROOM", { room });
 }
 
 function switchRoom(event) {

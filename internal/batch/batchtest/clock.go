@@ -4,8 +4,6 @@ package batchtest
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/penstock-go/penstock/internal/batch"
 )
 
 // A Clock replaces the clocks of a store and of this process in limiters under test. It is safe for
@@ -32,7 +30,7 @@ func (c *Clock) Sleep(d time.Duration) {
 // outdated.
 func (c *Clock) Rewind(d time.Duration) {
 	c.Server.Add(-d.Microseconds())
-	c.Local.Add(int64(2 * batch.CacheTime))
+	c.Forget()
 }
 
 // Now returns the store's time.

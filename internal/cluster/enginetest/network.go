@@ -49,7 +49,7 @@ type Node struct {
 }
 
 // A subscription is to a channel.
-type subscription struct{ inEffect bool }
+type subscription struct{ inEffect, confirmed bool }
 
 // Faults are the faults of one node.
 type Faults struct {
@@ -173,6 +173,7 @@ func (n *Node) subscribeLocked(channel string, sub *subscription) {
 	n.network.laterLocked(ifCurrent(func() {
 		sub.inEffect = true
 		n.network.laterLocked(ifCurrent(func() {
+			sub.confirmed = true
 			n.addLocked(func() { n.events.Confirmed(channel) })
 		}))
 	}))
@@ -260,19 +261,21 @@ func (n *Node) deliverLocked(m *cluster.Message) {
 		if to.Disconnect || to.Deaf || (sub == nil || !sub.inEffect) && to.probe() != m.Channel || n.network.happensLocked(n.network.chances.Lose) {
 			continue
 		}
-		to.sendLocked(n, m)
+		to.sendLocked(n, m, sub)
 		if n.Duplicate || n.network.happensLocked(n.network.chances.Repeat) {
-			to.sendLocked(n, m)
+			to.sendLocked(n, m, sub)
 		}
 	}
 }
 
-// sendLocked queues a message of a node for this one.
-func (n *Node) sendLocked(from *Node, m *cluster.Message) {
+// sendLocked queues a message of a node for this one. What an earlier subscription has left in transit does not arrive
+// after the confirmation of a later one.
+func (n *Node) sendLocked(from *Node, m *cluster.Message, sub *subscription) {
 	connection, channel, payload := n.connection, m.Channel.Name, m.Payload
 	receive := func() {
 		n.network.mu.Lock()
-		lost := n.connection != connection || n.closed
+		current := n.subscribed[channel]
+		lost := n.connection != connection || n.closed || current != nil && current != sub && current.confirmed
 		n.network.mu.Unlock()
 		if !lost {
 			n.events.Received(channel, payload)

@@ -1,7 +1,7 @@
 package presence_test
 
 import (
-	"container/heap"
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -26,7 +26,7 @@ type simulation struct {
 	t     testing.TB
 	rand  *rand.Rand
 	now   time.Time
-	queue eventQueue
+	queue []simEvent // in the order of their times
 	seq   int
 
 	nodes  map[string]*simNode // the running ones, by name
@@ -46,6 +46,12 @@ type simulation struct {
 	count             map[byte]*packetCount  // by kind; heartbeats have kind 0
 	history           func(string, ...any)   // logs what happens, if set
 	shadow            map[string]eventShadow // by the node that reports
+}
+
+type simEvent struct {
+	at  time.Time
+	seq int
+	run func()
 }
 
 // A link is one path of a node to another one.
@@ -100,13 +106,16 @@ func newSimulation(t testing.TB, seed uint64, topics int) *simulation {
 
 func (s *simulation) after(d time.Duration, run func()) {
 	s.seq++
-	heap.Push(&s.queue, simEvent{at: s.now.Add(d), seq: s.seq, run: run})
+	e := simEvent{s.now.Add(d), s.seq, run}
+	i, _ := slices.BinarySearchFunc(s.queue, e, func(a, b simEvent) int { return cmp.Or(a.at.Compare(b.at), a.seq-b.seq) })
+	s.queue = slices.Insert(s.queue, i, e)
 }
 
 func (s *simulation) run(d time.Duration) {
 	end := s.now.Add(d)
 	for len(s.queue) > 0 && !s.queue[0].at.After(end) {
-		e := heap.Pop(&s.queue).(simEvent)
+		e := s.queue[0]
+		s.queue = s.queue[1:]
 		s.now = e.at
 		e.run()
 	}

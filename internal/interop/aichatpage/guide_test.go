@@ -24,7 +24,6 @@ import (
 
 const root = "../../.."
 
-// block returns the first block of a guide in a language.
 func block(t *testing.T, guide, language string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/guides", guide))

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) { directory.Main(m) }
 func runNode(t *testing.T, program string, b broker.Broker) {
 	t.Helper()
 	dir := directory.Path(t, func(dir string) { copyPrograms(t, dir) })
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, nodetest.Program(t, "node"), filepath.Join(dir, program))
 	command.WaitDelay = time.Second

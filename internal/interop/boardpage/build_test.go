@@ -1,8 +1,11 @@
 package boardpage_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/nodetest"
 )
@@ -18,4 +21,15 @@ func buildPages(t *testing.T) string {
 	}
 	nodetest.Install(t, root, "--prefix", "examples/board", "--foreground-scripts")
 	return filepath.Join(root, "examples/board/dist")
+}
+
+// axeSource returns the source of axe-core, in the version that the tests of the inspector use.
+func axeSource(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	nodetest.CopySources(t, "../inspectpage", dir)
+	nodetest.Install(t, dir, "--ignore-scripts")
+	source, err := os.ReadFile(filepath.Join(dir, "node_modules/axe-core/axe.min.js"))
+	require.NoError(t, err)
+	return string(source)
 }

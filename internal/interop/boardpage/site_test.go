@@ -3,7 +3,6 @@ package boardpage_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/client"
-	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/interop/browsertest"
 	"github.com/penstock-go/penstock/internal/interop/exampletest"
 	"github.com/penstock-go/penstock/internal/redistest"
@@ -105,38 +103,13 @@ func (s *site) publish(prefix string, n int) (shown []string) {
 	return shown
 }
 
-// useUpLimit posts notes of a user on connections of their own, until the limit of the user rejects one
-// and remains for a while.
-func (s *site) useUpLimit(name string) {
-	s.t.Helper()
-	for n := 0; ; {
-		c := s.connect(name)
-		for range notesPerConn {
-			n++
-			_, err := client.Call[notePosted](s.t.Context(), c, postNote{fmt.Sprint("limit ", time.Now().UnixNano()), fmt.Sprint("limit ", n)})
-			if err == nil {
-				continue
-			}
-			require.Equal(s.t, errors.ResourceExhausted, errors.CodeOf(err))
-			rejected, ok := errors.AsType[*errors.Error](err)
-			require.True(s.t, ok)
-			if rejected.RetryAfter > time.Second {
-				return
-			}
-			time.Sleep(rejected.RetryAfter) // the real time of the board
-			break
-		}
-	}
-}
-
-// A watcher is a client that subscribes to the board, and is thus present.
+// A watcher is a client that subscribes to the board.
 type watcher struct {
 	t *testing.T
 
-	mu      sync.Mutex
-	ids     []string // of the notes, oldest first
-	notes   map[string]string
-	present map[string]string // name by connection
+	mu    sync.Mutex
+	ids   []string // of the notes, oldest first
+	notes map[string]string
 }
 
 func (s *site) watch() *watcher {
@@ -154,23 +127,9 @@ func (s *site) watch() *watcher {
 		defer w.mu.Unlock()
 		w.ids = slices.DeleteFunc(w.ids, func(id string) bool { return id == m.ID })
 	})
-	_, err := c.Subscribe(s.t.Context(), "board", &client.SubscribeOptions{State: true, OnPresence: w.onPresence})
+	_, err := c.Subscribe(s.t.Context(), "board", &client.SubscribeOptions{State: true})
 	require.NoError(s.t, err)
 	return w
-}
-
-func (w *watcher) onPresence(joined, left []client.Member, reset bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if reset {
-		w.present = map[string]string{}
-	}
-	for _, m := range left {
-		delete(w.present, m.ConnID)
-	}
-	for _, m := range joined {
-		w.present[m.ConnID] = m.UserID
-	}
 }
 
 // waitNotes waits until the board has exactly these notes.
@@ -185,17 +144,4 @@ func (w *watcher) waitNotes(want ...string) {
 		}
 		return slices.Equal(want, notes)
 	}, browsertest.Timeout, time.Millisecond, "%q", want)
-}
-
-// members returns the names of the users who are present, one for each connection but that of the
-// watcher.
-func (w *watcher) members() (names []string) {
-	w.t.Helper()
-	require.Eventually(w.t, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		names = slices.Sorted(maps.Values(w.present))
-		return slices.Contains(names, "watcher")
-	}, browsertest.Timeout, time.Millisecond)
-	return slices.DeleteFunc(names, func(name string) bool { return name == "watcher" })
 }

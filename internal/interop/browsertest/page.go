@@ -178,3 +178,22 @@ func (p *Page) Screenshot(name string) {
 	require.NoError(p.T, err)
 	require.NoError(p.T, os.WriteFile(filepath.Join(p.T.ArtifactDir(), name+".png"), image, 0o600))
 }
+
+// ColorScheme sets the preferred color scheme, "light" or "dark". Pages move nothing then.
+func ColorScheme(name string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		return err
+	})
+}
+
+// Violations returns what axe-core, whose source the page has loaded, finds wrong.
+func Violations(p *Page) string {
+	p.T.Helper()
+	Eval[any](p, `window.violations = undefined, axe.run().then(({ violations }) => window.violations = violations), undefined`)
+	p.WaitFor(`window.violations`)
+	return Eval[string](p, `violations.map(({ id, help, nodes }) => id + ": " + help + "\n" +
+		nodes.slice(0, 3).map(({ html, failureSummary }) => "  " + html.slice(0, 300) + "\n  " + failureSummary).join("\n")).join("\n")`)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -31,13 +30,7 @@ var (
 // openPage opens the page in a new browser context: it shares no storage with other pages.
 func openPage(browser context.Context, t *testing.T, url string, s screen) *page {
 	t.Helper()
-	return &page{browsertest.Open(browser, t, url, emulate(s), scheme("light"))}
-}
-
-// openTab opens the page in another tab with the same storage.
-func (p *page) openTab(url string, s screen) *page {
-	p.T.Helper()
-	return &page{p.OpenTab(url, emulate(s), scheme("light"))}
+	return &page{browsertest.Open(browser, t, url, emulate(s), browsertest.ColorScheme("light"))}
 }
 
 // eval returns the value of a JavaScript expression.
@@ -52,16 +45,6 @@ func emulate(s screen) chromedp.Action[chromedp.Void] {
 		opts = append(opts, chromedp.EmulateMobile, chromedp.EmulateTouch)
 	}
 	return chromedp.EmulateViewport(s.width, s.height, opts...)
-}
-
-// scheme sets the preferred color scheme, "light" or "dark".
-func scheme(name string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
-		}})
-		return err
-	})
 }
 
 // press sends each key as one event that carries its text, as a keyboard does, so that
@@ -101,11 +84,11 @@ func pressKey(ctx context.Context, key rune, modifiers []chromedp.Modifier) erro
 func (p *page) checkScreen(name string) {
 	p.T.Helper()
 	for _, colors := range []string{"light", "dark"} {
-		p.Do(scheme(colors))
+		p.Do(browsertest.ColorScheme(colors))
 		assert.Empty(p.T, eval[[]string](p, lowContrast), "%s: contrast is too low in the %s color scheme", name, colors)
 		p.Screenshot(name + "-" + colors)
 	}
-	p.Do(scheme("light"))
+	p.Do(browsertest.ColorScheme("light"))
 	assert.LessOrEqual(p.T, eval[int](p, overflow), 0, "%s: horizontal overflow in pixels", name)
 }
 

@@ -68,7 +68,6 @@ type connector struct {
 	current atomic.Pointer[http.Handler] // nil: it rejects
 }
 
-// startConnector starts a connector that forwards to a node.
 func startConnector(t *testing.T, node *exampletest.Program) *connector {
 	t.Helper()
 	c := &connector{}

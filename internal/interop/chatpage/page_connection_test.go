@@ -71,69 +71,11 @@ func testLastRoomChangeWins(t *testing.T, browser context.Context) {
 	bob.WaitEqual(people, []string{"bob, you"})
 }
 
-// The test shortens the times that the server announces.
-func testHeartbeatDetectsSilentConnection(t *testing.T, browser context.Context) {
-	chat := startProgram(t)
-	ann := openPage(browser, t, chat.URL(), desktop)
-	eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
-		set onmessage(f) { super.onmessage = f && (({ data }) => window.silent === this || f({ data: data.replace(/(pingIntervalMs|pongTimeoutMs)":\d+/g, '$1":1000') })); }
-		send(data) { window.latest = this; window.heartbeats = (window.heartbeats ?? 0) + data.includes("__heartbeat"); if (window.silent !== this) super.send(data); }
-	})`)
-	ann.signIn("ann", "garden")
-	ann.WaitFor("window.heartbeats > 1")
-	assert.Equal(t, "Online", eval[string](ann, connectionState), "an idle server answers heartbeats")
-	eval[chromedp.Void](ann, "void (window.silent = window.latest)") // the next connection is not
-	ann.WaitFor(connectionState + ` === "Reconnecting"`)
-	ann.WaitFor(hasJoined)
-}
-
 // connectionRefused returns the start of the console error for a failed connection attempt.
 // The rest differs: the server may be down, close the connection, or reject it while it
 // shuts down.
 func connectionRefused(chat *exampletest.Program) string {
 	return "network error: WebSocket connection to 'ws://" + chat.Addr + "/ws' failed: "
-}
-
-// The page counts down the delay of the close frame. It reconnects when the user asks for it, unless the server demands a
-// delay.
-func testHonorsReconnectDelayOfServer(t *testing.T, browser context.Context) {
-	chat := startProgram(t)
-	join := func() *page {
-		ann := openPage(browser, t, chat.URL(), desktop)
-		eval[chromedp.Void](ann, `void (window.WebSocket = class extends WebSocket {
-			set onclose(f) { if (f) window.closeWith = (code, reason) => f(new CloseEvent("close", { code, reason })); }
-		})`)
-		ann.signIn("ann", "garden")
-		return ann
-	}
-	wait := `parseFloat(document.querySelector("#connection-wait").textContent.match(/in (.*) s/)[1])`
-	for _, tt := range []struct {
-		code    int
-		reason  string
-		atLeast float64 // seconds, a little less than the delay
-		below   float64 // backoff included
-	}{
-		{1012, `{"code":"UNAVAILABLE","message":"server is restarting","retryable":true,"retryAfterMs":60000}`, 50, 81},
-		{1012, `back soon`, 0, 31},
-		{1012, `null`, 0, 31},
-		{1013, `{"code":"RESOURCE_EXHAUSTED","message":"rate limit exceeded","retryAfterMs":60000}`, 50, 81},
-		{1009, `{"code":"RESOURCE_EXHAUSTED","retryAfterMs":null,"message":"message is too big"}`, 0, 31},
-		{4503, `{"code":"UNAVAILABLE","retryAfterMs":60000}`, 50, 81},
-	} {
-		ann := join()
-		seconds := eval[float64](ann, fmt.Sprintf(`(closeWith(%d, %q), %s)`, tt.code, tt.reason, wait))
-		assert.GreaterOrEqual(t, seconds, tt.atLeast, tt.reason)
-		assert.Less(t, seconds, tt.below, tt.reason)
-		assert.Equal(t, tt.atLeast > 0, eval[bool](ann, `document.querySelector("#reconnect-now").disabled`))
-		if tt.atLeast == 0 {
-			eval[chromedp.Void](ann, `document.querySelector("#reconnect-now").click()`)
-			ann.WaitFor(hasJoined)
-		}
-	}
-	ann := join()
-	eval[chromedp.Void](ann, `closeWith(4403, '{"code":"PERMISSION_DENIED","message":"you are banned"}')`)
-	assert.True(t, eval[bool](ann, isSigningIn), "the page does not come back")
-	ann.WaitEqual(nameError, "You are banned.")
 }
 
 func testReconnectsAfterServerRestart(t *testing.T, browser context.Context) {

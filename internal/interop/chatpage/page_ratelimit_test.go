@@ -81,30 +81,6 @@ func (p *page) checkWaits() {
 	}
 }
 
-// Two tabs take from one bucket, so a model of it is wrong. A rejected message is sent again, before
-// those behind it.
-func testRejectedMessageIsSentAgainInOrder(t *testing.T, browser context.Context) {
-	chat := startProgram(t, "-capacity=3", "-refill=1")
-	one := openPage(browser, t, chat.URL(), desktop)
-	eval[chromedp.Void](one, recordPace)
-	one.signIn("ann", "waterworks")
-	two := one.openTab(chat.URL(), desktop)
-	two.press(kb.Enter)
-	two.WaitFor(hasJoined)
-	one.flood("one", 6)
-	two.flood("two", 3)
-	var want []string
-	for n := range 6 {
-		want = append(want, fmt.Sprint("You: one ", n))
-	}
-	for _, p := range []*page{one, two} {
-		p.WaitFor(`!document.querySelector("[data-state=pending]")`)
-		p.WaitEqual(conversation+`.filter((text) => text.includes("one"))`, want)
-		p.WaitEqual(conversation+`.length`, 9)
-	}
-	assert.Positive(t, eval[int](one, "rejections"), "the page is rejected only if the model is wrong")
-}
-
 // A guest does not know its own name, so the page recognizes own messages by their ID.
 func testSameTextOfOthersIsNotOwn(t *testing.T, browser context.Context) {
 	chat := startProgram(t)

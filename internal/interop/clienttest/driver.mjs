@@ -96,7 +96,7 @@ function create({ url, tokens = [], cbor: binary, pacing, session, timeoutMs, me
 }
 
 /** Reports the first outcome of a subscription as its settlement. */
-function subscribe({ id, topic, opts: { epoch, offset, state, presence } = {} }) {
+function subscribe({ id, topic, opts: { epoch, offset, state, presence, last, hidden } = {} }) {
   let settled = false;
   const once = (error) => {
     if (!settled) report("settled", { id, ...failure(error) });
@@ -106,6 +106,8 @@ function subscribe({ id, topic, opts: { epoch, offset, state, presence } = {} })
     id,
     client.subscribe(topic, {
       ...(epoch ? { since: { epoch, offset: offset ?? 0 } } : {}),
+      ...(last ? { last } : {}),
+      ...(hidden ? { hidden } : {}),
       ...(state ? { onReset: () => {} } : {}),
       ...(presence ? { onPresence: (members) => report("presence", { topic, n: members.length }) } : {}),
       onReady: () => once(),
@@ -122,7 +124,7 @@ const commands = {
   connect: ({ id }) => settle(id, client.connect()),
   call: ({ id, n, opts }) => settle(id, client.call("ASK", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })),
   send: ({ id, n, opts }) =>
-    settle(id, client.send("SAY", { n: n ?? 0, ...(opts?.pad ? { pad: "x".repeat(opts.pad) } : {}) }, { signal: abortable(id) })),
+    settle(id, client.sendWithAck("SAY", { n: n ?? 0, ...(opts?.pad ? { pad: "x".repeat(opts.pad) } : {}) }, { signal: abortable(id) })),
   abort: ({ id }) => controllers.get(id).abort(),
   stream: ({ id, n, opts }) => streams.set(id, stream(client, "EXPORT", { n: n ?? 0 }, { signal: abortable(id), timeoutMs: opts?.timeoutMs })),
   async consume({ id, n, opts }) {

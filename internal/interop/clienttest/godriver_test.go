@@ -101,7 +101,6 @@ func (d *goDriver) settled(id string, n int, err error) {
 	d.report(e)
 }
 
-// failure returns an event with the parts of an error.
 func failure(err error) event {
 	if err == nil {
 		return event{}
@@ -291,7 +290,7 @@ func (d *goDriver) stream(c *command) {
 func (d *goDriver) subscribe(c *command) {
 	o, topic := decodeOptions[topicOptions](c), c.Topic
 	opts := &client.SubscribeOptions{
-		Since: client.Position{Epoch: o.Epoch, Offset: o.Offset}, State: o.State,
+		Since: client.Position{Epoch: o.Epoch, Offset: o.Offset}, State: o.State, Last: o.Last, Hidden: o.Hidden,
 		OnLoss: func(l client.Loss) {
 			d.report(event{Name: "loss", Topic: topic, From: l.From, To: l.To, Ended: l.Ended != nil})
 		},

@@ -63,7 +63,7 @@ func buildNode(t *testing.T) string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "driver.mjs"), program, 0o600))
 	})
 	nodeBuild.Do(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		command := exec.CommandContext(ctx, "npm", "run", "build")
 		command.Dir = dir

@@ -6,15 +6,14 @@ import (
 	"iter"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/codec/cbor"
@@ -27,11 +26,11 @@ const rooms = 3
 
 var codec = cbor.New(nil)
 
-// nodes are two servers with one broker, and a ledger of what they have done.
+// nodes are two routers with one broker behind one address, and a ledger of what they have done.
 type nodes struct {
-	t         *testing.T
-	routers   []*router.Router
-	addresses []string
+	t       *testing.T
+	routers []*router.Router
+	address string
 
 	messages int          // of each history
 	resumed  atomic.Int64 // sessions
@@ -58,7 +57,7 @@ func startNodes(t *testing.T, f faultCase) *nodes {
 			Timeouts: router.Timeouts{Ping: 2 * time.Second, Call: 20 * time.Second},
 		}
 		if f.session {
-			opts.Resume.Within = time.Minute
+			opts.Resume = router.ResumeOptions{Within: time.Minute}
 		}
 		r := router.New(opts)
 		r.Observe(func(e observe.Event) {
@@ -67,13 +66,16 @@ func startNodes(t *testing.T, f faultCase) *nodes {
 			}
 		})
 		n.register(r)
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		web := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-		go func() { _ = web.Serve(listener) }()
-		t.Cleanup(func() { _ = r.Shutdown(context.Background()); _ = web.Close() })
-		n.routers, n.addresses = append(n.routers, r), append(n.addresses, listener.Addr().String())
+		t.Cleanup(func() { _ = r.Shutdown(context.Background()) })
+		n.routers = append(n.routers, r)
 	}
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		n.routers[rand.IntN(len(n.routers))].ServeHTTP(w, req)
+	}))
+	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	web.Start()
+	t.Cleanup(web.Close)
+	n.address = web.Listener.Addr().String()
 	return n
 }
 

@@ -3,6 +3,7 @@ package clienttest_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,44 +21,89 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/conformance"
+	"github.com/penstock-go/penstock/internal/interop/pythontest"
 	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 )
 
-const pythonDir = "../../../clients/python-driver"
+// pythonScale is how much faster the clock of the Python client runs.
+const pythonScale = 5
 
-// python returns the path of Python, or skips the test.
-func python(t *testing.T) string {
+const pythonDir = "../../../clients/python"
+
+// startPython starts the driver of the Python client.
+func startPython(t *testing.T, scale int) *conformance.Process {
 	t.Helper()
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed; this test runs it")
-	}
-	return path
+	command := pythontest.Find(t).Command(t.Context(), "tests/driver.py", strconv.Itoa(scale))
+	command.Stderr = os.Stderr
+	d, err := conformance.StartProcess(command, 5*time.Minute)
+	require.NoError(t, err)
+	t.Cleanup(func() { d.Stop() })
+	return d
 }
 
-// The client in Python passes the levels that its driver claims.
 func TestScenarios_PythonClient(t *testing.T) {
-	start := func(t *testing.T) *conformance.Process {
-		command := exec.CommandContext(t.Context(), python(t), filepath.Join(pythonDir, "driver.py"))
-		command.Stderr, command.Env = os.Stderr, append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-		d, err := conformance.StartProcess(command, 5*time.Minute)
-		require.NoError(t, err)
-		t.Cleanup(func() { d.Stop() })
-		return d
-	}
-	levels := start(t).Greeting.Levels
-	require.Subset(t, levels, []string{"minimal", "calls", "streams", "topics"})
-	claimed := slices.DeleteFunc(conformance.Scenarios(), func(s *conformance.Scenario) bool { return !slices.Contains(levels, s.Level) })
-	for _, s := range testscale.Sample(claimed, 8) {
+	runPythonScenarios(t, testscale.Sample(conformance.Scenarios(), 15), false)
+}
+
+func TestScenarios_PythonClientCBOR(t *testing.T) {
+	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 10)), true)
+}
+
+func runPythonScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool) {
+	pythontest.Find(t)
+	for _, s := range scenarios {
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			d := start(t)
-			run(t, s, d, conformance.Config{Listener: listener, URL: "ws://" + listener.Addr().String() + "/", Scale: d.Greeting.Scale, Limit: 30 * time.Second})
+			run(t, s, startPython(t, pythonScale), conformance.Config{
+				Listener: listener, URL: "ws://" + listener.Addr().String() + "/", CBOR: cbor, Scale: pythonScale, Limit: 30 * time.Second,
+			})
 		})
 	}
+}
+
+func TestFaults_PythonClient(t *testing.T) {
+	pythontest.Find(t)
+	for _, f := range testscale.Sample(faultCases, 1) {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			runFaults(t, startPython(t, 10), 10, f)
+		})
+	}
+}
+
+// The command runs the scenarios as its users do.
+func TestConformanceCommand_ReportAsJSON(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "penstock")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../../cmd/penstock", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	python := pythontest.Find(t).Command(t.Context(), "tests/driver.py")
+	command := exec.CommandContext(t.Context(), program, append([]string{"conformance", "-json", "-run", "^(1|28|48) ", "--"}, python.Args...)...)
+	command.Dir, command.Env, command.Stderr = python.Dir, python.Env, os.Stderr
+	stdout, err := command.Output()
+	require.NoError(t, err, "%s", stdout)
+	var report struct {
+		Driver    struct{ Client string }
+		Scenarios []struct{ Outcome string }
+	}
+	require.NoError(t, json.Unmarshal(stdout, &report))
+	assert.Equal(t, "Python", report.Driver.Client)
+	outcomes := map[string]int{}
+	for _, s := range report.Scenarios {
+		outcomes[s.Outcome]++
+	}
+	assert.Equal(t, 3, outcomes["passed"])
+	assert.Zero(t, outcomes["failed"])
+	assert.Greater(t, outcomes["skipped"], 100)
+}
+
+// The driver shows how little a driver needs.
+func TestPythonDriver_IsShort(t *testing.T) {
+	text, err := os.ReadFile(pythonDir + "/tests/driver.py")
+	require.NoError(t, err)
+	assert.LessOrEqual(t, strings.Count(string(text), "\n"), 200, "lines")
 }
 
 // The program of docs/writing-a-client.md runs as printed, with a real server.
@@ -75,10 +122,10 @@ func TestMinimalClient_RunsAsPrinted(t *testing.T) {
 	defer server.Close()
 	defer func() { _ = r.Shutdown(context.Background()) }()
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, python(t), "-c", text, "ws"+strings.TrimPrefix(server.URL, "http"))
-	command.Stderr, command.Env = os.Stderr, append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH="+pythonDir)
+	command := pythontest.Find(t).Command(ctx, "-c", text, "ws"+strings.TrimPrefix(server.URL, "http"))
+	command.Stderr = os.Stderr
 	stdout, err := command.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())

@@ -1,6 +1,7 @@
 package clienttest_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/internal/conformance"
+	"github.com/penstock-go/penstock/internal/simnet"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
@@ -49,9 +51,11 @@ func runGoScenarios(t *testing.T, cbor bool, connect func(*testing.T, http.Round
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				network := newPipeNetwork()
-				base := &http.Transport{DialContext: network.dial}
-				run(t, s, newGoDriver(connect(t, base)), conformance.Config{Listener: network, URL: "ws://example.com/", CBOR: cbor, Scale: 1, Limit: time.Hour})
+				network := simnet.New(1, simnet.Links{Window: 1 << 20})
+				base := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return network.Dial(ctx, "client", "server")
+				}}
+				run(t, s, newGoDriver(connect(t, base)), conformance.Config{Listener: network.Listen("server"), URL: "ws://example.com/", CBOR: cbor, Scale: 1, Limit: time.Hour})
 				base.CloseIdleConnections()
 				time.Sleep(time.Minute) // until the server has given up connections over HTTP
 			})

@@ -81,7 +81,7 @@ func copyFile(t *testing.T, path, dir, name string) string {
 // run runs a program with Node.js and returns what it prints.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, nodetest.Program(t, "node"), args...).CombinedOutput()
 	return string(out), err

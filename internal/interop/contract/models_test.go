@@ -68,7 +68,7 @@ func kotlinCompiler(t *testing.T) []string {
 		}
 	}
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	printed, err := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join("testdata", "kotlin", "pom.xml"), "dependency:copy-dependencies", "-DoutputDirectory="+dir).CombinedOutput()
 	if err != nil {
@@ -92,7 +92,7 @@ func compileModels(t *testing.T, out, compiler, language, document string, args 
 	files, err := filepath.Glob(filepath.Join(out, language, document, "*."+language))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	printed, err := exec.CommandContext(ctx, program, append(args, files...)...).CombinedOutput()
 	assert.NoError(t, err, "%s: %s", compiler, printed)

@@ -37,7 +37,7 @@ func runPublished(t *testing.T, s store, pattern string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, nodetest.Program(t, "node"), "node_modules/vitest/vitest.mjs", "run", "--reporter=verbose", "--test-timeout=60000", "-t", pattern)
 	command.Dir, command.WaitDelay = dir, time.Second

@@ -89,7 +89,6 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// read passes a request on.
 func (f *front) read(w http.ResponseWriter, req *http.Request, s *stream) {
 	handler, topic := f.handlerFor("text/plain"), "unknown/1"
 	if s != nil {

@@ -29,9 +29,7 @@ func TestPage_KeepsItsConnection(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, context.Context){
 		"seven tabs":             testSevenTabs,
 		"back and forward cache": testBackForwardCache,
-		"offline":                testOffline,
 		"service worker":         testServiceWorker,
-		"return":                 testReturn,
 		"another origin":         testAnotherOrigin,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,40 +88,6 @@ func testBackForwardCache(t *testing.T, browser context.Context) {
 	s.checkExact(p)
 }
 
-// testOffline is without a network for a while.
-func testOffline(t *testing.T, browser context.Context) {
-	s := startSite(t, 1)
-	proxy := hostileproxy.Start(t, s.nodes[0], hostileproxy.RefuseUpgrades)
-	p := open(browser, t, proxy.URL, "ann")
-	p.connect()
-	p.send(10)
-	p.offline(true)
-	p.WaitFor(`page.states.at(-1) !== "open"`)
-	browsertest.Eval[chromedp.Void](p.Page, "void page.send(10)")
-	p.WaitFor("page.sent === page.last")
-	p.offline(false)
-	p.waitComplete(sendLimit)
-	s.checkExact(p)
-	assert.NotContains(t, s.by("ann"), router.TransportWebSocket)
-}
-
-func (p *page) offline(offline bool) {
-	p.T.Helper()
-	p.Do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		everything := &network.Conditions{Offline: offline, DownloadThroughput: -1, UploadThroughput: -1}
-		_, err := chromedp.Call(ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
-			MatchedNetworkConditions: []*network.Conditions{everything},
-		})
-		if err != nil {
-			return err
-		}
-		_, err = chromedp.Call(ctx, network.OverrideNetworkState, network.OverrideNetworkStateParams{
-			Offline: offline, DownloadThroughput: -1, UploadThroughput: -1,
-		})
-		return err
-	}))
-}
-
 // testServiceWorker has a service worker that passes on all requests.
 func testServiceWorker(t *testing.T, browser context.Context) {
 	s := startSite(t, 1)
@@ -137,24 +101,6 @@ func testServiceWorker(t *testing.T, browser context.Context) {
 	p.send(50)
 	s.checkExact(p)
 	assert.NotContains(t, s.by("ann"), router.TransportWebSocket)
-}
-
-// testReturn repairs the proxy while the page sends.
-func testReturn(t *testing.T, browser context.Context) {
-	s := startSite(t, 1)
-	proxy := hostileproxy.Start(t, s.nodes[0], hostileproxy.RefuseUpgrades)
-	p := open(browser, t, proxy.URL, "ann")
-	p.connect()
-	p.send(10)
-	assert.NotContains(t, s.by("ann"), router.TransportWebSocket)
-	proxy.Use()
-	browsertest.Eval[chromedp.Void](p.Page, `void dispatchEvent(new Event("online"))`) // so that it probes at once
-	browsertest.Eval[chromedp.Void](p.Page, "void page.send(300)")
-	p.WaitFor(`page.transports.at(-1) === "websocket: returned"`)
-	p.waitComplete(sendLimit)
-	p.send(10)
-	s.checkExact(p)
-	assert.Contains(t, s.by("ann"), router.TransportWebSocket)
 }
 
 // testAnotherOrigin connects to localhost, at which its user has logged in. A browser sends the cookie if the

@@ -103,12 +103,6 @@ func (p *page) sendWhenConnected(transports []router.Transport, n int) {
 	browsertest.Eval[chromedp.Void](p.Page, "void page.sendWhenConnected("+arguments+")")
 }
 
-// connectedAfter returns when the last connection of the page has opened, since the page was opened.
-func (p *page) connectedAfter() time.Duration {
-	p.T.Helper()
-	return time.Duration(browsertest.Eval[float64](p.Page, "page.openedAtMs") * float64(time.Millisecond)).Round(time.Millisecond)
-}
-
 // sendLimit bounds the time until numbers have arrived.
 const sendLimit = 4 * time.Minute
 

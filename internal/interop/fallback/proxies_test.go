@@ -85,7 +85,6 @@ func TestPage_LosesNothingBehindProxies(t *testing.T) {
 				permitted = append(permitted, router.TransportWebSocket)
 			}
 			assert.Subset(t, permitted, s.by(c.name))
-			t.Logf("connected after %v: %v", p.connectedAfter(), p.transports())
 		})
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -65,8 +65,9 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{}
 	b := memory.NewBroker()
+	patient := router.Timeouts{Ping: time.Hour, Message: time.Hour} // for a client that does not read
 	for n := range 3 {
-		r := router.New(&router.Options{Broker: b, Authenticate: func(req *http.Request) (router.Identity, error) {
+		r := router.New(&router.Options{Broker: b, Timeouts: patient, Authenticate: func(req *http.Request) (router.Identity, error) {
 			if user := req.Header.Get("User"); user != hostileUser {
 				return router.Identity{UserID: user}, nil
 			}
@@ -157,7 +158,7 @@ func TestInspector_ShowsUsersAsText(t *testing.T) {
 
 	show(p, userHash(hostileUser), "User")
 	p.WaitFor(text + `.includes(` + fmt.Sprintf("%q", hostileUser) + `)`)
-	p.WaitFor(text + `.includes("denied: no_tokens")`)
+	p.WaitFor(text + `.includes("denied: no_tokens") && document.querySelector(".verdict").innerText.startsWith("It depends: on connection ")`)
 	show(p, "#refusals", "Refusals")
 	p.WaitFor(text + `.includes("RESOURCE_EXHAUSTED") && ` + text + `.includes(` + fmt.Sprintf("%q", hostileReason) + `)`)
 	show(p, "#topics", "Topics")
@@ -191,14 +192,23 @@ func TestInspector_ChangesAPolicyAndTraces(t *testing.T) {
 	p.WaitFor(text + `.includes("say: 2/h")`)
 	browsertest.Eval[any](p, `(() => {
 		document.querySelector("main [name=policy]").value = "50/s"
-		document.querySelector("main [name=preview]").checked = false
 	})()`)
-	click(p, "Change")
+	click(p, "Preview")
 	confirm(p)
-	p.WaitFor(text + `.includes("say: 50/s; returns to say: 2/h")`)
+	p.WaitFor(text + `.includes("The preview counts for another")`)
+	for range 2 {
+		routertest.Call[Done](ann, Say{hostileReason})
+	}
+	require.NotNil(t, routertest.CallError(ann, Say{}))
+	p.WaitFor(text + `.includes("say: 2/h denies 1 of 3 (33.3 %), say: 50/s would deny 0 of 3 (0.0 %).")`)
+	assert.Equal(t, 3, browsertest.Eval[int](p, `document.querySelectorAll("main .preview svg path.line").length`))
+	assert.Equal(t, "50/s", browsertest.Eval[string](p, `document.querySelector("main [name=policy]").value`))
+	click(p, "Apply")
+	confirm(p)
+	p.WaitFor(text + `.includes("say: 50/s returns to say: 2/h")`)
 	click(p, "Keep policy")
 	confirm(p)
-	p.WaitFor(`!` + text + `.includes("returns to") && ` + text + `.split("say: 50/s").length === 4`)
+	p.WaitFor(`!` + text + `.includes("returns to") && document.querySelector("main dl").innerText.match(/all 3 nodes\s+say: 50\/s/)`)
 
 	show(p, "#trace?user=ann", "Trace")
 	click(p, "Start")
@@ -209,6 +219,56 @@ func TestInspector_ChangesAPolicyAndTraces(t *testing.T) {
 	click(p, "Stop")
 	confirm(p)
 	p.WaitFor(text + `.includes("The trace has ended.")`)
+}
+
+// TestInspector_OverviewIsLive shows what three nodes do, by node and by type. It changes while the page is open, and
+// not while it is paused; the navigation and the choice stay after a reload.
+func TestInspector_OverviewIsLive(t *testing.T) {
+	testscale.FullOnly(t, "TestInspector_ShowsUsersAsText")
+	c := startCluster(t)
+	ann := c.dial(t, 1, "ann")
+	p := browsertest.Open(browsertest.Start(t), t, c.url)
+	card := func(title string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll(".card")].find((card) => card.ariaLabel === %q)`, title)
+	}
+	p.WaitFor(card("Connections") + `.querySelector("strong").innerText === "1"`)
+	assert.Equal(t, 3, browsertest.Eval[int](p, card("Messages")+`.querySelectorAll("li").length`))
+	for range 2 {
+		routertest.Call[Done](ann, Say{})
+	}
+	require.NotNil(t, routertest.CallError(ann, Say{}))
+	require.NoError(t, c.nodes[0].Publish(hostileTopic, Done{}))
+	bob := c.dial(t, 2, "bob")
+	p.WaitFor(card("Connections") + `.querySelector("strong").innerText === "2"`)
+	p.WaitFor(card("Refusals") + `.querySelector("svg").ariaLabel.includes("at most 0.2/s in 15 minutes")`)
+	p.WaitFor(text + `.includes("0 of 2, full in ")`)
+	p.WaitFor(`document.querySelector("main .bar.bad").ariaLabel === "Tokens: 0 of 2"`)
+	bob.Pause()
+	for range 20 {
+		require.NoError(t, c.nodes[0].Publish(hostileTopic, Say{strings.Repeat("x", 10_000)}))
+	}
+	p.WaitFor(`[...document.querySelectorAll("main .bar")].some((bar) => bar.ariaLabel.startsWith("Send queue: "))`)
+	bob.Resume()
+
+	browsertest.Eval[any](p, `[...document.querySelectorAll("main .choice a")].find((a) => a.innerText === "by type").click()`)
+	p.WaitFor(card("Messages") + `.innerText.includes("SAY") && ` + card("Messages") + `.innerText.includes("JOIN")`)
+	p.Do(chromedp.Reload())
+	p.WaitFor(card("Messages") + `.innerText.includes("SAY")`)
+	assert.Equal(t, "Overview", browsertest.Eval[string](p, `document.querySelector("#views [aria-current]").innerText`))
+	p.WaitFor(`document.querySelector("main").innerText.includes("Topics with the most deliveries now")`)
+
+	click(p, "Pause")
+	c.dial(t, 0, "cid")
+	time.Sleep(6 * time.Second) // longer than a refresh
+	assert.Equal(t, "2", browsertest.Eval[string](p, card("Connections")+`.querySelector("strong").innerText`))
+	click(p, "Pause")
+	p.WaitFor(card("Connections") + `.querySelector("strong").innerText === "3"`)
+	browsertest.Eval[any](p, `void (document.querySelector("#find [name=find]").value = "ann")`)
+	click(p, "Find")
+	p.WaitFor(`document.querySelector(".verdict").innerText.startsWith("Yes: ") && location.hash === "#user?user=ann"`)
+	browsertest.Eval[any](p, `void history.back()`)
+	p.WaitFor(card("Messages") + `.innerText.includes("SAY")`)
+	assert.Zero(t, browsertest.Eval[int](p, `document.querySelector("header").getBoundingClientRect().top`), "the navigation stays")
 }
 
 // packages has node_modules with axe-core.
@@ -237,7 +297,8 @@ func views(c *cluster) [][2]string {
 		connID = conn.ID()
 	}
 	return [][2]string{
-		{"#nodes", "Nodes"},
+		{"#overview?by=node", "Overview"},
+		{"#overview?by=type", "Overview"},
 		{userHash(hostileUser), "User"},
 		{"#conns", "Connections"},
 		{"#conn?id=" + connID, "Connection"},
@@ -265,21 +326,22 @@ func TestInspector_IsAccessible(t *testing.T) {
 	}
 	browser := browsertest.Start(t)
 	for _, scheme := range []string{"light", "dark"} {
-		p := browsertest.Open(browser, t, c.url, chromedp.EmulateViewport(1280, 900), colorScheme(scheme))
+		p := browsertest.Open(browser, t, c.url, chromedp.EmulateViewport(1280, 900), browsertest.ColorScheme(scheme))
 		browsertest.Eval[any](p, source+"; undefined")
 		for _, view := range views(c) {
 			show(p, view[0], view[1])
-			browsertest.Eval[any](p, `window.violations = undefined, axe.run().then(({ violations }) => window.violations = violations), undefined`)
-			p.WaitFor(`window.violations`)
-			assert.Empty(t, browsertest.Eval[string](p, `violations.map(({ id, help, nodes }) => id + ": " + help + "\n" +
-				nodes.slice(0, 3).map(({ html, failureSummary }) => "  " + html.slice(0, 300) + "\n  " + failureSummary).join("\n")).join("\n")`), "%s in %s", view[1], scheme)
+			assert.Empty(t, browsertest.Violations(p), "%s in %s", view[1], scheme)
 		}
 		p.Screenshot("audit-" + scheme)
 	}
 	p := browsertest.Open(browser, t, c.url, chromedp.EmulateViewport(320, 640))
+	browsertest.Eval[any](p, source+"; undefined")
 	for _, view := range views(c) {
 		show(p, view[0], view[1])
 		assert.LessOrEqual(t, browsertest.Eval[int](p, `document.documentElement.scrollWidth`), 320, view[1])
+		assert.Empty(t, browsertest.Violations(p), "%s in a narrow window", view[1])
+		browsertest.Eval[any](p, `void scrollTo(0, 1e6)`)
+		assert.Zero(t, browsertest.Eval[int](p, `document.querySelector("header").getBoundingClientRect().top`), "the navigation stays in "+view[1])
 	}
 }
 
@@ -319,12 +381,4 @@ func TestInspector_WorksWithTheKeyboard(t *testing.T) {
 	p.Do(chromedp.KeyEvent(kb.Enter))
 	assert.Equal(t, router.StatusPolicyViolation, ann.Closed().Code)
 	p.WaitFor(`document.querySelector("#status").innerText === "Disconnect user: done" && document.activeElement.textContent === "Disconnect user"`)
-}
-
-func colorScheme(scheme string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		feature := &emulation.MediaFeature{Name: "prefers-color-scheme", Value: scheme}
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{feature}})
-		return err
-	})
 }

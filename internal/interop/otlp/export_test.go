@@ -1,20 +1,10 @@
 package otlp_test
 
 import (
-	"bytes"
-	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,8 +12,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/freeport"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/otel"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
@@ -54,7 +42,7 @@ func send(t *testing.T, addr string) {
 	require.NoError(t, provider.Shutdown(t.Context()))
 }
 
-// TestExport_SendsSpans receives spans as a collector does.
+// TestExport_SendsSpans receives spans as a collector does. That of package production prints them.
 func TestExport_SendsSpans(t *testing.T) {
 	requests := make(chan string, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -68,75 +56,4 @@ func TestExport_SendsSpans(t *testing.T) {
 		assert.Contains(t, request, want)
 	}
 	assert.NotContains(t, request, "id-8123")
-}
-
-// TestExport_ToCollector builds the collector of internal/otelcol, and reads what it has received.
-func TestExport_ToCollector(t *testing.T) {
-	testscale.FullOnly(t, "TestExport_SendsSpans")
-	addr, output := startCollector(t)
-	send(t, addr)
-	for _, want := range []string{"ORDER", "publish orders/{item}", "_OTHER", "Server", "Producer", "rpc.system.name: Str(penstock)", "messaging.destination.template: Str(orders/{item})"} {
-		assert.Eventually(t, func() bool { return strings.Contains(output.String(), want) }, 20*time.Second, 10*time.Millisecond, want)
-	}
-	if t.Failed() {
-		t.Log(output.String())
-	}
-}
-
-// startCollector returns the address of a collector, and what it prints.
-func startCollector(t *testing.T) (addr string, output *lockedBuffer) {
-	t.Helper()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "otelcol")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../otelcol", "-o", program, ".")
-	if text, err := build.CombinedOutput(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("the collector cannot be built: %v\n%s", err, text)
-		}
-		t.Skipf("the collector cannot be built: %v", err)
-	}
-	addr = freeport.Address()
-	config := filepath.Join(dir, "config.yaml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
-receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
-exporters: {debug: {verbosity: detailed}}
-service:
-  telemetry: {metrics: {level: none}}
-  pipelines: {traces: {receivers: [otlp], exporters: [debug]}}
-`, addr), 0o600))
-	output = new(lockedBuffer)
-	ctx, cancel := context.WithCancel(context.Background())
-	collector := exec.CommandContext(ctx, program, "--config", config)
-	collector.Stdout, collector.Stderr = output, output
-	require.NoError(t, collector.Start())
-	t.Cleanup(func() {
-		cancel()
-		_ = collector.Wait()
-	})
-	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	}, 20*time.Second, 10*time.Millisecond, "%s", output)
-	return addr, output
-}
-
-// A lockedBuffer is a buffer that is safe for concurrent use.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

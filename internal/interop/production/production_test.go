@@ -161,7 +161,6 @@ func TestStack_CountsLimitsAndShutsDown(t *testing.T) {
 	assert.Equal(t, "COUNT", receive(t, third).Type)
 }
 
-// metrics returns the metrics of a node.
 func (s *stack) metrics(name string) string {
 	var text strings.Builder
 	response, err := http.Get("http://" + s.addrs[name+":9090"] + "/metrics")

@@ -67,7 +67,6 @@ func newStack(t *testing.T) *stack {
 	return s
 }
 
-// build builds the module in a folder.
 func build(t *testing.T, folder, program string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "build", "-C", folder, "-o", program, ".")
@@ -76,7 +75,6 @@ func build(t *testing.T, folder, program string) {
 	}
 }
 
-// need returns the path of a program.
 func need(t *testing.T, program string) string {
 	t.Helper()
 	for _, name := range []string{program, "/usr/sbin/" + program} { // which PATH may not contain

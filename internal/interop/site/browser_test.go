@@ -6,13 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,6 +67,23 @@ func TestSite_FitsNarrowWindows(t *testing.T) {
 	}
 }
 
+// TestSite_HomePageShowsCodeAndPicture looks at a phone and at a desktop in both schemes.
+func TestSite_HomePageShowsCodeAndPicture(t *testing.T) {
+	testscale.FullOnly(t, "TestSidebar_HasEveryPage")
+	address, browser := serve(t), browsertest.Start(t)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{390, 1440} {
+			p := browsertest.Open(browser, t, address, chromedp.EmulateViewport(width, 900), browsertest.ColorScheme(scheme))
+			p.WaitEqual(`document.documentElement.classList.contains("dark")`, scheme == "dark")
+			cut := browsertest.Eval[[]string](p, `[...document.querySelectorAll(".vp-doc pre")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)`)
+			assert.Empty(t, cut, "code is cut at %d pixels", width)
+			p.WaitEqual(`[...document.querySelectorAll(".hero > img")].filter((e) => e.checkVisibility() && e.naturalWidth > 0).length`, 1)
+			p.WaitFor(`document.querySelector(".VPNavBarTitle img").naturalWidth > 0 && document.querySelector(".hero .logo").naturalWidth > 0`)
+			p.Screenshot(fmt.Sprintf("home-%d-%s", width, scheme))
+		}
+	}
+}
+
 func TestSite_IsAccessible(t *testing.T) {
 	testscale.FullOnly(t, "TestSidebar_HasEveryPage")
 	address, browser := serve(t), browsertest.Start(t)
@@ -74,14 +91,10 @@ func TestSite_IsAccessible(t *testing.T) {
 	require.NoError(t, err)
 	for _, scheme := range []string{"light", "dark"} {
 		for _, page := range testscale.SoakSample(shown, 2) {
-			p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(1280, 900), colorScheme(scheme))
+			p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(1280, 900), browsertest.ColorScheme(scheme))
 			p.WaitEqual(`document.documentElement.classList.contains("dark")`, scheme == "dark")
 			browsertest.Eval[any](p, string(axe)+"; undefined")
-			browsertest.Eval[any](p, `axe.run().then(({ violations }) => window.violations = violations), undefined`)
-			p.WaitFor(`window.violations`)
-			violations := browsertest.Eval[string](p, `violations.map(({ id, help, nodes }) => id + ": " + help + "\n" +
-				nodes.slice(0, 3).map(({ html, failureSummary }) => "  " + html.slice(0, 300) + "\n  " + failureSummary).join("\n")).join("\n")`)
-			assert.Empty(t, violations, "%q in %s", page, scheme)
+			assert.Empty(t, browsertest.Violations(p), "%q in %s", page, scheme)
 		}
 	}
 }
@@ -93,7 +106,7 @@ func TestSite_DarkPagesHaveNoLightAreas(t *testing.T) {
 	address, browser := serve(t), browsertest.Start(t)
 	pictures := 0
 	for _, page := range append(testscale.SoakSample(pagesWithPictures(t), 3), testscale.SoakSample(shown, 1)...) {
-		p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(1280, 900), colorScheme("dark"))
+		p := browsertest.Open(browser, t, address+page, chromedp.EmulateViewport(1280, 900), browsertest.ColorScheme("dark"))
 		p.WaitFor(`document.documentElement.classList.contains("dark")`)
 		light := browsertest.Eval[[]string](p, `[...document.querySelectorAll("body, body *")].filter((e) => {
 			const { width, height } = e.getBoundingClientRect()
@@ -150,12 +163,4 @@ func pagesWithPictures(t *testing.T) (pages []string) {
 		}
 	}
 	return pages
-}
-
-func colorScheme(scheme string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		feature := &emulation.MediaFeature{Name: "prefers-color-scheme", Value: scheme}
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{feature}})
-		return err
-	})
 }

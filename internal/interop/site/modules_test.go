@@ -44,35 +44,6 @@ func TestPageOf_KnowsEveryMarkdownFile(t *testing.T) {
 	}
 }
 
-func TestSectionsOf_ReadsFirstLinkOfListItemsAndTableRows(t *testing.T) {
-	const index = "# Documentation\n\nFirst, [not an entry](protocol.md).\n" +
-		"\n## Start\n\n" +
-		"- **[Getting `started`](guides/getting-started.md)**: and [no entry](protocol.md)\n" +
-		"1. ![picture](images/pipeline.svg) [Scaling](guides/scaling.md#measured-faults)\n" +
-		"- [other site](https://example.org)\n" +
-		"- [code](../router)\n" +
-		"\n## Empty\n" +
-		"\n```md\n- [in a block](guides/none.md)\n```\n" +
-		"\n## Reference\n\n| page | |\n| --- | --- |\n| [README](../README.md) | [no entry](protocol.md) |\n| [Client](../clients/ts/README.md) | |\n"
-	got := evaluate[[]section](t, "sectionsOf", "sidebar", "sectionsOf("+quote(t, index)+")")
-	assert.Equal(t, []section{
-		{Text: "Start", Items: []struct{ Text, Link string }{
-			{"Getting started", "/guides/getting-started.html"},
-			{"Scaling", "/guides/scaling.html#measured-faults"},
-		}},
-		{Text: "Reference", Items: []struct{ Text, Link string }{{"README", "/readme.html"}, {"Client", "/clients/ts/"}}},
-	}, got)
-
-	for index, want := range map[string]string{
-		"- [early](protocol.md)":            "in no section",
-		"## Start\n\n- [none](guides/x.md)": "guides/x.md does not exist",
-	} {
-		out, err := evaluation(t, "sectionsOf", "sidebar", "sectionsOf("+quote(t, index)+")")
-		assert.Error(t, err)
-		assert.Contains(t, out, want)
-	}
-}
-
 func TestResolveLink_LeadsToPageOrForge(t *testing.T) {
 	for link, want := range map[string]string{
 		"../protocol.md#5-close-codes":     "/protocol.html#5-close-codes",
@@ -96,35 +67,6 @@ func TestResolveLink_LeadsToPageOrForge(t *testing.T) {
 	out, err := evaluation(t, "resolveLink", "repository", `resolveLink("clients/ts/README.md", "https://github.com/penstock-go/penstock/blob/main/docs/none.md")`)
 	assert.Error(t, err)
 	assert.Contains(t, out, "clients/ts/README.md: https://github.com/penstock-go/penstock/blob/main/docs/none.md does not exist")
-}
-
-func TestSlugify_IsThatOfGitHub(t *testing.T) {
-	for heading, want := range map[string]string{
-		"5. Close codes":                   "5-close-codes",
-		"Where the `limiter` fails":        "where-the-limiter-fails",
-		"nginx, HAProxy & Caddy":           "nginx-haproxy--caddy",
-		"$ws:hello and MAX_SIZE":           "wshello-and-max_size",
-		"Größe – in bytes (not KB), again": "größe--in-bytes-not-kb-again",
-	} {
-		text := evaluate[string](t, "slugify", "markdown", "slugify("+quote(t, heading)+".replaceAll('`', ''))")
-		assert.Equal(t, want, text)
-	}
-}
-
-func TestGoNames_AreExportedNames(t *testing.T) {
-	const expression = `Object.fromEntries([...goNames()].filter(([name]) => /^(router\.(Options|Options\.OnOpen|Conn\.Subscribe|On|New|options)|limit\.(PerSecond|Never|Month|Policy)|testscale\..*)$/.test(name)))`
-	const packages = "https://pkg.go.dev/github.com/penstock-go/penstock/"
-	assert.Equal(t, map[string]string{
-		"router.Options":        packages + "router#Options",
-		"router.Options.OnOpen": packages + "router#Options.OnOpen",
-		"router.Conn.Subscribe": packages + "router#Conn.Subscribe",
-		"router.On":             packages + "router#On",
-		"router.New":            packages + "router#New",
-		"limit.PerSecond":       packages + "limit#PerSecond",
-		"limit.Never":           packages + "limit#Never",
-		"limit.Month":           packages + "limit#Month",
-		"limit.Policy":          packages + "limit#Policy",
-	}, evaluate[map[string]string](t, "goNames", "gonames", expression))
 }
 
 func TestBrokenLinks_ReportsPagesAndFragments(t *testing.T) {

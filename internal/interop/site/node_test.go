@@ -17,7 +17,7 @@ import (
 
 const (
 	repository = "../../.."
-	timeout    = 5 * time.Minute // of a build, on a busy machine
+	timeout    = 10 * time.Minute // of a build, on a busy machine
 )
 
 // evaluate returns the value of a JavaScript expression, in which the given names of a module of
@@ -38,7 +38,6 @@ func evaluation(t *testing.T, names, module, expression string) (string, error) 
 	return run(t, filepath.Join(repository, "website/.vitepress"), nil, nodetest.Program(t, "node"), "--input-type=module", "-e", script)
 }
 
-// run returns the output of a program.
 func run(t *testing.T, dir string, env []string, program string, arguments ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -16,12 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // A sample is what is measured at a time since the start.
@@ -114,7 +108,7 @@ func TestMedian(t *testing.T) {
 	assert.EqualValues(t, 3, median([]sample{{keys: 9}, {keys: -1}, {keys: 3}, {keys: 1}}, of))
 }
 
-// write writes the samples as CSV, and their plot.
+// write writes the samples as CSV.
 func (s *soak) write() {
 	dir := s.t.ArtifactDir()
 	var table bytes.Buffer
@@ -135,38 +129,5 @@ func (s *soak) write() {
 	}
 	w.Flush()
 	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "soak.csv"), table.Bytes(), 0o600))
-	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "soak.svg"), s.plot(), 0o600))
-	s.t.Logf("samples and plot: %s", dir)
-}
-
-// plot draws a panel for each check.
-func (s *soak) plot() []byte {
-	const width, height = 9 * vg.Inch, 2 * vg.Inch
-	canvas := vgsvg.New(width, height*vg.Length(len(checks)))
-	tiles := draw.Tiles{Rows: len(checks), Cols: 1, PadX: vg.Points(8), PadY: vg.Points(8)}
-	for i, c := range checks {
-		p := plot.New()
-		p.Title.Text = c.name
-		p.X.Label.Text = "minutes"
-		p.Y.Min = 0
-		p.Legend.Top = true
-		for node := range s.nodes {
-			var points plotter.XYs
-			for _, x := range s.samples {
-				if y := c.of(x, node); y >= 0 {
-					points = append(points, plotter.XY{X: x.at.Minutes(), Y: y})
-				}
-			}
-			line, err := plotter.NewLine(points)
-			require.NoError(s.t, err)
-			line.Color = plotutil.Color(node)
-			p.Add(line)
-			p.Legend.Add("node "+strconv.Itoa(node+1), line)
-		}
-		p.Draw(tiles.At(draw.New(canvas), 0, i))
-	}
-	var out bytes.Buffer
-	_, err := canvas.WriteTo(&out)
-	require.NoError(s.t, err)
-	return out.Bytes()
+	s.t.Logf("samples: %s", dir)
 }

@@ -22,7 +22,7 @@ import type { Contract, ErrorCode } from "./kitchen.ts";
 
 export async function use(): Promise<void> {
   const client = createClient<Contract>({ url: "ws://localhost/ws" });
-  await client.send("PING");
+  await client.sendWithAck("PING");
   await client.call("QUIET", { Why: "late" });
   // @ts-expect-error: a member is missing
   await client.call("QUIET", {});

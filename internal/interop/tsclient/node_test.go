@@ -25,7 +25,6 @@ func run(t *testing.T, environment []string, program string, arguments ...string
 	return out
 }
 
-// tryRun is run, and returns the error of a program that fails.
 func tryRun(t *testing.T, environment []string, program string, arguments ...string) (string, error) {
 	t.Helper()
 	dir := install(t)

@@ -16,6 +16,25 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
+// usesPackage is a module in either format.
+const usesPackage = `import { createClient, type Client } from "penstock-client";
+import { pacing } from "penstock-client/pacing";
+import { tryCall } from "penstock-client/try-call";
+import { cbor } from "penstock-client/cbor";
+import { attach, type Run } from "penstock-client/run";
+import { serving } from "penstock-client/serving";
+import { stream } from "penstock-client/streams";
+import { latency } from "penstock-client/latency";
+import { fallback, type Transport } from "penstock-client/fallback";
+export const transports: Transport[] = [];
+export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
+export const client: Client = createClient({ url: "ws://localhost:1", pacing, serving, webSocket, ...cbor() });
+export const rows: AsyncIterable<{ id: number }> = stream(client, "EXPORT");
+export const roundTrip: Promise<number | undefined> = latency(client);
+export const outcome = tryCall(client, "ASK");
+export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
+`
+
 // consumers are files of a project that has installed the package, each a module of another kind.
 var consumers = map[string]string{
 	"package.json": `{"name":"consumer","private":true}`,
@@ -26,6 +45,7 @@ import { tryCall } from "penstock-client/try-call";
 import { attach } from "penstock-client/run";
 import { serving } from "penstock-client/serving";
 import { stream } from "penstock-client/streams";
+import { latency } from "penstock-client/latency";
 import { fallback } from "penstock-client/fallback";
 import { Worker } from "node:worker_threads";
 const client = createClient({ url: "ws://localhost:1", pacing, serving, ...cbor() });
@@ -33,6 +53,7 @@ client.handle("CONFIRM", "CONFIRMED", () => ({}))();
 if (client.inspect().waiting !== 0 || !(new PenstockError("A") instanceof Error)) throw new Error("ESM");
 client.close();
 if ((await tryCall(client, "ASK")).error?.code !== "UNAVAILABLE") throw new Error("tryCall");
+if ((await latency(client)) !== undefined) throw new Error("latency");
 if (attach(client, "token", "answer/1").next !== 0) throw new Error("attach");
 if ((await stream(client, "EXPORT").next().catch(({ code }) => code)) !== "UNAVAILABLE") throw new Error("stream");
 if (!import.meta.resolve("penstock-client").endsWith("/node.js")) throw new Error("Node.js");
@@ -61,6 +82,7 @@ if (createClient({ url: "ws://localhost:1", pacing, ...cbor() }).state !== "idle
 if (typeof tryCall !== "function") throw new Error("tryCall");
 if (typeof require("penstock-client/run").stop !== "function") throw new Error("stop");
 if (typeof require("penstock-client/streams").stream !== "function") throw new Error("stream");
+if (typeof require("penstock-client/latency").latency !== "function") throw new Error("latency");
 const { serving } = require("penstock-client/serving");
 createClient({ url: "ws://localhost:1", serving }).handle("CONFIRM", "CONFIRMED", () => ({}));
 const { fallback } = require("penstock-client/fallback");
@@ -70,36 +92,8 @@ socket.onclose = () => (loaded = true);
 process.on("exit", () => { if (!loaded) throw new Error("fallback"); });
 if (!require("penstock-client/package.json").version) throw new Error("package.json");
 `,
-	"uses.mts": `import { createClient, type Client } from "penstock-client";
-import { pacing } from "penstock-client/pacing";
-import { tryCall } from "penstock-client/try-call";
-import { cbor } from "penstock-client/cbor";
-import { attach, type Run } from "penstock-client/run";
-import { serving } from "penstock-client/serving";
-import { stream } from "penstock-client/streams";
-import { fallback, type Transport } from "penstock-client/fallback";
-export const transports: Transport[] = [];
-export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
-export const client: Client = createClient({ url: "ws://localhost:1", pacing, serving, webSocket, ...cbor() });
-export const rows: AsyncIterable<{ id: number }> = stream(client, "EXPORT");
-export const outcome = tryCall(client, "ASK");
-export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
-`,
-	"uses.cts": `import { createClient, type Client } from "penstock-client";
-import { pacing } from "penstock-client/pacing";
-import { tryCall } from "penstock-client/try-call";
-import { cbor } from "penstock-client/cbor";
-import { attach, type Run } from "penstock-client/run";
-import { serving } from "penstock-client/serving";
-import { stream } from "penstock-client/streams";
-import { fallback, type Transport } from "penstock-client/fallback";
-export const transports: Transport[] = [];
-export const webSocket = fallback({ url: "http://localhost:1/", onTransport: (transport) => transports.push(transport) });
-export const client: Client = createClient({ url: "ws://localhost:1", pacing, serving, webSocket, ...cbor() });
-export const rows: AsyncIterable<{ id: number }> = stream(client, "EXPORT");
-export const outcome = tryCall(client, "ASK");
-export const answer: Run<{ text: string }> = attach(client, "token", "answer/1");
-`,
+	"uses.mts":      usesPackage,
+	"uses.cts":      usesPackage,
 	"tsconfig.json": `{"compilerOptions":{"module":"node16","target":"es2022","lib":["es2023","dom"],"strict":true,"noEmit":true,"skipLibCheck":false,"types":[]},"files":["uses.mts","uses.cts"]}`,
 }
 

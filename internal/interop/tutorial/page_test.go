@@ -43,7 +43,6 @@ func (p *page) eval(script string) {
 	browsertest.Eval[chromedp.Void](p.Page, "void (() => { "+script+" })()")
 }
 
-// logIn logs a user in.
 func (p *page) logIn(user string) {
 	p.T.Helper()
 	p.WaitFor(asksForLogin)
@@ -93,7 +92,7 @@ func testErrors(t *testing.T, browser context.Context, p *project) {
 		import("/penstock-client.js").then(({ createClient }) => {
 			const client = createClient({ url: location.origin.replace(/^http/, "ws") + "/ws" })
 			client.onError((error) => window.errors.push(error.code + " " + error.message))
-			return client.send("REMOVE", { id: 4711 })
+			return client.sendWithAck("REMOVE", { id: 4711 })
 		})`)
 	first.WaitEqual(`window.errors`, []string{"NOT_FOUND this item has been removed already"})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestWSKit_PlainClientAcceptsEveryFrame(t *testing.T) {
-	runNode(t, "plain.test.mjs", topics, identities, streams, clientCalls, codecs)
+	runNode(t, "plain.test.mjs", topics, clientCalls)
 }
 
 var chat = exampletest.Example{Name: "chat"}
@@ -28,8 +28,6 @@ func TestWSKit_PlainClientWorksWithTheChat(t *testing.T) {
 	runNodeAgainst(t, "chat.test.mjs", "ws"+strings.TrimPrefix(chat.Start(t).URL(), "http")+"/ws")
 }
 
-func TestWebSocket_CancelsCalls(t *testing.T) { runNode(t, "calls.test.mjs") }
-
 // runNode starts a server and runs a test program against it.
 func runNode(t *testing.T, program string, features ...feature) {
 	t.Helper()
@@ -39,7 +37,7 @@ func runNode(t *testing.T, program string, features ...feature) {
 func runNodeAgainst(t *testing.T, program, url string) {
 	t.Helper()
 	dir := directory.Path(t, func(dir string) { copyPrograms(t, dir) })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, nodetest.Program(t, "node"), filepath.Join(dir, program))
 	command.WaitDelay = time.Second

@@ -119,7 +119,7 @@ func (k *conn) welcomed(e envelope, o *call) {
 		return
 	}
 	k.checkGrant(w.Session)
-	if k.c.token == "" {
+	if k.c.token != w.Session.Token { // another session, because the one before has ended
 		k.c.memberID = w.ConnID
 	}
 	k.c.token = w.Session.Token

@@ -21,43 +21,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/penstock-go/penstock/adapters/redis"
+	"github.com/penstock-go/penstock/internal/versions"
 	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/router"
 )
-
-// A request names what a call of the test is about, and a reply has the result.
-type (
-	request struct {
-		Topic string `json:"topic"`
-		Text  string `json:"text"`
-		User  string `json:"user"`
-		Count int64  `json:"count"`
-	}
-	reply struct {
-		Texts  []string `json:"texts"`
-		Number int64    `json:"number"`
-	}
-
-	enter    struct{ request } // subscribes the connection to a topic
-	publish  struct{ request } // publishes a note
-	members  struct{ request } // returns the users that are present in a topic
-	askUser  struct{ request } // calls the clients of a user
-	spend    struct{ request } // takes tokens, one by one, and returns how many it got
-	note     struct{ request } // is a publication
-	question struct{ request } // is a call to a client, which answers with an answer
-	result   struct{ reply }
-	answer   struct{ reply }
-)
-
-func (enter) MessageType() string    { return "ENTER" }
-func (publish) MessageType() string  { return "PUBLISH" }
-func (members) MessageType() string  { return "MEMBERS" }
-func (askUser) MessageType() string  { return "ASK_USER" }
-func (spend) MessageType() string    { return "SPEND" }
-func (note) MessageType() string     { return "NOTE" }
-func (question) MessageType() string { return "QUESTION" }
-func (result) MessageType() string   { return "RESULT" }
-func (answer) MessageType() string   { return "ANSWER" }
 
 func main() {
 	if len(os.Args) != 2 {
@@ -96,37 +63,37 @@ func newRouter(client *goredis.Client) *router.Router {
 	authorize := func(*router.Context, router.TopicMatch) error { return nil }
 	router.Topic(r, "live/{id}", &router.TopicOptions{Authorize: authorize, Presence: true})
 	router.Topic(r, "kept/{id}", &router.TopicOptions{Authorize: authorize, History: router.History{Messages: 1000}})
-	router.RPC(r, func(ctx *router.Context, m enter) (result, error) {
-		return result{}, ctx.Conn().Subscribe(m.Topic)
+	router.RPC(r, func(ctx *router.Context, m versions.Enter) (versions.Result, error) {
+		return versions.Result{}, ctx.Conn().Subscribe(m.Topic)
 	})
-	router.RPC(r, func(ctx *router.Context, m publish) (result, error) {
-		return result{}, ctx.Publish(m.Topic, note(m))
+	router.RPC(r, func(ctx *router.Context, m versions.Publish) (versions.Result, error) {
+		return versions.Result{}, ctx.Publish(m.Topic, versions.Note(m))
 	})
-	router.RPC(r, func(_ *router.Context, m members) (result, error) {
+	router.RPC(r, func(_ *router.Context, m versions.Members) (versions.Result, error) {
 		var users []string
 		for _, member := range r.Presence(m.Topic) {
 			users = append(users, member.UserID)
 		}
 		slices.Sort(users)
-		return result{reply{Texts: users}}, nil
+		return versions.Result{Texts: users}, nil
 	})
-	router.RPC(r, func(ctx *router.Context, m askUser) (result, error) {
-		var got result
-		for each := range router.CallUser[answer](ctx, r, "", m.User, question(m)) {
+	router.RPC(r, func(ctx *router.Context, m versions.AskUser) (versions.Result, error) {
+		var got versions.Result
+		for each := range router.CallUser[versions.Answer](ctx, r, "", m.User, versions.Question(m)) {
 			if each.Err != nil {
-				return result{}, each.Err
+				return versions.Result{}, each.Err
 			}
 			got.Texts = append(got.Texts, each.Reply.Texts...)
 		}
 		return got, nil
 	})
 	limiter := redis.NewLimiter(client, limit.PerHour(1).Burst(100).Named("versions"))
-	router.RPC(r, func(ctx *router.Context, m spend) (result, error) {
-		var got result
+	router.RPC(r, func(ctx *router.Context, m versions.Spend) (versions.Result, error) {
+		var got versions.Result
 		for range m.Count {
 			decision, err := limit.Consume(ctx, limiter, limit.Key{m.Text}, 1)
 			if err != nil {
-				return result{}, err
+				return versions.Result{}, err
 			}
 			if decision.Allowed {
 				got.Number++

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/random"
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // A receiver receives the channels of some partitions on one connection.
@@ -56,7 +56,7 @@ func (l *Link) newReceiverLocked(client goredis.UniversalClient) *receiver {
 // run keeps a connection until r.ctx ends.
 func (r *receiver) run() {
 	var c *connection
-	pause := sleep.Backoff{Max: maxPause}
+	pause := rules.Backoff{Max: maxPause}
 	for r.ctx.Err() == nil {
 		if c == nil {
 			c = r.open()
@@ -167,7 +167,7 @@ func (r *receiver) openStandby(ctx context.Context, opened chan<- *connection) {
 	for ctx.Err() == nil {
 		c := r.openSubscribed()
 		if c == nil {
-			_ = sleep.For(ctx, maxPause)
+			_ = rules.Sleep(ctx, maxPause)
 			continue
 		}
 		select {
@@ -178,7 +178,7 @@ func (r *receiver) openStandby(ctx context.Context, opened chan<- *connection) {
 			case <-ctx.Done():
 			}
 		case <-c.ended:
-			_ = sleep.For(ctx, maxPause)
+			_ = rules.Sleep(ctx, maxPause)
 		case <-ctx.Done():
 		}
 		c.close()

@@ -7,7 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/penstock-go/penstock/internal/sleep"
+	"github.com/penstock-go/penstock/internal/rules"
 )
 
 // Partitions is the number of partitions on a Cluster, each in a slot of its own. All nodes
@@ -93,7 +93,7 @@ func (l *Link) loadTopology(ctx context.Context) {
 		case l.loaded <- struct{}{}:
 		default:
 		}
-		_ = sleep.For(ctx, reloadInterval-time.Since(begun))
+		_ = rules.Sleep(ctx, reloadInterval-time.Since(begun))
 	}
 }
 

@@ -15,18 +15,28 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/penstock-go/penstock/errors"
 )
 
-// A Panel is the plot of one policy. Demand and Admitted are tokens per step and have the same
-// length.
+// A Panel is the plot of one policy, or of several ones for comparison. Demand and Admitted are tokens
+// per step and have the same length.
 type Panel struct {
 	Title            string
 	Start            time.Time
 	Step             time.Duration
+	First, Last      time.Time // of the requests, within the first and the last step; zero: they cover all steps
 	Demand, Admitted []float64
+	Compared         []Curve // drawn as lines in place of Admitted
 
 	names []string // of the demand, of what is visible of it, and of what is admitted; nil if they are named so
 	unit  string   // "" is tokens/s
+}
+
+// A Curve is what one of several policies has admitted, in tokens per step.
+type Curve struct {
+	Name     string
+	Admitted []float64
 }
 
 // A Kind is a file format.
@@ -53,7 +63,6 @@ const (
 	minHeight   = vg.Length(450)
 	panelHeight = vg.Length(225)
 	margin      = vg.Length(12)
-	legendWidth = vg.Length(84)
 )
 
 // An rgb is an opaque color, as 0xRRGGBB.
@@ -64,35 +73,49 @@ const (
 	rejectedColor rgb = 0xe47a6c
 	admittedColor rgb = 0x5b9bc8
 	maximumColor  rgb = 0xf0c07a
+	demandColor   rgb = 0x303030
 )
+
+// curveColor returns the color of the curve with an index. It has a contrast of at least 3 with light and with dark pages.
+func curveColor(i int) rgb {
+	colors := [...]rgb{0x2f86c5, 0xc96f1a, 0x22916b, 0xb35ca8, 0x98800c, 0x6b74d6, 0xd0554a, 0x148e9e, 0x7f8c3a, 0xa3694a, 0x4f8f4a, 0xc2507d}
+	return colors[i%len(colors)]
+}
 
 // RGBA implements color.Color.
 func (c rgb) RGBA() (red, green, blue, alpha uint32) {
 	return uint32(c>>16&0xff) * 0x101, uint32(c>>8&0xff) * 0x101, uint32(c&0xff) * 0x101, 0xffff
 }
 
+// A row is a plot and its legend, which has no entries if it is that of the row above.
+type row struct {
+	*plot.Plot
+	legend plot.Legend
+	names  []string
+}
+
 // Write draws the panels below one another, all with the same scales.
 func Write(w io.Writer, kind Kind, panels []Panel) error {
-	plots := make([][]*plot.Plot, len(panels))
+	rows := make([]*row, len(panels))
 	top := 0.0
 	for i, panel := range panels {
-		p, err := panel.plot(i == 0)
+		r, err := panel.plot(i == 0)
 		if err != nil {
 			return err
 		}
-		plots[i] = []*plot.Plot{p}
-		top = max(top, p.Y.Max)
+		rows[i] = r
+		top = max(top, r.Y.Max)
 	}
-	for _, row := range plots {
-		row[0].Y.Max = top
+	for _, r := range rows {
+		r.Y.Max = top
 	}
-	plots[len(plots)-1][0].X.Label.Text = "time (UTC)"
-	return writePlots(w, kind, panels[0].Title, plots)
+	rows[len(rows)-1].X.Label.Text = "time (UTC)"
+	return writeRows(w, kind, panels[0].Title, rows)
 }
 
-// writePlots draws plots below one another.
-func writePlots(w io.Writer, kind Kind, title string, plots [][]*plot.Plot) error {
-	height := max(minHeight, vg.Length(len(plots))*panelHeight)
+// writeRows draws plots below one another, and their legends beside them.
+func writeRows(w io.Writer, kind Kind, title string, rows []*row) error {
+	height := max(minHeight, vg.Length(len(rows))*panelHeight)
 	var canvas interface {
 		vg.CanvasSizer
 		io.WriterTo
@@ -102,17 +125,20 @@ func writePlots(w io.Writer, kind Kind, title string, plots [][]*plot.Plot) erro
 	} else {
 		canvas = vgsvg.New(width, height)
 	}
-	tiles := draw.Tiles{
-		Rows: len(plots), Cols: 1, PadY: margin,
-		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: legendWidth + margin,
+	plots, legends := make([][]*plot.Plot, len(rows)), vg.Length(0)
+	for i, r := range rows {
+		plots[i], legends = []*plot.Plot{r.Plot}, max(legends, r.legendWidth())
 	}
 	page := draw.New(canvas)
 	if kind == PNG {
 		page.SetColor(color.White)
 		page.Fill(page.Path())
 	}
-	for i, row := range plot.Align(plots, tiles, page) {
-		plots[i][0].Draw(row[0])
+	tiles := draw.Tiles{Rows: len(rows), Cols: 1, PadY: margin, PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: legends + 2*margin}
+	for i, cells := range plot.Align(plots, tiles, page) {
+		rows[i].Draw(cells[0])
+		right := cells[0].Max.X + margin
+		rows[i].legend.Draw(draw.Crop(cells[0], right-cells[0].Min.X, legends+margin, 0, -2*margin))
 	}
 	if kind == PNG {
 		_, err := canvas.WriteTo(w)
@@ -122,45 +148,37 @@ func writePlots(w io.Writer, kind Kind, title string, plots [][]*plot.Plot) erro
 }
 
 // plot draws the demand in the color of rejected tokens, and the admitted tokens over it. What stays
-// visible of the demand was rejected.
-func (p *Panel) plot(legend bool) (*plot.Plot, error) {
-	rejected, err := curve(p.points(p.Demand), rejectedColor, nil)
-	if err != nil {
-		return nil, err
+// visible of the demand was rejected. Curves are drawn over the line of the demand.
+func (p *Panel) plot(legend bool) (*row, error) {
+	out := newRow(p.Title, cmp.Or(p.unit, "tokens/s"))
+	names := p.names
+	if names == nil {
+		names = []string{"demand", "rejected", "admitted"}
 	}
-	admitted, err := curve(p.points(p.Admitted), admittedColor, nil)
-	if err != nil {
-		return nil, err
+	if !legend && p.Compared == nil {
+		names = []string{"", "", ""}
 	}
-	demand, err := curve(p.points(p.Demand), nil, color.Gray{Y: 0x30})
-	if err != nil {
-		return nil, err
+	var err error
+	if p.Compared == nil {
+		err = errors.Join(out.area(names[1], p.points(p.Demand), rejectedColor), out.area(names[2], p.points(p.Admitted), admittedColor))
 	}
-	out := newPlot(p.Title, cmp.Or(p.unit, "tokens/s"))
-	out.Add(rejected, admitted, demand)
-	out.Y.Min, out.Y.Max = 0, max(out.Y.Max*1.05, 1e-9)
-	if legend {
-		addLegend(out)
-		names := p.names
-		if names == nil {
-			names = []string{"demand", "rejected", "admitted"}
-		}
-		out.Legend.Add(names[0], demand)
-		out.Legend.Add(names[1], rejected)
-		out.Legend.Add(names[2], admitted)
+	err = errors.Join(err, out.line(names[0], p.points(p.Demand), demandColor))
+	for i, c := range p.Compared {
+		err = errors.Join(err, out.line(c.Name, p.points(c.Admitted), curveColor(i)))
 	}
-	return out, nil
+	out.X.Min, out.X.Max = seconds(p.Start), seconds(p.Start.Add(p.Step*time.Duration(len(p.Demand))))
+	return out, err
 }
 
-// newPlot returns an empty plot with a grid, over the time since 1970.
-func newPlot(title, unit string) *plot.Plot {
-	out := plot.New()
+// newRow returns an empty plot with a grid, over the time since 1970.
+func newRow(title, unit string) *row {
+	out := &row{Plot: plot.New(), legend: plot.NewLegend()}
 	out.BackgroundColor = nil
 	out.Title.Text, out.Title.Padding = title, 6
 	out.Y.Label.Text = unit
 	out.X.Tick.Marker, out.Y.Tick.Marker = timeTicks{}, rateTicks{}
 	for _, style := range []*draw.TextStyle{
-		&out.Title.TextStyle, &out.X.Label.TextStyle, &out.Y.Label.TextStyle, &out.Legend.TextStyle,
+		&out.Title.TextStyle, &out.X.Label.TextStyle, &out.Y.Label.TextStyle, &out.legend.TextStyle,
 		&out.X.Tick.Label, &out.Y.Tick.Label,
 	} {
 		style.Font.Size, style.Font.Variant = 11, "Sans"
@@ -170,39 +188,85 @@ func newPlot(title, unit string) *plot.Plot {
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{Y: 0xe0}, color.Gray{Y: 0xe0}
 	out.Add(grid)
 	out.X.Padding, out.Y.Padding = 0, 0
+	out.legend.Top, out.legend.Left, out.legend.Padding = true, true, 3
 	return out
 }
 
-// addLegend puts the legend of a plot to its right.
-func addLegend(p *plot.Plot) {
-	p.Legend.Top, p.Legend.XOffs, p.Legend.Padding = true, legendWidth, 3
+// legendWidth returns the width of the legend with an eighth for fonts that are wider than the measured one.
+func (r *row) legendWidth() (width vg.Length) {
+	for _, name := range r.names {
+		width = max(width, r.legend.ThumbnailWidth+r.legend.TextStyle.Width(name)*9/8)
+	}
+	return width
 }
 
-// curve returns a line, or the area below it if fill is not nil.
-func curve(points plotter.XYs, fill, line color.Color) (*plotter.Line, error) {
-	c, err := plotter.NewLine(points)
+// area adds the area below points, and an entry of the legend unless name is empty.
+func (r *row) area(name string, points plotter.XYs, fill color.Color) error {
+	return r.add(name, points, func(l *plotter.Line) { l.FillColor, l.Width = fill, 0 })
+}
+
+// line adds a line, and an entry of the legend unless name is empty.
+func (r *row) line(name string, points plotter.XYs, c color.Color) error {
+	return r.add(name, points, func(l *plotter.Line) { l.Color, l.Width = c, 0.75 })
+}
+
+func (r *row) add(name string, points plotter.XYs, style func(*plotter.Line)) error {
+	l, err := plotter.NewLine(points)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c.FillColor = fill
-	c.Color, c.Width = line, 0
-	if line != nil {
-		c.Width = 0.75
+	style(l)
+	r.Add(l)
+	_, _, _, top := plotter.XYRange(points)
+	r.Y.Min, r.Y.Max = 0, max(r.Y.Max, top*1.05, 1e-9)
+	if name != "" {
+		r.names = append(r.names, name)
+		r.legend.Add(name, l)
 	}
-	return c, nil
+	return nil
 }
 
 // points returns the corners of the steps, in tokens per second over seconds since 1970.
-func (p *Panel) points(tokens []float64) plotter.XYs {
-	var points plotter.XYs
-	start, step := float64(p.Start.UnixMicro())/1e6, p.Step.Seconds()
-	for i, n := range tokens {
-		right := plotter.XY{X: start + float64(i+1)*step, Y: n / step}
-		if last := len(points) - 1; last >= 0 && points[last].Y == right.Y {
-			points[last] = right
+func (p *Panel) points(tokens []float64) (points plotter.XYs) {
+	for _, b := range p.bins(tokens) {
+		rate := b.tokens / (b.right - b.left)
+		if last := len(points) - 1; last >= 0 && points[last].Y == rate {
+			points[last].X = b.right
 			continue
 		}
-		points = append(points, plotter.XY{X: right.X - step, Y: right.Y}, right)
+		points = append(points, plotter.XY{X: b.left, Y: rate}, plotter.XY{X: b.right, Y: rate})
 	}
 	return points
 }
+
+// A bin has the tokens from left to right, in seconds since 1970.
+type bin struct{ left, right, tokens float64 }
+
+// bins returns the steps. The first and the last one are as wide as the part that requests cover: the rate
+// over the whole step would look as if the demand had changed there. One that is covered by less than a quarter
+// is merged with its neighbor, because few requests in a short time are no rate.
+func (p *Panel) bins(tokens []float64) (bins []bin) {
+	start, step := seconds(p.Start), p.Step.Seconds()
+	for i, n := range tokens {
+		left := start + float64(i)*step
+		bins = append(bins, bin{left, left + step, n})
+	}
+	if p.Last.IsZero() || len(bins) == 0 {
+		return bins
+	}
+	bins[0].left, bins[len(bins)-1].right = seconds(p.First), seconds(p.Last)
+	if n := len(bins); n > 1 && bins[n-1].right-bins[n-1].left < step/4 {
+		bins[n-2].right, bins[n-2].tokens = bins[n-1].right, bins[n-2].tokens+bins[n-1].tokens
+		bins = bins[:n-1]
+	}
+	if len(bins) > 1 && bins[0].right-bins[0].left < step/4 {
+		bins[1].left, bins[1].tokens = bins[0].left, bins[0].tokens+bins[1].tokens
+		bins = bins[1:]
+	}
+	if b := &bins[0]; b.right-b.left < step/4 {
+		b.right = b.left + step
+	}
+	return bins
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

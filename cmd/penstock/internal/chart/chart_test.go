@@ -8,6 +8,8 @@ import (
 	"image/color"
 	"image/png"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,9 +72,74 @@ func TestWrite_SVGFollowsThePage(t *testing.T) {
 	require.NoError(t, chart.Write(&out, chart.SVG, []chart.Panel{panel("10/s <burst> 20", time.Minute)}))
 	text := out.String()
 	assert.Contains(t, text, "<title>10/s &lt;burst&gt; 20</title>")
-	assert.Contains(t, text, "@media(prefers-color-scheme:dark)")
+	assert.Contains(t, text, "@media(prefers-color-scheme:dark){:root{background:#15191e}")
 	assert.NotContains(t, text, "style=")
 	assert.NotContains(t, strings.ToUpper(text), "#FFFFFF")
+}
+
+// A step that requests cover in part has the rate of that part, so that a constant demand is one line.
+func TestWrite_PartlyCoveredStepsAreNoDrop(t *testing.T) {
+	start := time.Date(2026, 9, 1, 18, 0, 0, 0, time.UTC)
+	constant := chart.Panel{Start: start, Step: time.Minute, Demand: []float64{60, 120, 40}, Admitted: []float64{60, 120, 40}}
+	assert.Len(t, heights(t, constant), 3, "requests cover all steps")
+	for name, test := range map[string]struct {
+		first, last time.Duration // after and before the border of a step
+		demand      []float64     // 2 tokens per second
+	}{
+		"halves":               {30 * time.Second, 40 * time.Second, []float64{60, 120, 40}},
+		"less than a quarter":  {50 * time.Second, 55 * time.Second, []float64{20, 120, 10}},
+		"one step, two halves": {15 * time.Second, 15 * time.Second, []float64{60}},
+	} {
+		p := constant
+		p.Demand, p.Admitted = test.demand, test.demand
+		p.First, p.Last = start.Add(test.first), start.Add(time.Duration(len(test.demand))*time.Minute-test.last)
+		assert.Len(t, heights(t, p), 1, name)
+	}
+	single := constant
+	single.Demand, single.Admitted, single.First, single.Last = []float64{1}, []float64{1}, start, start
+	assert.Len(t, heights(t, single), 1, "one request")
+}
+
+var demandPath = regexp.MustCompile(`<path d="([^"]+)" class="demand"`)
+
+// heights returns the different heights of the demand's line.
+func heights(t *testing.T, p chart.Panel) map[string]bool {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, chart.Write(&out, chart.SVG, []chart.Panel{p}))
+	line := demandPath.FindStringSubmatch(out.String()) // the next one is in the legend
+	require.NotNil(t, line)
+	found := map[string]bool{}
+	for point := range strings.SplitSeq(strings.TrimPrefix(line[1], "M"), "L") {
+		_, y, _ := strings.Cut(point, ",")
+		found[y] = true
+	}
+	return found
+}
+
+// The legend is to the right of the plot, whose width leaves room for it.
+func TestWrite_LegendIsBesideThePlot(t *testing.T) {
+	p := panel("candidates", time.Minute)
+	const name = "all: 10/s burst 20 + quota 1000/day Europe/Berlin"
+	p.Compared = []chart.Curve{{Name: name, Admitted: p.Admitted}, {Name: "5/m burst 7", Admitted: p.Demand}}
+	var out bytes.Buffer
+	require.NoError(t, chart.Write(&out, chart.SVG, []chart.Panel{panel("policy", time.Minute), p}))
+	end := 0.0 // of the longest line of the grid
+	for _, line := range regexp.MustCompile(`<path d="M[\d.]+,[\d.]+L([\d.]+),[\d.]+" class="grid"`).FindAllStringSubmatch(out.String(), -1) {
+		x, err := strconv.ParseFloat(line[1], 64)
+		require.NoError(t, err)
+		end = max(end, x)
+	}
+	require.Positive(t, end)
+	texts := regexp.MustCompile(`<text x="([\d.]+)"[^>]*>([^<]+)</text>`).FindAllStringSubmatch(out.String(), -1)
+	begins := map[string]float64{}
+	for _, text := range texts {
+		begins[text[2]], _ = strconv.ParseFloat(text[1], 64)
+	}
+	for _, entry := range []string{"rejected", "admitted", name, "5/m burst 7"} {
+		assert.Greater(t, begins[entry], end, entry)
+	}
+	assert.Less(t, begins[name], 900-4.5*float64(len(name)), "the longest name ends within the picture")
 }
 
 func TestWrite_EmptyTimeline(t *testing.T) {

@@ -1,11 +1,9 @@
 package chart
 
 import (
-	"image/color"
 	"io"
 	"time"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 )
 
@@ -13,14 +11,18 @@ import (
 // each step since the beginning.
 type Load struct {
 	Title         string
-	Step          time.Duration
+	Step, Elapsed time.Duration
 	Due, Answered []float64 // messages per step
 	P50, P99, Max []time.Duration
 }
 
 // WriteLoad draws the rate, and below it the latency.
 func WriteLoad(w io.Writer, kind Kind, l Load) error {
-	rate := Panel{Title: l.Title, Start: time.Unix(0, 0), Step: l.Step, Demand: l.Due, Admitted: l.Answered, names: []string{"due", "rejected or not answered", "answered"}, unit: "messages/s"}
+	begin := time.Unix(0, 0)
+	rate := Panel{
+		Title: l.Title, Start: begin, Step: l.Step, First: begin, Last: begin.Add(l.Elapsed), Demand: l.Due, Admitted: l.Answered,
+		names: []string{"due", "rejected or not answered", "answered"}, unit: "messages/s",
+	}
 	upper, err := rate.plot(true)
 	if err != nil {
 		return err
@@ -31,30 +33,25 @@ func WriteLoad(w io.Writer, kind Kind, l Load) error {
 	}
 	upper.X.Tick.Marker, lower.X.Tick.Marker = rateTicks{}, rateTicks{}
 	lower.X.Label.Text = "seconds after the warm-up"
-	return writePlots(w, kind, l.Title, [][]*plot.Plot{{upper}, {lower}})
+	return writeRows(w, kind, l.Title, []*row{upper, lower})
 }
 
 // latency draws the maximum, p99 and p50 as areas, the smaller over the larger.
-func (l *Load) latency() (*plot.Plot, error) {
-	out := newPlot("latency of the messages that were due at a time", "milliseconds")
-	addLegend(out)
+func (l *Load) latency() (*row, error) {
+	out := newRow("latency of the messages that were due at a time", "milliseconds")
 	for _, series := range []struct {
 		name   string
 		values []time.Duration
-		color  color.Color
+		color  rgb
 	}{{"maximum", l.Max, maximumColor}, {"p99", l.P99, rejectedColor}, {"p50", l.P50, admittedColor}} {
 		var points plotter.XYs
 		for i, d := range series.values {
 			points = append(points, plotter.XY{X: float64(i) * l.Step.Seconds(), Y: float64(d.Microseconds()) / 1000})
 			points = append(points, plotter.XY{X: float64(i+1) * l.Step.Seconds(), Y: float64(d.Microseconds()) / 1000})
 		}
-		area, err := curve(points, series.color, nil)
-		if err != nil {
+		if err := out.area(series.name, points, series.color); err != nil {
 			return nil, err
 		}
-		out.Add(area)
-		out.Legend.Add(series.name, area)
 	}
-	out.Y.Min, out.Y.Max = 0, max(out.Y.Max*1.05, 1e-9)
 	return out, nil
 }

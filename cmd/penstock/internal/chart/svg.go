@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// style has the colors of SVG files, whose background is that of the page. Text has a contrast of at least 4.5 with
-// light and with dark pages, and of 3 if a page is not of the scheme that the browser prefers.
+// style has the colors of SVG files. On light pages, their background is that of the page. On dark ones they have a dark
+// one of their own: a browser that shows the file itself draws it on white in both schemes.
 const style = `<style>text{font:9px Liberation Sans,Arial,Helvetica,sans-serif;fill:#5f6872}
 .title{font-size:11px}
 .rejected{fill:#E47A6C}.admitted{fill:#5B9BC8}
 .demand,.axis,.grid{fill:none;stroke:#5f6872;stroke-width:.75}
-.axis{stroke-width:.5}.grid{stroke-width:.25;stroke-opacity:.5}
-@media(prefers-color-scheme:dark){text{fill:#8b949f}.demand,.axis,.grid{stroke:#8b949f}}
+.curve{fill:none;stroke-width:1}.axis{stroke-width:.5}.grid{stroke-width:.25;stroke-opacity:.5}
+@media(prefers-color-scheme:dark){:root{background:#15191e}text{fill:#a9b2bc}.demand,.axis,.grid{stroke:#a9b2bc}}
 </style>
 `
 
@@ -31,10 +31,11 @@ func writeSVG(w io.Writer, canvas io.WriterTo, title string) error {
 		"\n\tstyle=\"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;font-size:11px\"", ` class="title"`,
 		`style="fill:#E47A6C"`, `class="rejected"`,
 		`style="fill:#5B9BC8"`, `class="admitted"`,
-		`style="fill:#F0C07A"`, `fill="#F0C07A"`,
+		`style="fill:#`, `fill="#`,
 		`style="fill:none;stroke:#303030;stroke-width:0.75"`, `class="demand"`,
 		`style="fill:none;stroke:#000000;stroke-width:0.5"`, `class="axis"`,
 		`style="fill:none;stroke:#E0E0E0;stroke-width:0.25"`, `class="grid"`,
+		`style="fill:none;stroke:#`, `class="curve" stroke="#`, `;stroke-width:0.75"`, `"`,
 	)
 	head, body, _ := strings.Cut(text.String(), "<g ")
 	_, err := io.WriteString(w, classes.Replace(head)+"<title>"+html.EscapeString(title)+"</title>\n"+style+"<g "+classes.Replace(body))

@@ -129,14 +129,6 @@ func TestRun_LatenciesContainAStallOfTheServer(t *testing.T) {
 	assert.Greater(t, report.Steps[3].Latency.P50, stall*4/5, "calls at the beginning of the stall are the slowest")
 }
 
-func TestRun_UnknownTypeIsRejected(t *testing.T) {
-	t.Parallel()
-	report, err := Run(t.Context(), options(serve(t, router.New(nil))))
-	require.NoError(t, err)
-	assert.Zero(t, report.Answered)
-	assert.Equal(t, map[string]int64{"UNIMPLEMENTED": report.Sent}, report.Rejected)
-}
-
 func TestRun_LostConnectionsAreCountedByCloseCode(t *testing.T) {
 	t.Parallel()
 	r := router.New(nil)

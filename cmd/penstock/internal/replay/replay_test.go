@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -52,67 +51,13 @@ func someRequests(rng *rand.Rand, n int) []trace.Record {
 	return requests
 }
 
-// tally is the outcome of a limiter of adapters/memory.
-type tally struct {
-	admitted, rejected, neverAdmitted int64
-	worst                             time.Duration
-	rejections                        map[limit.Key]int64
-}
-
 func TestReplay_DecidesLikeMemoryLimiter(t *testing.T) {
-	for seed := range uint64(20) {
-		requests := someRequests(rand.New(rand.NewPCG(seed, 0)), 1000)
-		r := replay.New(replay.Options{Policies: tokenBuckets(somePolicies()...)})
-		outcomes := make([][]bool, len(requests)) // by request and policy
-		for i, request := range requests {
-			before := r.Results()
-			require.NoError(t, r.Add(request))
-			for j, after := range r.Results() {
-				outcomes[i] = append(outcomes[i], after.Admitted > before[j].Admitted)
-			}
-		}
-		for j, policy := range somePolicies() {
-			want := inMemory(t, policy, requests, func(i int, allowed bool) {
-				require.Equal(t, allowed, outcomes[i][j], "%v, seed %d, request %d", policy, seed, i)
-			})
-			got := r.Results()[j]
-			assert.Equal(t, []int64{want.admitted, want.rejected, want.neverAdmitted, int64(want.worst), int64(len(want.rejections))},
-				[]int64{got.Admitted, got.Rejected, got.NeverAdmitted, int64(got.WorstWait), got.KeysRejected}, "%v", policy)
-			maxRejections := int64(0)
-			for _, n := range want.rejections {
-				maxRejections = max(maxRejections, n)
-			}
-			assert.Equal(t, maxRejections, got.PerKey.Max)
+	for _, policy := range somePolicies() {
+		for seed := range uint64(5) {
+			requests := someRequests(rand.New(rand.NewPCG(seed, 0)), 1000)
+			requireEqualDecisions(t, replay.TokenBucket(policy), func() limit.Limiter { return memory.NewLimiter(policy) }, requests)
 		}
 	}
-}
-
-// inMemory sends the requests to a limiter of adapters/memory at their times.
-func inMemory(t *testing.T, policy limit.Policy, requests []trace.Record, decided func(i int, allowed bool)) *tally {
-	sum := &tally{rejections: map[limit.Key]int64{}}
-	synctest.Test(t, func(t *testing.T) {
-		limiter := memory.NewLimiter(policy)
-		start := time.Now()
-		for i, request := range requests {
-			time.Sleep(time.Duration(request.Micros-requests[0].Micros)*time.Microsecond - time.Since(start))
-			key := limit.Key{"user", "", request.Key, request.Type}
-			d, err := limit.Consume(t.Context(), limiter, key, request.Cost)
-			require.NoError(t, err)
-			decided(i, d.Allowed)
-			switch {
-			case d.Allowed:
-				sum.admitted++
-				continue
-			case d.RetryAfter == limit.Never:
-				sum.neverAdmitted++
-			default:
-				sum.worst = max(sum.worst, d.RetryAfter)
-			}
-			sum.rejected++
-			sum.rejections[key]++
-		}
-	})
-	return sum
 }
 
 func replayAll(t *testing.T, opts replay.Options, requests ...trace.Record) *replay.Replay {
@@ -129,10 +74,12 @@ func at(micros int64, key, typ string) trace.Record {
 }
 
 func TestReplay_PerSelectsSharedBucket(t *testing.T) {
+	log, err := replay.ParsePolicy("sliding-log 1/h")
+	require.NoError(t, err)
 	requests := []trace.Record{at(0, "a", "S"), at(0, "a", "T"), at(0, "b", "S"), at(0, "aS", ""), at(0, "a", "S")}
 	for per, want := range map[replay.Per]int64{"": 1, replay.PerKeyAndType: 1, replay.PerKey: 2, replay.PerType: 2} {
-		r := replayAll(t, replay.Options{Policies: tokenBuckets(limit.PerHour(1)), Per: per}, requests...)
-		assert.Equal(t, want, r.Results()[0].Rejected, per)
+		r := replayAll(t, replay.Options{Policies: append(tokenBuckets(limit.PerHour(1)), log), Per: per}, requests...)
+		assert.Equal(t, []int64{want, want}, []int64{r.Results()[0].Rejected, r.Results()[1].Rejected}, per)
 		assert.Equal(t, 5-want, r.Stats().Keys, per)
 	}
 }

@@ -219,17 +219,6 @@ func TestCluster_UsersOfKilledNodeLeave(t *testing.T) {
 	})
 }
 
-func TestCluster_HistorySurvivesKilledNodes(t *testing.T) {
-	inCluster(t, func(t *testing.T, c chatCluster) {
-		c.member(t, "ann").say(1, 60)
-		for node := 1; node <= 3; node++ {
-			c.Kill(node)
-		}
-		c.Heal()
-		assert.Equal(t, textsFrom(11, 60), c.member(t, "eve").texts())
-	})
-}
-
 func TestCluster_RandomFaultsLoseNoMessage(t *testing.T) {
 	inCluster(t, func(t *testing.T, c chatCluster) { talk(t, c, func() { c.RandomFaults(2 * time.Minute) }) })
 }

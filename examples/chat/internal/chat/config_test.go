@@ -2,6 +2,8 @@ package chat
 
 import (
 	"bytes"
+	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -69,4 +71,9 @@ func TestPerNode_DividesPolicy(t *testing.T) {
 		_, err := perNode(policy, maxNodes)
 		assert.NoError(t, err)
 	}
+}
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the server logs rejected clients
+	os.Exit(m.Run())
 }

@@ -14,4 +14,5 @@ func TestContract_FilesAreUpToDate(t *testing.T) {
 	opts := &contract.Options{Title: "Penstock chat", Description: "Rooms in which users talk.", URL: "ws://localhost:8080/ws"}
 	contracttest.Check(t, r, "../../contract.ts", opts)
 	contracttest.Check(t, r, "../../contract.asyncapi.json", opts)
+	contracttest.Check(t, r, "../../../bot-python/contract.py", opts)
 }

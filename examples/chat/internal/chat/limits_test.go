@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -60,6 +61,22 @@ func TestLimits_FollowTheFile(t *testing.T) {
 		synctest.Wait()
 		routertest.Call[Users](ann, Who{"go"})
 	})
+}
+
+// Nothing listens on the address of Redis: the node grants its share of the limit.
+func TestRateLimit_IsDividedWhileRedisDoesNotAnswer(t *testing.T) {
+	ann := routertest.Dial(t, newChat(t, "-capacity=100", "-refill=1", "-nodes=10", "-key=user", "-redis=redis://127.0.0.1:1"), withToken("ann"))
+	for range 10 {
+		routertest.Call[Users](ann, Who{"go"})
+	}
+	refused := 0
+	for range 5 {
+		ann.Send(Who{"go"})
+		if strings.Contains(ann.Next().Text, `"RESOURCE_EXHAUSTED"`) {
+			refused++
+		}
+	}
+	assert.GreaterOrEqual(t, refused, 3, "a token returns after ten seconds")
 }
 
 // The limiter on Redis and its fallback change together, or not at all, even while Redis is unavailable.

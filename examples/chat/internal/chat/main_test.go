@@ -17,8 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/penstock-go/penstock/errors"
-	"github.com/penstock-go/penstock/internal/testscale"
 	"github.com/penstock-go/penstock/router"
 	"github.com/penstock-go/penstock/router/routertest"
 )
@@ -37,7 +35,10 @@ func TestRun_ServesAndShutsDownGracefully(t *testing.T) {
 	var stderr bytes.Buffer
 	exit := make(chan int)
 	trace := t.TempDir()
-	go func() { exit <- Run(ctx, []string{"-addr=localhost:0", "-record=" + trace}, stdout, &stderr) }()
+	go func() {
+		exit <- Run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0", "-record=" + trace}, stdout, &stderr)
+	}()
+	metricsURL := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: metrics on "))
 	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
 
 	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
@@ -50,9 +51,18 @@ func TestRun_ServesAndShutsDownGracefully(t *testing.T) {
 	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
 	require.NoError(t, err)
 	defer ws.CloseNow()
-	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"}}`)))
+	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)))
 	_, _, err = ws.Read(t.Context())
 	require.NoError(t, err)
+	text, err := io.ReadAll(get(t, metricsURL).Body)
+	require.NoError(t, err)
+	for _, line := range []string{
+		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{limit="chat"} 1`,
+		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted",reason=""} 1`, "go_goroutines",
+	} {
+		assert.Contains(t, string(text), line)
+	}
+	assert.Equal(t, http.StatusNotFound, get(t, url+"/metrics").StatusCode)
 	interrupt()
 	_, _, err = ws.Read(t.Context())
 	assert.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err))
@@ -82,64 +92,12 @@ func TestServer_MetricsArePublicOnlyIfAddressesMatch(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status("-metrics-addr=localhost:8080"))
 }
 
-func TestRun_MetricsHaveTheirOwnPort(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	stdout := &lineWriter{make(chan string, 10)}
-	exit := make(chan int)
-	go func() {
-		exit <- Run(ctx, []string{"-addr=localhost:0", "-metrics-addr=127.0.0.1:0"}, stdout, io.Discard)
-	}()
-	metricsURL := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: metrics on "))
-	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
-	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	require.NoError(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"WHO","meta":{"correlationId":"1"},"payload":{"room":"go"}}`)))
-	_, _, err = ws.Read(t.Context())
-	require.NoError(t, err)
-	text, err := io.ReadAll(get(t, metricsURL).Body)
-	require.NoError(t, err)
-	for _, line := range []string{
-		"penstock_connections_open 1", `penstock_messages_total{code="OK",type="WHO"} 1`, `penstock_limiter_keys{limit="chat"} 1`,
-		`penstock_limit_decisions_total{kind="rate",limit="chat",mode="enforced",outcome="admitted",reason=""} 1`, "go_goroutines",
-	} {
-		assert.Contains(t, string(text), line)
-	}
-	assert.Equal(t, http.StatusNotFound, get(t, url+"/metrics").StatusCode)
-	interrupt()
-	_, _, _ = ws.Read(t.Context())
-	assert.Zero(t, <-exit)
-}
-
 func get(t *testing.T, url string) *http.Response {
 	t.Helper()
 	resp, err := http.Get(url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
-}
-
-// The load balancer sees the failing health check while clients are still accepted.
-func TestRun_LameDuckPhaseAcceptsClients(t *testing.T) {
-	testscale.FullOnly(t, "TestServer_LameDuckPhaseAcceptsClients")
-	ctx, interrupt := context.WithCancel(t.Context())
-	stdout := &lineWriter{make(chan string, 10)}
-	exit := make(chan int)
-	go func() { exit <- Run(ctx, []string{"-addr=localhost:0", "-lame-duck=5s"}, stdout, io.Discard) }()
-	url := strings.TrimSpace(strings.TrimPrefix(<-stdout.lines, "chat: open "))
-	assert.Equal(t, http.StatusOK, get(t, url+"/healthz").StatusCode)
-
-	interrupt()
-	require.Eventually(t, func() bool { return get(t, url+"/healthz").StatusCode == http.StatusServiceUnavailable }, time.Minute, time.Millisecond)
-	ws, _, err := websocket.Dial(t.Context(), url+"/ws?access_token=ann", nil)
-	require.NoError(t, err)
-	defer ws.CloseNow()
-	_, _, err = ws.Read(t.Context())
-	closed, ok := errors.AsType[websocket.CloseError](err)
-	require.True(t, ok, "%v", err)
-	assert.Equal(t, websocket.StatusServiceRestart, closed.Code)
-	assert.Contains(t, closed.Reason, `"retryAfterMs":`)
-	assert.Zero(t, <-exit)
 }
 
 func TestServer_LameDuckPhaseAcceptsClients(t *testing.T) {

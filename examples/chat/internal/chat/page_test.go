@@ -19,7 +19,7 @@ import (
 var (
 	fileReference    = regexp.MustCompile(`(?:href|src|from)="?([a-z][a-z.-]+)"|from "\./([a-z.-]+)"`)
 	elementReference = regexp.MustCompile(`byId\("([^"]+)"\)`)
-	sentMessage      = regexp.MustCompile(`\b(?:call|send)\("([A-Z_]+)"`)
+	sentMessage      = regexp.MustCompile(`\b(?:call|send|sendWithAck)\("([A-Z_]+)"`)
 	contentTypes     = map[string]string{"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 )
 

@@ -17,7 +17,6 @@ const client = createClient({
   webSocket: fallback({ url: server + "/ws/http", onTransport: (transport, why) => page.transports.push(transport + ": " + why) }),
 });
 client.onState((state, { resumed }) => {
-  if (state === "open") page.openedAtMs = performance.now();
   page.states.push(state === "open" && resumed ? "resumed" : state);
 });
 client.onError((error, type) => {
@@ -30,7 +29,7 @@ client.subscribe("page/" + id, { on: { ECHO: ({ n }) => page.received.push(n) } 
 function sendNumber(padding) {
   const n = ++page.sent;
   const failed = (error) => page.errors.push(`${n}: ${error}`);
-  client.send("NUMBER", { page: id, n, padding }, { maxWaitMs: 120_000 }).then(() => page.admitted++, failed);
+  client.sendWithAck("NUMBER", { page: id, n, padding }, { maxWaitMs: 120_000 }).then(() => page.admitted++, failed);
   client.call("ASK", { page: id, n, padding }, { timeoutMs: 120_000 }).then((reply) => page.answered.push(reply.n), failed);
 }
 

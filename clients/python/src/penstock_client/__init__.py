@@ -1,0 +1,22 @@
+"""A client for Penstock servers: calls, events, streams and topics over WebSocket, with asyncio."""
+
+from ._handles import Stream, Subscription
+from ._queue import Queue
+from .client import Client
+from .errors import PenstockError
+from .messages import Connection, Loss, Member, Message, Position, State, StateInfo
+
+__all__ = [
+    "Client",
+    "Connection",
+    "Loss",
+    "Member",
+    "Message",
+    "PenstockError",
+    "Position",
+    "Queue",
+    "State",
+    "StateInfo",
+    "Stream",
+    "Subscription",
+]

@@ -1,0 +1,176 @@
+"""The connection of a link, on the library websockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl as _ssl
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI
+from websockets.typing import Subprotocol
+
+from ._core import Core
+from ._env import Link
+
+MAX_MESSAGE_BYTES = 16 << 20  # that the server sends
+LOST = 1006
+HTTP_BASE = 4000  # the close code of a refused handshake is this plus the status
+
+
+class _Connect(connect):
+    """Follows no redirects, as browsers do: another address might receive the token."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a connection is opened with."""
+
+    url: Callable[[], Awaitable[str]]
+    token: Callable[[bool], Awaitable[str | None]]
+    protocols: tuple[str, ...]
+    headers: Mapping[str, str]
+    ssl: _ssl.SSLContext | None
+    proxy: str | bool
+    compression: bool
+    binary: bool
+    close_timeout: float
+
+    async def open(self, expired: bool) -> ClientConnection:
+        url, token = await asyncio.gather(self.url(), self.token(expired))
+        headers = dict(self.headers)
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        options: dict[str, Any] = {"ssl": self.ssl} if self.ssl is not None and urlsplit(url).scheme == "wss" else {}
+        return await _Connect(
+            url,
+            additional_headers=headers,
+            subprotocols=[Subprotocol(p) for p in self.protocols] or None,
+            compression="deflate" if self.compression else None,
+            proxy=None if self.proxy is False else self.proxy,
+            user_agent_header="penstock-client (Python)",
+            open_timeout=None,  # the core bounds attempts, and sends pings
+            ping_interval=None,
+            close_timeout=self.close_timeout,
+            max_size=MAX_MESSAGE_BYTES,
+            logger=_silent,
+            **options,
+        )
+
+
+_silent = logging.getLogger("penstock_client.websockets")
+_silent.setLevel(logging.CRITICAL)  # the client reports what matters
+
+
+class Socket:
+    """Opens a connection, reads it in one task, and writes it in another one."""
+
+    def __init__(self, core: Core, link: Link, target: Target, changed: Callable[[], None]) -> None:
+        self._core, self._link, self._target, self._changed = core, link, target, changed
+        self._out: deque[bytes | None] = deque()  # None: a ping
+        self._code: int | None = None  # of the close frame that follows what is written
+        self._closing = False
+        self._wake = asyncio.Event()
+        self._socket: ClientConnection | None = None
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def write(self, data: bytes | None) -> None:
+        """Writes a message, or a ping, whose answer is reported to the core."""
+        self._out.append(data)
+        self._wake.set()
+
+    def close(self, code: int | None) -> None:
+        """Closes the connection after what was written, with a close frame, or without a code at once."""
+        self._closing = True
+        self._code = code
+        if self._socket is None:
+            self.task.cancel()
+        elif code is None:
+            self._socket.transport.abort()
+        else:
+            self._wake.set()
+
+    async def _run(self) -> None:
+        core, link = self._core, self._link
+        try:
+            socket = await self._target.open(link.expired)
+        except InvalidStatus as refused:
+            core.closed(link, HTTP_BASE + refused.response.status_code, _reason(refused))
+        except (InvalidURI, InvalidProxy) as error:
+            core.failed(link, error, final=True)
+        except Exception as error:  # of the network, or the functions of the application
+            core.failed(link, error)
+        else:
+            await self._use(socket)
+        self._changed()
+
+    async def _use(self, socket: ClientConnection) -> None:
+        core, link = self._core, self._link
+        self._socket = socket
+        if self._closing:
+            return socket.transport.abort()
+        writing = asyncio.get_running_loop().create_task(self._write(socket))
+        try:
+            core.connected(link)
+            self._changed()
+            while True:
+                data = await socket.recv()
+                core.received(link, data)
+                self._changed()
+        except ConnectionClosed as closed:
+            end = closed.rcvd
+            core.closed(link, end.code if end else LOST, end.reason if end else "")
+        finally:
+            writing.cancel()
+
+    async def _write(self, socket: ClientConnection) -> None:
+        out, text = self._out, not self._target.binary
+        try:
+            while True:
+                while out:
+                    data = out.popleft()
+                    if data is None:
+                        asyncio.ensure_future(await socket.ping()).add_done_callback(self._pong)
+                        continue
+                    await socket.send(data, text=text)
+                    self._core.written(self._link, len(data))
+                    self._changed()
+                if self._closing:
+                    await asyncio.wait_for(socket.close(self._code or LOST), 2 * self._target.close_timeout)
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+        except ConnectionClosed:
+            pass  # the reader reports it
+        except asyncio.TimeoutError:
+            socket.transport.abort()
+
+    def _pong(self, waiter: asyncio.Future[float]) -> None:
+        if not waiter.cancelled() and waiter.exception() is None:
+            self._core.heard(self._link)
+
+
+def _reason(refused: InvalidStatus) -> str:
+    """Returns the close reason with the meaning of a response."""
+    response = refused.response
+    try:
+        error = json.loads(response.body or b"")
+    except ValueError:
+        error = None  # of a proxy
+    if not isinstance(error, dict):
+        error = {}
+    error.setdefault("code", "UNAVAILABLE")
+    error.setdefault("message", f"the server has refused the connection with {response.status_code}")
+    seconds = response.headers.get("Retry-After", "")
+    if "retryAfterMs" not in error and seconds.isdigit():
+        error["retryAfterMs"] = int(seconds) * 1000
+    return json.dumps(error)

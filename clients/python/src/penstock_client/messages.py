@@ -1,0 +1,89 @@
+"""What an application receives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from .errors import PenstockError
+
+State = Literal["idle", "connecting", "open", "waiting", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Up to where the publications of a topic were received."""
+
+    epoch: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Publications that this client will not receive. Unless it is exact, load the state again."""
+
+    topic: str
+    first: int = 0
+    """The first offset that is lost. 0: it is unknown what is lost."""
+    last: int = 0
+    """The last offset that is lost."""
+    ended: Position | None = None
+    """Where the previous epoch ended: its publications with higher offsets are void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a topic with presence."""
+
+    conn_id: str
+    tenant_id: str = ""
+    user_id: str = ""
+    info: str = ""
+
+
+class Message(NamedTuple):
+    """A message of the server outside calls.
+
+    A subscription also receives what has happened to its topic, as messages with one of these types:
+    "$loss" with a Loss, "$reset" with the number of messages of the state that come before any other,
+    and "$members" with a list of Member.
+    """
+
+    type: str
+    payload: Any = None
+    topic: str | None = None
+    """The topic of a publication."""
+    position: Position | None = None
+    """The position of a publication, if its topic has a history."""
+    state: bool = False
+    """The publication is part of the state that the subscription has asked for."""
+    timestamp: int = 0
+    """The clock of the server in milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateInfo:
+    """Why the client has its state."""
+
+    error: PenstockError | None = None
+    """Why there is no connection."""
+    close_code: int | None = None
+    """The code of the close frame, if there was one."""
+    retry_in: float | None = None
+    """In how many seconds the next attempt begins."""
+    resumed: bool = False
+    """Whether the session of the previous connection continues."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """What the server has said about the connection."""
+
+    id: str = ""
+    """Identifies the connection in the logs of the server; empty if the server does not know the greeting."""
+    member_id: str = ""
+    """Member.conn_id of this client: the id of the first connection of its session."""
+    resumed: bool = False
+    """Whether the session of the connection before continues."""
+    contract_hash: str = ""
+    """The hash of the messages of the server."""
