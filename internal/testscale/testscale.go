@@ -1,8 +1,8 @@
 // Package testscale says how much of each test runs. The environment variable PENSTOCK_TESTS
 // selects it:
 //
-//	(unset)   the quick tier, which `go test ./...` runs in a fresh clone
-//	full      the full tier, which .ci/run runs: every test
+//	(unset)   the quick tier, which `go test ./...` runs in a fresh clone, and .ci/run with the race detector
+//	full      the full tier, which `make test` runs: every test
 //	1h        every test in its whole size: tests with random rounds continue for this time each, and
 //	          others have all combinations of their parameters
 //
