@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/internal/session"
 	"github.com/penstock-go/penstock/internal/topic"
+	"github.com/penstock-go/penstock/internal/topic/presence"
 )
 
 // This file makes connections members of topics, also while their clients are away.
@@ -42,7 +43,7 @@ func (n *Node) rejoinAll(c Conn) {
 }
 
 // announced returns the connection as a member of a topic.
-func (n *Node) announced(c Conn, m *Member, t *topic.Topic, info string) topic.Announced {
+func (n *Node) announced(c Conn, m *Member, t *topic.Topic, info string) presence.Announced {
 	user, grace := c.Identity().User, t.Pattern.PresenceGrace
 	member := protocol.Member{ConnID: m.ID, TenantID: user.TenantID, UserID: user.UserID, Info: info}
 	var stays time.Duration
@@ -55,7 +56,7 @@ func (n *Node) announced(c Conn, m *Member, t *topic.Topic, info string) topic.A
 	if grace > 0 && user.UserID != "" {
 		member.ConnID, stays = userMemberID(user), max(stays, grace)
 	}
-	return topic.Announced{Member: member, Stays: stays}
+	return presence.Announced{Member: member, Stays: stays}
 }
 
 // userMemberID returns the Member.ConnID of a user in topics with a PresenceGrace. It contains a

@@ -43,17 +43,16 @@ type waitingPresence struct {
 }
 
 // add adds a change, and reports whether PresenceWaits must be called.
-func (q *waitingChanges) add(topic string, c change) (schedule bool) {
+func (q *waitingChanges) add(event PresenceEvent) (schedule bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	of := topicMember{topic, c.member.ConnID}
+	of := topicMember{event.Topic, event.Member.ConnID}
 	previous := q.latest[of]
-	if q.waiting.Len() >= maxExactPresence && previous != nil && undoes(c, previous) {
+	if q.waiting.Len() >= maxExactPresence && previous != nil && undoes(event, previous) {
 		q.waiting.Remove(previous)
 		q.setLatest(of, previous.Value.(*waitingPresence).previous)
 		return false
 	}
-	event := PresenceEvent{Topic: topic, Member: c.member, Joined: c.joined}
 	q.setLatest(of, q.waiting.PushBack(&waitingPresence{PresenceEvent: event, of: of, previous: previous}))
 	schedule = !q.scheduled
 	q.scheduled = true
@@ -61,9 +60,9 @@ func (q *waitingChanges) add(topic string, c change) (schedule bool) {
 }
 
 // undoes reports whether a change and the waiting one before it have no effect together.
-func undoes(c change, waiting *list.Element) bool {
+func undoes(e PresenceEvent, waiting *list.Element) bool {
 	w := waiting.Value.(*waitingPresence)
-	return w.Joined && !c.joined || c.joined && !w.Joined && w.Member == c.member
+	return w.Joined && !e.Joined || e.Joined && !w.Joined && w.Member == e.Member
 }
 
 // setLatest sets the latest change of a member that waits.

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/internal/envelope"
 	"github.com/penstock-go/penstock/internal/host"
 	"github.com/penstock-go/penstock/internal/sequencer"
+	"github.com/penstock-go/penstock/internal/topic/presence"
 	"github.com/penstock-go/penstock/internal/topicname"
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
@@ -67,8 +68,8 @@ type Topic struct {
 	dropped       bool          // removed from the shard; guarded by mu
 
 	mu       sync.Mutex
-	members  connList[*Subscriber] // the subscribers that do not receive positions
-	presence *presence             // nil until a connection joins or a client asks for it
+	members  connList[*Subscriber]          // the subscribers that do not receive positions
+	presence *presence.Members[*Subscriber] // nil until a connection joins or a client asks for it
 }
 
 // Init must be called before the Topics are used.
@@ -211,7 +212,7 @@ func (ts *Topics) removeSubscriberLocked(t *Topic, c *Subscriber, final bool) {
 		return
 	}
 	t.silenceLocked(c)
-	ts.removeLocalMemberLocked(t, c, final)
+	ts.leaveLocked(t, c, final)
 }
 
 // silenceLocked ends all that a connection receives from a topic.
@@ -220,7 +221,9 @@ func (t *Topic) silenceLocked(c *Subscriber) {
 	if t.history != nil {
 		t.history.remove(c)
 	}
-	t.presence.unwatchLocked(c)
+	if t.presence != nil {
+		t.presence.Unwatch(c)
+	}
 }
 
 // Find returns a topic, or nil if it has no subscribers on this node.

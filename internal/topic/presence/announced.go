@@ -1,4 +1,4 @@
-package topic
+package presence
 
 import (
 	"math"
@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/broker"
-	"github.com/penstock-go/penstock/internal/envelope"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
 
-// This file announces the members of this node to the others.
+// This file has what nodes announce of their members.
 
 // memberData is what other nodes must know about a member besides its ID.
 type memberData struct {
@@ -22,7 +22,7 @@ type memberData struct {
 }
 
 func encodeMember(m protocol.Member, ended bool) string {
-	data, _ := envelope.MarshalJSON(memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
+	data, _ := jsonplan.Append(nil, memberData{m.TenantID, m.UserID, m.Info, ended}) // strings can always be encoded
 	return string(data)
 }
 
@@ -52,7 +52,7 @@ func announcedID(connID string, staysMs int32) string {
 // parseMember returns false if the data is malformed.
 func parseMember(m broker.Member) (a Announced, ok bool) {
 	var data memberData
-	if err := envelope.UnmarshalJSON([]byte(m.Data), &data); err != nil {
+	if err := jsonplan.Unmarshal([]byte(m.Data), &data); err != nil {
 		return Announced{}, false
 	}
 	connID, staysMs, stays := strings.Cut(m.ID, " ")
@@ -70,23 +70,23 @@ func parseMember(m broker.Member) (a Announced, ok bool) {
 // notAnnounced is the member.staysMs of a member that this node does not announce.
 const notAnnounced = -1
 
-// announceLocked announces a member of this node. It must be called with t.mu held.
-func (ts *Topics) announceLocked(t *Topic, m *member, staysMs int32) {
-	session, before := ts.node, m.staysMs
+// announce announces a member of this node.
+func (e *Effects) announce(m *member, staysMs int32) {
+	before := m.staysMs
 	m.staysMs = staysMs
-	session.Join(t.Name, announcedID(m.ConnID, staysMs), encodeMember(m.Member, false))
+	e.Announce = append(e.Announce, Announcement{announcedID(m.ConnID, staysMs), encodeMember(m.Member, false), true})
 	if before != notAnnounced && before != staysMs {
-		session.Leave(t.Name, announcedID(m.ConnID, before))
+		e.Announce = append(e.Announce, Announcement{ID: announcedID(m.ConnID, before)})
 	}
 }
 
-// withdrawLocked ends the announcement of a member. Unless it is final, other nodes wait for
-// another node that announces the member. It must be called with t.mu held.
-func (ts *Topics) withdrawLocked(t *Topic, m *member, final bool) {
-	session, id := ts.node, announcedID(m.ConnID, m.staysMs)
+// withdraw ends the announcement of a member. Unless it is final, other nodes wait for another node
+// that announces the member.
+func (e *Effects) withdraw(m *member, final bool) {
+	id := announcedID(m.ConnID, m.staysMs)
 	if final && m.staysMs > 0 {
-		session.Join(t.Name, id, encodeMember(m.Member, true))
+		e.Announce = append(e.Announce, Announcement{id, encodeMember(m.Member, true), true})
 	}
 	m.staysMs = notAnnounced
-	session.Leave(t.Name, id)
+	e.Announce = append(e.Announce, Announcement{ID: id})
 }
