@@ -4,8 +4,9 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 
 check: fmt vet platforms lint test tidy ## everything that must hold before a commit
 
-fmt: ## fails if a file is not formatted
+fmt: ## fails if a file is not formatted, or has the marks of a merge
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+	@! git grep -n -E '^(<<<<<<<|>>>>>>>) '
 
 # What few programs need is in modules of its own, so that others do not read, test or require it: the
 # adapters of PostgreSQL, Durable Objects and the AI SDK, Durable Streams, requests within the limits of
