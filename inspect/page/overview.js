@@ -49,7 +49,7 @@ function cards(by) {
 }
 
 const deniedColumns = [
-  ["Limit", (row) => row.name],
+  ["Limit", (row) => row.name, "wraps"],
   ["Whom", (row) => row.user ? userLink(row) : row.ip || row.key.filter(Boolean).join(" / "), "wraps"],
   ["Refusals", (row) => row.refusals, "number"],
   ["Bucket", bucket],

@@ -340,9 +340,14 @@ func TestInspector_IsAccessible(t *testing.T) {
 		show(p, view[0], view[1])
 		assert.LessOrEqual(t, browsertest.Eval[int](p, `document.documentElement.scrollWidth`), 320, view[1])
 		assert.Empty(t, browsertest.Violations(p), "%s in a narrow window", view[1])
+		assert.True(t, browsertest.Eval[bool](p, `(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector("#views"))`), "all views are in sight")
 		browsertest.Eval[any](p, `void scrollTo(0, 1e6)`)
 		assert.Zero(t, browsertest.Eval[int](p, `document.querySelector("header").getBoundingClientRect().top`), "the navigation stays in "+view[1])
 	}
+	low := browsertest.Open(browser, t, c.url, chromedp.EmulateViewport(320, 256))
+	show(low, "#overview?by=node", "Overview")
+	browsertest.Eval[any](low, `void scrollTo(0, 1e6)`)
+	assert.Negative(t, browsertest.Eval[float64](low, `document.querySelector("header").getBoundingClientRect().bottom`), "a low window is for the content")
 }
 
 // TestInspector_WorksWithTheKeyboard finds a connection and closes it without a mouse.
