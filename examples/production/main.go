@@ -59,7 +59,7 @@ func main() {
 func parseFlags(args []string) (cfg config, err error) {
 	flags := flag.NewFlagSet("production", flag.ContinueOnError)
 	flags.StringVar(&cfg.addr, "addr", ":8080", "`host:port` to listen on")
-	flags.StringVar(&cfg.metricsAddr, "metrics-addr", ":9090", "`host:port` to serve /metrics on, which clients must not reach")
+	flags.StringVar(&cfg.metricsAddr, "metrics-addr", ":9090", "`host:port` to serve /metrics on, and /inspect/ if INSPECTOR_PASSWORD is set, which clients must not reach")
 	flags.StringVar(&cfg.redis, "redis", "redis://localhost:6379", "`URL` of the Redis server that the nodes share")
 	flags.StringVar(&cfg.limits, "limits", "limits/limits.txt", "`file` with the rate limits; its changes apply while the server runs")
 	flags.TextVar(&cfg.proxies, "proxies", netip.MustParsePrefix("127.0.0.1/32"), "`network` of the load balancer, whose X-Forwarded-For is trusted")

@@ -25,11 +25,13 @@ import (
 //go:embed index.html
 var page []byte
 
+const limitName = "additions" // also in the file of limits
+
 // A server is the router and the handlers of both ports.
 type server struct {
 	router  *router.Router
 	public  http.Handler
-	private http.Handler // metrics
+	private http.Handler // metrics, and the inspector
 }
 
 // newServer follows the file of limits until ctx ends.
@@ -43,7 +45,7 @@ func newServer(ctx context.Context, cfg config, tracer tracing.Tracer) (*server,
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := metrics.New(reg, nil)
 
-	additions := redis.NewLimiter(client, limit.PerSecond(5).Named("additions"))
+	additions := redis.NewLimiter(client, limit.PerSecond(5).Named(limitName))
 	limits, err := limitfile.Load(cfg.limits, nil, additions)
 	if err != nil {
 		return nil, err
@@ -64,10 +66,15 @@ func newServer(ctx context.Context, cfg config, tracer tracing.Tracer) (*server,
 		Timeouts:       router.Timeouts{LameDuck: lameDuck},
 	})
 	m.Router(r)
-	r.UseIngress(ratelimit.New(additions, &ratelimit.Options{Name: "additions", Key: ratelimit.KeyPerIP, Observe: m.Limit}))
+	private := http.NewServeMux()
+	private.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	if password := os.Getenv("INSPECTOR_PASSWORD"); password != "" {
+		private.Handle("/inspect/", newInspector(r, additions, password)) // before the limits, so that traces have what these refuse
+	}
+	r.UseIngress(ratelimit.New(additions, &ratelimit.Options{Name: limitName, Key: ratelimit.KeyPerIP, Observe: m.Limit}))
 	router.On(r, c.add)
 	router.DeclareMessage[Count](r)
-	return &server{router: r, public: routes(r), private: promhttp.HandlerFor(reg, promhttp.HandlerOpts{})}, nil
+	return &server{router: r, public: routes(r), private: private}, nil
 }
 
 func routes(r *router.Router) http.Handler {

@@ -100,6 +100,7 @@ func add(t *testing.T, ws *websocket.Conn) {
 // TestStack_CountsLimitsAndShutsDown runs two nodes behind HAProxy.
 func TestStack_CountsLimitsAndShutsDown(t *testing.T) {
 	testscale.FullOnly(t, "TestContainers_DurationsFit")
+	t.Setenv("INSPECTOR_PASSWORD", "secret")
 	s := newStack(t)
 	redis := s.startRedis()
 	first := s.startNode("node-1")
@@ -117,6 +118,9 @@ func TestStack_CountsLimitsAndShutsDown(t *testing.T) {
 	assert.Equal(t, start+1, receive(t, two).Payload.Value, "over Redis")
 	for _, name := range []string{"node-1", "node-2"} {
 		assert.Contains(t, s.metrics(name), "penstock_connections_open 1\n", name)
+		private := s.addrs[name+":9090"]
+		assert.Equal(t, http.StatusOK, s.status("http://olga:secret@"+private+"/inspect/"))
+		assert.Equal(t, http.StatusUnauthorized, s.status("http://olga:forged@"+private+"/inspect/"))
 	}
 
 	// Both connections are of one address, so of one bucket with ten tokens, of which nine are left.
