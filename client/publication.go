@@ -168,6 +168,9 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 	}
 	needsState := false
 	for _, s := range f.readersLocked() {
+		if within := m.Ended == nil && !m.Reset && s.received.Epoch == position.Epoch; within && s.received.Offset >= position.Offset {
+			continue // others begin at an older position
+		}
 		s.received = position
 		if !lost {
 			if !s.takesState {

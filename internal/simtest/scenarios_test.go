@@ -106,3 +106,18 @@ func TestScenario_CallWhileTwoNodesShutDown(t *testing.T) {
 		})
 	}
 }
+
+// A second subscription of a topic asked for the latest publications, of which the client had made one itself: the notice that says
+// so moved the first subscription back, too.
+func TestScenario_LatestPublicationsWithOneOfItsOwn(t *testing.T) {
+	repeat(t, 3, plan{
+		Seed: 388, Mood: calm, Nodes: 2,
+		Clients: []clientPlan{{User: "user1"}, {User: "user2"}},
+		Steps: []step{
+			{Wait: 2 * time.Second, Do: "callAndPublishToOthers", Client: 1, Topic: "log/2", For: 97 * time.Millisecond},
+			{Wait: 2 * time.Second, Do: "callAndPublishToOthers", Topic: "log/2", For: 49 * time.Millisecond},
+			{Wait: 2 * time.Second, Do: "subscribeLast", Client: 1, Topic: "log/2", N: 8},
+			{Wait: 2 * time.Second, Do: "subscribeLast", Client: 1, Topic: "log/2", N: 5},
+		},
+	})
+}
