@@ -97,11 +97,15 @@ func (c *Conn) published(e envelope) {
 	if name == "" && offset <= t.offset { // messages to the user precede the answer to $ws:resume, and follow it again
 		return
 	}
-	if c.session || acts == c.acts { // otherwise, a handler may have subscribed the client again
+	if c.isCertain(acts) {
 		c.violation("%s of topic %q has the offset %d after %d; offsets grow by one, unless a notice explains the gap", e.Type, name, offset, t.offset)
 	}
 	t.offset = offset
 }
+
+// isCertain reports whether no handler can have subscribed the client again since its last publication, of which only
+// clients with a session are notified.
+func (c *Conn) isCertain(acts int) bool { return c.session || acts == c.acts }
 
 func (t *topic) endPhase() {
 	if t.phase.left == 0 && !t.phase.more {
@@ -115,8 +119,8 @@ func (c *Conn) moved(m protocol.Moved) {
 	if t == nil {
 		return
 	}
-	from := t.offset
-	if t.epoch != "" && m.Epoch != t.epoch && m.Ended == nil && !m.Reset {
+	from, certain := t.offset, c.isCertain(t.acts)
+	if certain && t.epoch != "" && m.Epoch != t.epoch && m.Ended == nil && !m.Reset {
 		c.violation("$ws:position of topic %q has the epoch %s after %s; a notice that begins an epoch says where the previous one has ended", m.Topic, m.Epoch, t.epoch)
 	}
 	t.offset, t.epoch, t.acts = m.Offset, m.Epoch, c.acts
@@ -133,9 +137,10 @@ func (c *Conn) moved(m protocol.Moved) {
 	switch {
 	case m.Lost != nil:
 		c.loss(m.Topic, "$ws:position with lost publications: the offsets %d to %d", m.Lost.From, m.Lost.To)
-		if m.Lost.From != from+1 || m.Lost.To != m.Offset {
+		if certain && m.Lost.From != from+1 || m.Lost.To != m.Offset {
 			c.violation("$ws:position of topic %q moves from %d to %d, and reports %d to %d as lost; the notice must explain the whole gap", m.Topic, from, m.Offset, m.Lost.From, m.Lost.To)
 		}
+	case !certain:
 	case m.Ended == nil && m.Offset != from+1:
 		c.violation("$ws:position of topic %q moves from %d to %d without a loss; it may skip one publication, which is the client's own", m.Topic, from, m.Offset)
 	case m.Ended != nil && m.Offset != from:
