@@ -62,6 +62,8 @@ func (s *Subscription) joinLocked(m *protocol.Subscribed) (again bool) {
 		return false // others begin earlier
 	case known && before.Offset < m.Offset && before != s.feed.presented:
 		return true // the answer is for others, and what precedes it is missing
+	case m.Ended != nil && before.Epoch == m.Ended.Epoch:
+		position.Offset = max(position.Offset, min(before.Offset, m.Ended.Offset)) // others begin earlier
 	}
 	s.received = position
 	s.takesState = s.feed.stateLeft > 0 && (s.needsState || missed || s == s.feed.all)

@@ -97,7 +97,7 @@ func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result Jo
 	t.promoteLocked(f)
 	read := len(j.Publications)
 	if j.Last {
-		for !ts.encodeMissed(t, f, nil, j.Publications) && len(j.Publications) > 0 { // until there is room
+		for !ts.encodeMissed(t, f, nil, j) && len(j.Publications) > 0 { // until there is room
 			j.Publications = j.Publications[(len(j.Publications)+1)/2:]
 		}
 		return JoinResult{Position: before(j.Position, j.Publications), Recovered: j.Recovered, Read: read}, true
@@ -105,7 +105,7 @@ func (ts *Topics) activate(t *Topic, f *follower, j sequencer.Joined) (result Jo
 	if !j.Recovered { // the store was asked for more than the client receives
 		read = min(ts.MaxMissed(t.Pattern), unrecoveredWork)
 	}
-	if !j.Recovered || !ts.encodeMissed(t, f, nil, j.Publications) {
+	if !j.Recovered || !ts.encodeMissed(t, f, nil, j) {
 		return JoinResult{Position: j.Position, Read: read}, true
 	}
 	return JoinResult{Position: before(j.Position, j.Publications), Recovered: true, Ended: j.Ended, Read: read}, true
@@ -157,9 +157,10 @@ func (t *Topic) promoteLocked(f *follower) {
 
 // encodeMissed encodes the publications that a follower has missed, to be sent after some frames. It
 // reports false, and keeps none, if they are too many or too long for its send queue.
-func (ts *Topics) encodeMissed(t *Topic, f *follower, frames []*wsconn.Frame, missed []broker.Publication) bool {
+func (ts *Topics) encodeMissed(t *Topic, f *follower, frames []*wsconn.Frame, j sequencer.Joined) bool {
 	bytes := 0
-	for _, p := range missed {
+	for _, p := range j.Publications {
+		p.Position.Epoch = j.Position.Epoch // that of the answer; the first ones may be of the epoch before
 		frame := ts.missedFrame(t, f.conn, p)
 		if frame == nil {
 			continue

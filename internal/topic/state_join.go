@@ -68,7 +68,7 @@ func (j *stateJoin) activate(joined sequencer.Joined) {
 	keys, frames := len(j.frames), j.frames
 	j.frames = nil // encodeMissed takes or releases them
 	switch {
-	case j.topics.encodeMissed(t, f, frames, joined.Publications):
+	case j.topics.encodeMissed(t, f, frames, joined):
 	case joined.Rest == nil:
 		j.tooMuch = true
 		return
