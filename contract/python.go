@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func (c *Contract) Python() []byte {
 	b.WriteString("\n# A time as in RFC 3339: 2006-01-02T15:04:05Z. With payloads in CBOR, it is a datetime.\nTimestamp: _t.TypeAlias = str\n")
 	b.WriteString("\n# Bytes in base64. With payloads in CBOR, they are bytes.\nBase64: _t.TypeAlias = str\n")
 	b.WriteString(p.definitions.String())
+	b.WriteString(p.topicTypes.String())
 	b.WriteString(p.class.String())
 	if len(c.doc.Limits) > 0 {
 		b.WriteString("\n\n# Rate limits by name: tokens that return every refillMs, and what messages take from a bucket; None depends on the message.\n")
@@ -56,85 +58,85 @@ import penstock_client as _penstock
 
 if _t.TYPE_CHECKING:
     from typing_extensions import NotRequired as _NotRequired
+
+    _M = _t.TypeVar("_M", bound=_penstock.Message)
 `
 
 type python struct {
 	doc         *document
 	names       map[string]bool // of definitions
 	definitions strings.Builder
+	topicTypes  strings.Builder
 	class       strings.Builder
 }
 
 // client writes the class Contract. Its methods exist for the type checker alone.
 func (p *python) client() {
+	all := p.doc.typed(p)
 	var methods []string
-	add := func(method string, async bool, signatures []string) {
+	add := func(method string, async bool, signatures []pythonSignature) {
 		methods = append(methods, pythonMethod(method, async, signatures)...)
 	}
-	add("call", true, p.signatures(p.doc.Calls, func(c call) string {
+	add("call", true, pythonSent(all.calls, func(m message) string {
 		progress := ""
-		if c.Progress != nil {
-			progress = ", on_progress: _abc.Callable[[" + p.typeOf(c.Type+"Progress", c.Progress) + "], _t.Any] | None = None"
+		if m.progress != "" {
+			progress = ", on_progress: _abc.Callable[[" + m.progress + "], _t.Any] | None = None"
 		}
-		return ", *, timeout: float | None = None, idempotent: bool = False" + progress + ") -> " + p.replyOf(c)
+		return ", *, timeout: float | None = None, idempotent: bool = False" + progress + ") -> " + m.reply
 	}))
-	var events []call
-	for _, e := range p.doc.Events {
-		events = append(events, call{event: e})
-	}
-	add("send", true, p.signatures(events, func(call) string { return ", *, max_wait: float | None = None) -> None" }))
-	add("stream", false, p.signatures(p.doc.Streams, func(c call) string {
-		item := "_t.Any"
-		if c.Item != nil {
-			item = p.typeOf(c.Type+"Item", c.Item)
-		}
-		return ", *, timeout: float | None = None, credit: int = 16) -> _penstock.Stream[" + item + ", " + p.replyOf(c) + "]"
+	add("send", true, pythonSent(all.events, func(message) string { return ", *, max_wait: float | None = None) -> None" }))
+	add("stream", false, pythonSent(all.streams, func(m message) string {
+		return ", *, timeout: float | None = None, credit: int = 16) -> _penstock.Stream[" + m.item + ", " + cmp.Or(m.reply, "None") + "]"
 	}))
-	var handled, received []string
-	for _, c := range p.doc.Served {
-		request, reply := p.typeOf(c.Type+"Request", c.Payload), p.replyOf(c)
-		handler := "_abc.Callable[[" + request + "], " + reply + " | _abc.Awaitable[" + reply + "]]"
-		handled = append(handled, "type: _t.Literal["+literal(c.Type)+"], reply_type: _t.Literal["+literal(c.Reply.Type)+"]) -> _abc.Callable[["+handler+"], "+handler+"]")
+	var handled, received []pythonSignature
+	for _, m := range all.served {
+		handler := "_abc.Callable[[" + m.request + "], " + m.reply + " | _abc.Awaitable[" + m.reply + "]]"
+		text := "type: _t.Literal[" + literal(m.name) + "], reply_type: _t.Literal[" + literal(m.replyName) + "]) -> _abc.Callable[[" + handler + "], " + handler + "]"
+		handled = append(handled, pythonSignature{m.documentation(), text})
 	}
 	add("handle", false, handled)
-	for _, e := range p.doc.Received {
-		handler := "_abc.Callable[[" + p.typeOf(e.Type+"Payload", e.Payload) + ", _penstock.Message], _t.Any]"
-		received = append(received, "type: _t.Literal["+literal(e.Type)+"]) -> _abc.Callable[["+handler+"], "+handler+"]")
+	for _, m := range all.received {
+		handler := "_abc.Callable[[" + m.request + ", _penstock.Message], _t.Any]"
+		received = append(received, pythonSignature{m.documentation(), "type: _t.Literal[" + literal(m.name) + "]) -> _abc.Callable[[" + handler + "], " + handler + "]"})
 	}
 	loss := "_abc.Callable[[_penstock.Loss, _penstock.Message], _t.Any]"
-	add("on", false, append(received, `type: _t.Literal["$loss"]) -> _abc.Callable[[`+loss+"], "+loss+"]"))
+	add("on", false, append(received, pythonSignature{"", `type: _t.Literal["$loss"]) -> _abc.Callable[[` + loss + "], " + loss + "]"}))
+	add("subscribe", false, p.topics(all.topics))
 	p.class.WriteString("\n\nclass Contract(_penstock.Client):\n    \"\"\"The client, with methods that are typed by the messages of the server.\"\"\"\n\n    if _t.TYPE_CHECKING:\n")
 	p.class.WriteString(strings.Join(methods, ""))
 }
 
-// signatures returns the parameters and the result of a method, for each message.
-func (p *python) signatures(messages []call, rest func(call) string) (all []string) {
-	for _, c := range messages {
-		payload := p.typeOf(c.Type+"Request", c.Payload)
-		if !p.isRequired(c.Payload) {
+// A pythonSignature is the parameters and the result of a method for one message or topic.
+type pythonSignature struct{ comment, text string }
+
+// pythonSent returns the signatures of a method that sends one of some messages.
+func pythonSent(messages []message, rest func(message) string) (all []pythonSignature) {
+	for _, m := range messages {
+		payload := m.request
+		if m.optional {
 			payload += " | None = None"
 		}
-		all = append(all, "type: _t.Literal["+literal(c.Type)+"], payload: "+payload+rest(c))
+		all = append(all, pythonSignature{m.documentation(), "type: _t.Literal[" + literal(m.name) + "], payload: " + payload + rest(m)})
 	}
 	return all
 }
 
 // pythonMethod returns a method with a signature for each message, or none.
-func pythonMethod(name string, async bool, signatures []string) (lines []string) {
+func pythonMethod(name string, async bool, signatures []pythonSignature) (lines []string) {
 	def := "def " + name + "(self, "
 	if async {
 		def = "async " + def
 	}
 	const indent, ignore = "        ", "  # type: ignore[override]"
 	if len(signatures) == 1 {
-		return []string{"\n" + indent + def + signatures[0] + ":" + ignore + "\n" + indent + "    raise NotImplementedError\n"}
+		return []string{"\n" + pythonComment(indent, signatures[0].comment) + indent + def + signatures[0].text + ":" + ignore + "\n" + indent + "    raise NotImplementedError\n"}
 	}
 	for i, signature := range signatures {
 		mark := ""
 		if i == 0 {
 			mark = ignore
 		}
-		lines = append(lines, "\n"+indent+"@_t.overload"+mark+"\n"+indent+def+signature+": ...\n")
+		lines = append(lines, "\n"+pythonComment(indent, signature.comment)+indent+"@_t.overload"+mark+"\n"+indent+def+signature.text+": ...\n")
 	}
 	if len(lines) > 0 {
 		lines = append(lines, "\n"+indent+def+"*arguments: _t.Any, **options: _t.Any) -> _t.Any:\n"+indent+"    raise NotImplementedError\n")
@@ -142,41 +144,26 @@ func pythonMethod(name string, async bool, signatures []string) (lines []string)
 	return lines
 }
 
-// isRequired reports whether a payload has a member that cannot be left out.
-func (p *python) isRequired(s *jsonschema.Schema) bool {
-	if s.Ref != "" {
-		s = p.doc.resolve(s)
-	}
-	return len(s.Required) > 0 || s.Type != "object"
-}
-
-func (p *python) replyOf(c call) string {
-	if c.Reply == nil {
-		return "None"
-	}
-	return p.typeOf(c.Reply.Type, c.Reply.Payload)
-}
-
 // definition writes a type of its own.
 func (p *python) definition(name string, def *jsonschema.Schema) {
 	if isStruct(def) {
-		p.dictionary(name, def)
+		p.typedDict(name, def)
 		return
 	}
-	p.definitions.WriteString("\n\n" + pythonComment("", def.Description) + name + ": _t.TypeAlias = " + quoted(p.typeOf(name, def)) + "\n")
+	p.definitions.WriteString("\n\n" + pythonComment("", def.Description) + name + ": _t.TypeAlias = " + quoted(typeOf(p, def, spot{name: name})) + "\n")
 }
 
-// dictionary writes a TypedDict: a class if the names of all members permit that.
-func (p *python) dictionary(name string, s *jsonschema.Schema) {
-	var types, members []string
-	isClass := true
-	for _, member := range slices.Sorted(maps.Keys(s.Properties)) {
-		typ := p.typeOf(name+capitalize(identifier(member)), s.Properties[member])
-		if !slices.Contains(s.Required, member) {
+// typedDict writes a TypedDict: a class if the names of all members permit that.
+func (p *python) typedDict(name string, s *jsonschema.Schema) {
+	members, isClass := membersOf(s), true
+	var types []string
+	for _, m := range members {
+		typ := typeOf(p, m.schema, spot{name: name + capitalize(identifier(m.name))})
+		if !m.required {
 			typ = "_NotRequired[" + typ + "]"
 		}
-		types, members = append(types, typ), append(members, member)
-		isClass = isClass && p.isAttribute(member)
+		types = append(types, typ)
+		isClass = isClass && p.isAttribute(m.name)
 	}
 	b := &p.definitions
 	if isClass {
@@ -184,11 +171,11 @@ func (p *python) dictionary(name string, s *jsonschema.Schema) {
 	} else {
 		b.WriteString("\n\n" + pythonComment("", describe(s)) + name + " = _t.TypedDict(\n    " + literal(name) + ",\n    {\n")
 	}
-	for i, member := range members {
+	for i, m := range members {
 		if isClass {
-			b.WriteString(pythonComment("    ", s.Properties[member].Description) + "    " + member + ": " + types[i] + "\n")
+			b.WriteString(pythonComment("    ", m.description) + "    " + m.name + ": " + types[i] + "\n")
 		} else {
-			b.WriteString(pythonComment("        ", s.Properties[member].Description) + "        " + literal(member) + ": " + quoted(types[i]) + ",\n")
+			b.WriteString(pythonComment("        ", m.description) + "        " + literal(m.name) + ": " + quoted(types[i]) + ",\n")
 		}
 	}
 	if !isClass {
@@ -203,7 +190,7 @@ func (p *python) isAttribute(member string) bool {
 
 // describe returns the description of an object, and whether it may have other members, which a TypedDict cannot say.
 func describe(s *jsonschema.Schema) string {
-	if s.AdditionalProperties != nil && !isFalse(s.AdditionalProperties) {
+	if hasOtherMembers(s) {
 		return strings.TrimSpace(s.Description + "\n\nIt may have other members.")
 	}
 	return s.Description

@@ -10,83 +10,59 @@ import (
 
 // This file has the types of schemas in Python.
 
-// typeOf returns the type of a schema. name is what an object without a name is called.
-func (p *python) typeOf(name string, s *jsonschema.Schema) string {
-	switch {
-	case s.Ref != "":
-		return pythonName(strings.TrimPrefix(s.Ref, refPrefix))
-	case s.Const != nil:
-		return pythonLiterals([]any{*s.Const})
-	case len(s.Enum) > 0:
-		typ := pythonLiterals(s.Enum)
-		if s.Extra[openKeyword] == true && s.Type == "string" {
-			typ += " | str"
-		}
-		return typ
-	case isFalse(s):
-		return "_t.NoReturn"
+func (p *python) reference(name string) string { return pythonName(name) }
+
+func (p *python) literals(values []any, open bool) string {
+	typ := pythonLiterals(values)
+	if open {
+		typ += " | str"
 	}
-	types := typesOf(s)
-	var all []string
-	for _, typ := range types {
-		all = append(all, p.basicType(name, s, typ))
-	}
-	if len(types) == 0 {
-		for _, one := range slices.Concat(s.AnyOf, s.OneOf) {
-			all = append(all, p.typeOf(name, one))
-		}
-	}
-	return pythonUnion(all)
+	return typ
 }
 
-// basicType returns the type of a schema for one of its JSON types.
-func (p *python) basicType(name string, s *jsonschema.Schema, typ string) string {
-	switch typ {
-	case "null":
+func (p *python) basic(kind basicType) string {
+	switch kind {
+	case nothing:
+		return "_t.NoReturn"
+	case null:
 		return "None"
-	case "boolean":
+	case boolean:
 		return "bool"
-	case "integer":
+	case integer:
 		return "int"
-	case "number":
+	case number:
 		return "float"
-	case "string":
-		switch {
-		case s.Format == "date-time":
-			return "Timestamp"
-		case s.ContentEncoding == "base64":
-			return "Base64"
-		}
+	case text, integerText, numberText:
 		return "str"
-	case "array":
-		if s.Items == nil {
-			return "list[_t.Any]"
-		}
-		return "list[" + p.typeOf(name, s.Items) + "]"
-	case "object":
-		return p.objectType(name, s)
+	case timestamp:
+		return "Timestamp"
+	case base64:
+		return "Base64"
 	default:
 		return "_t.Any"
 	}
 }
 
-func (p *python) objectType(name string, s *jsonschema.Schema) string {
-	switch {
-	case len(s.Properties) > 0:
-		name = pythonName(capitalize(identifier(name)))
-		for p.names[name] {
-			name += "_"
-		}
-		p.names[name] = true
-		p.dictionary(name, s)
-		return name
-	case s.AdditionalProperties != nil && isFalse(s.AdditionalProperties), s.Extra[closedKeyword] != nil:
-		return "dict[str, _t.NoReturn]"
-	case s.AdditionalProperties != nil:
-		return "dict[str, " + p.typeOf(name, s.AdditionalProperties) + "]"
-	default:
-		return "dict[str, _t.Any]"
+func (p *python) list(item string, _ int) string { return "list[" + item + "]" }
+
+func (p *python) dictionary(values string) string { return "dict[str, " + values + "]" }
+
+func (p *python) union(types []string) string { return pythonUnion(types) }
+
+// object writes a TypedDict of its own.
+func (p *python) object(s *jsonschema.Schema, at spot) string {
+	name := p.unique(pythonName(capitalize(identifier(at.name))))
+	p.typedDict(name, s)
+	return name
+}
+
+// unique returns a name that nothing else has.
+func (p *python) unique(name string) string {
+	for p.names[name] {
+		name += "_"
 	}
+	p.names[name] = true
+	return name
 }
 
 var (
@@ -105,7 +81,7 @@ var pythonKeywords = map[string]bool{
 //nolint:gochecknoglobals // never changed
 var pythonTypes = map[string]bool{
 	"bool": true, "dict": true, "float": true, "int": true, "list": true, "str": true,
-	"Base64": true, "Timestamp": true, "_NotRequired": true, "_t": true,
+	"Base64": true, "Timestamp": true, "_M": true, "_NotRequired": true, "_t": true,
 }
 
 // pythonName returns the name of a type, which may be a keyword of Python alone.

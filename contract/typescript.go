@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -77,42 +78,35 @@ func comment(indent, text string) string {
 }
 
 func (t *typeScript) contract() {
+	all := t.doc.typed(t)
 	t.line("")
 	t.line("export interface Contract {")
-	t.section("events", "Messages from clients without an answer.", len(t.doc.Events), func() {
-		for _, e := range t.doc.Events {
-			t.member(e, t.typeOf(e.Payload))
-		}
+	t.section("events", "Messages from clients without an answer.", all.events, func(m message) string { return m.request })
+	t.section("calls", "Messages from clients that are answered once.", all.calls, func(m message) string {
+		return "{ request: " + m.request + "; reply: " + m.reply + "; progress: " + cmp.Or(m.progress, "never") + failures(m) + " }"
 	})
-	t.section("calls", "Messages from clients that are answered once.", len(t.doc.Calls), func() {
-		for _, c := range t.doc.Calls {
-			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; reply: "+t.typeOf(c.Reply.Payload)+"; progress: "+t.orElse(c.Progress, "never")+t.failures(c.Errors)+" }")
-		}
+	t.section("streams", "Messages from clients that are answered by items.", all.streams, func(m message) string {
+		return "{ request: " + m.request + "; item: " + m.item + "; reply: " + cmp.Or(m.reply, "undefined") + failures(m) + " }"
 	})
-	t.section("streams", "Messages from clients that are answered by items.", len(t.doc.Streams), func() {
-		for _, c := range t.doc.Streams {
-			reply := "undefined"
-			if c.Reply != nil {
-				reply = t.typeOf(c.Reply.Payload)
-			}
-			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; item: "+t.orElse(c.Item, "unknown")+"; reply: "+reply+t.failures(c.Errors)+" }")
-		}
+	t.section("received", "Publications and other messages from the server.", all.received, func(m message) string { return m.request })
+	t.section("served", "Calls of the server, which clients answer.", all.served, func(m message) string {
+		return "{ request: " + m.request + "; reply: " + m.reply + "; replyType: " + literal(m.replyName) + " }"
 	})
-	t.section("received", "Publications and other messages from the server.", len(t.doc.Received), func() {
-		for _, e := range t.doc.Received {
-			t.member(e, t.typeOf(e.Payload))
-		}
-	})
-	t.section("served", "Calls of the server, which clients answer.", len(t.doc.Served), func() {
-		for _, c := range t.doc.Served {
-			t.member(c.event, "{ request: "+t.typeOf(c.Payload)+"; reply: "+t.typeOf(c.Reply.Payload)+"; replyType: "+literal(c.Reply.Type)+" }")
-		}
-	})
-	t.topics()
+	t.topics(all.topics)
 	t.line("}")
 }
 
-func (t *typeScript) section(name, text string, members int, write func()) {
+// section writes a member of the contract, with a member for each message.
+func (t *typeScript) section(name, text string, messages []message, typ func(message) string) {
+	t.members(name, text, len(messages), func() {
+		for _, m := range messages {
+			t.comment("    ", m.documentation())
+			t.line("    " + propertyName(m.name) + ": " + typ(m) + ";")
+		}
+	})
+}
+
+func (t *typeScript) members(name, text string, members int, write func()) {
 	t.comment("  ", text)
 	if members == 0 {
 		t.line("  " + name + ": {};")
@@ -123,29 +117,16 @@ func (t *typeScript) section(name, text string, members int, write func()) {
 	t.line("  };")
 }
 
-func (t *typeScript) member(e event, typ string) {
-	text := e.Description
-	if len(e.Errors) > 0 {
-		var codes []string
-		for _, f := range e.Errors {
-			codes = append(codes, f.Code)
-		}
-		text = strings.TrimSpace(text + "\n\nFails with " + strings.Join(codes, ", ") + ".")
-	}
-	t.comment("    ", text)
-	t.line("    " + propertyName(e.Type) + ": " + typ + ";")
-}
-
 // failures returns a member for the errors that a route declares, or "".
-func (t *typeScript) failures(failures []failure) string {
-	if len(failures) == 0 {
+func failures(m message) string {
+	if len(m.failures) == 0 {
 		return ""
 	}
 	var all []string
-	for _, f := range failures {
-		typ := "{ code: " + literal(f.Code)
-		if f.Details != nil {
-			typ += "; details: " + t.typeOf(f.Details)
+	for _, f := range m.failures {
+		typ := "{ code: " + literal(f.code)
+		if f.details != "" {
+			typ += "; details: " + f.details
 		}
 		all = append(all, typ+" }")
 	}
@@ -161,7 +142,7 @@ func (t *typeScript) definition(name string, def *jsonschema.Schema) {
 		return
 	}
 	t.alias = true
-	t.line("export type " + name + " = " + t.typeAt(def, "") + ";")
+	t.line("export type " + name + " = " + typeOf(t, def, spot{}) + ";")
 	t.alias = false
 }
 
@@ -169,72 +150,56 @@ func (t *typeScript) definition(name string, def *jsonschema.Schema) {
 func (t *typeScript) properties(s *jsonschema.Schema, indent string) string {
 	var b strings.Builder
 	b.WriteString("{\n")
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		property, mark := s.Properties[name], "?"
-		if slices.Contains(s.Required, name) {
+	for _, m := range membersOf(s) {
+		mark := "?"
+		if m.required {
 			mark = ""
 		}
-		b.WriteString(comment(indent+"  ", property.Description))
-		b.WriteString(indent + "  " + propertyName(name) + mark + ": " + t.typeAt(property, indent+"  ") + ";\n")
+		b.WriteString(comment(indent+"  ", m.description))
+		b.WriteString(indent + "  " + propertyName(m.name) + mark + ": " + typeOf(t, m.schema, spot{indent: indent + "  "}) + ";\n")
 	}
-	if s.AdditionalProperties != nil && !isFalse(s.AdditionalProperties) {
+	if hasOtherMembers(s) {
 		b.WriteString(indent + "  [name: string]: unknown;\n") // the members above have other types
 	}
 	b.WriteString(indent + "}")
 	return b.String()
 }
 
-func (t *typeScript) typeOf(s *jsonschema.Schema) string { return t.typeAt(s, "    ") }
+func (t *typeScript) reference(name string) string { return name }
 
-// orElse returns the type of a schema, or another one if the schema is nil.
-func (t *typeScript) orElse(s *jsonschema.Schema, other string) string {
-	if s == nil {
-		return other
-	}
-	return t.typeOf(s)
-}
-
-// typeAt returns the type of a schema. indent is that of the line on which it stands.
-func (t *typeScript) typeAt(s *jsonschema.Schema, indent string) string {
-	switch {
-	case s.Ref != "":
-		return strings.TrimPrefix(s.Ref, refPrefix)
-	case s.Const != nil:
-		return literal(*s.Const)
-	case len(s.Enum) > 0:
-		return enumType(s)
-	case isFalse(s):
-		return "never"
-	}
-	types := typesOf(s)
+func (t *typeScript) literals(values []any, open bool) string {
 	var all []string
-	for _, typ := range types {
-		all = append(all, t.basicType(s, typ, indent))
+	for _, value := range values {
+		all = append(all, literal(value))
 	}
-	if len(types) == 0 {
-		for _, one := range slices.Concat(s.AnyOf, s.OneOf) {
-			all = append(all, t.typeAt(one, indent))
-		}
-	}
-	if len(all) == 0 {
-		return "unknown"
+	if open {
+		all = append(all, "(string & {})")
 	}
 	return union(all)
 }
 
-// basicType returns the type of a schema for one of its JSON types.
-func (t *typeScript) basicType(s *jsonschema.Schema, typ, indent string) string {
-	switch typ {
-	case "null", "boolean":
-		return typ
-	case "integer", "number":
+func (t *typeScript) basic(kind basicType) string {
+	switch kind {
+	case nothing:
+		return "never"
+	case null:
+		return "null"
+	case boolean:
+		return "boolean"
+	case integer, number:
 		return "number"
-	case "string":
-		return t.stringType(s)
-	case "array":
-		return t.arrayType(s, indent)
-	case "object":
-		return t.objectType(s, indent)
+	case text:
+		return "string"
+	case timestamp:
+		t.timestamp = true
+		return "Timestamp"
+	case base64:
+		t.base64 = true
+		return "Base64"
+	case integerText:
+		return "`${bigint}`"
+	case numberText:
+		return "`${number}`"
 	default:
 		return "unknown"
 	}
@@ -243,66 +208,29 @@ func (t *typeScript) basicType(s *jsonschema.Schema, typ, indent string) string 
 // maxTuple is the length of the longest tuple that is written out.
 const maxTuple = 16
 
-// arrayType returns a tuple for an array of a fixed length.
-func (t *typeScript) arrayType(s *jsonschema.Schema, indent string) string {
-	if s.Items == nil {
-		return "unknown[]"
-	}
-	item := t.typeAt(s.Items, indent)
-	if s.MinItems != nil && s.MaxItems != nil && *s.MinItems == *s.MaxItems && *s.MinItems <= maxTuple {
-		return "[" + strings.Join(slices.Repeat([]string{item}, *s.MinItems), ", ") + "]"
+// list returns a tuple for arrays of a fixed length.
+func (t *typeScript) list(item string, length int) string {
+	if length >= 0 && length <= maxTuple {
+		return "[" + strings.Join(slices.Repeat([]string{item}, length), ", ") + "]"
 	}
 	return inParentheses(item) + "[]"
 }
 
-func (t *typeScript) stringType(s *jsonschema.Schema) string {
-	switch {
-	case s.Format == "date-time":
-		t.timestamp = true
-		return "Timestamp"
-	case s.ContentEncoding == "base64":
-		t.base64 = true
-		return "Base64"
-	case s.Pattern == integerPattern || s.Pattern == unsignedPattern:
-		return "`${bigint}`"
-	case s.Pattern == numberPattern:
-		return "`${number}`"
-	default:
-		return "string"
+func (t *typeScript) object(s *jsonschema.Schema, at spot) string { return t.properties(s, at.indent) }
+
+func (t *typeScript) dictionary(values string) string {
+	if t.alias && values != "never" && values != "unknown" { // which may contain itself here, and not in Record
+		return "{ [name: string]: " + values + " }"
 	}
+	return "Record<string, " + values + ">"
 }
 
-func (t *typeScript) objectType(s *jsonschema.Schema, indent string) string {
-	switch {
-	case len(s.Properties) > 0:
-		return t.properties(s, indent)
-	case s.AdditionalProperties != nil && isFalse(s.AdditionalProperties), s.Extra[closedKeyword] != nil:
-		return "Record<string, never>"
-	case s.AdditionalProperties != nil && t.alias: // which may contain itself here, and not in Record
-		return "{ [name: string]: " + t.typeAt(s.AdditionalProperties, indent) + " }"
-	case s.AdditionalProperties != nil:
-		return "Record<string, " + t.typeAt(s.AdditionalProperties, indent) + ">"
-	default:
-		return "Record<string, unknown>"
-	}
-}
+func (t *typeScript) union(types []string) string { return union(types) }
 
 // isFalse reports whether a schema accepts nothing, as the schema false does.
 func isFalse(s *jsonschema.Schema) bool {
 	return s.Not != nil && s.Not.Type == "" && s.Not.Ref == "" && s.Not.Types == nil && s.Not.Properties == nil &&
 		s.Not.AnyOf == nil && s.Not.AllOf == nil && s.Not.OneOf == nil && s.Not.Enum == nil && s.Not.Const == nil && s.Not.Not == nil
-}
-
-// enumType returns the union of the values. An open one accepts other strings, too.
-func enumType(s *jsonschema.Schema) string {
-	var all []string
-	for _, value := range s.Enum {
-		all = append(all, literal(value))
-	}
-	if s.Extra[openKeyword] == true && s.Type == "string" {
-		all = append(all, "(string & {})")
-	}
-	return union(all)
 }
 
 // limits writes the rate limits that are the same for all clients.

@@ -8,24 +8,22 @@ import (
 
 // topics writes a member for each pattern. A name that several patterns match has those of the most specific
 // one: TypeScript requires that the messages of the other patterns include them.
-func (t *typeScript) topics() {
-	t.section("topics", "Topics by name, with the messages that are published to them.", len(t.doc.Topics), func() {
-		for _, general := range t.doc.Topics {
-			messages := map[string]bool{}
-			for _, each := range t.doc.Topics {
-				if each.Pattern == general.Pattern || covers(general.Pattern, each.Pattern) {
-					for _, e := range t.doc.messagesOf(each) {
-						messages[e.Type] = true
+func (t *typeScript) topics(topics []typedTopic) {
+	t.members("topics", "Topics by name, with the messages that are published to them.", len(topics), func() {
+		for _, general := range topics {
+			names := map[string]bool{}
+			for _, each := range topics {
+				if each.pattern == general.pattern || covers(general.pattern, each.pattern) {
+					for _, m := range each.messages {
+						names[m.name] = true
 					}
 				}
 			}
-			name := templateOf(general.Pattern)
-			if strings.Contains(name, "${") {
-				name = "[topic: `" + name + "`]"
-			} else {
-				name = propertyName(general.Pattern)
+			name := propertyName(general.pattern)
+			if len(general.parameters) > 0 {
+				name = "[topic: `" + templateOf(general.pattern) + "`]"
 			}
-			t.line("    " + name + ": { messages: " + union(quoteAll(slices.Sorted(maps.Keys(messages)))) + " };")
+			t.line("    " + name + ": { messages: " + union(quoteAll(slices.Sorted(maps.Keys(names)))) + " };")
 		}
 	})
 }

@@ -10,6 +10,8 @@ import penstock_client as _penstock
 if _t.TYPE_CHECKING:
     from typing_extensions import NotRequired as _NotRequired
 
+    _M = _t.TypeVar("_M", bound=_penstock.Message)
+
 # Another hash at the greeting is that of a server with another version of these messages.
 contract_hash: _t.Final = "6acd36e5544a77ce"
 
@@ -285,11 +287,43 @@ class Tree(_t.TypedDict):
     parent: _NotRequired[Tree]
 
 
+# What a subscription to files/{path...} receives.
+FilesMessage: _t.TypeAlias = '_penstock.Message[_t.Literal["EVERYTHING"], Everything] | _penstock.Message[_t.Literal["PONG"], Pong] | _penstock.Message[_t.Literal["RECEIVED"], Received] | _penstock.TopicMessage'
+
+
+def files_topic(path: str) -> _penstock.Topic[FilesMessage]:
+    """A topic of files/{path...}."""
+    return _penstock.Topic(f"files/{path}")
+
+
+# What a subscription to odd`$name receives.
+OddNameMessage: _t.TypeAlias = '_penstock.Message[_t.Literal["PONG"], Pong] | _penstock.TopicMessage'
+odd_name_topic: _t.Final[_penstock.Topic[OddNameMessage]] = _penstock.Topic("odd`$name")
+
+
+# What a subscription to room/lobby receives.
+RoomLobbyMessage: _t.TypeAlias = '_penstock.Message[_t.Literal["PONG"], Pong] | _penstock.TopicMessage'
+room_lobby_topic: _t.Final[_penstock.Topic[RoomLobbyMessage]] = _penstock.Topic("room/lobby")
+
+
+# What a subscription to room/{id} receives.
+RoomMessage: _t.TypeAlias = '_penstock.Message[_t.Literal["EVERYTHING"], Everything] | _penstock.Message[_t.Literal["RECEIVED"], Received] | _penstock.TopicMessage'
+
+
+def room_topic(id: str) -> _penstock.Topic[RoomMessage]:
+    """A topic of room/{id}."""
+    return _penstock.Topic(f"room/{id}")
+
+
 class Contract(_penstock.Client):
     """The client, with methods that are typed by the messages of the server."""
 
     if _t.TYPE_CHECKING:
 
+        # Answers a question.
+        # It takes a while.
+        #
+        # Fails with NOT_FOUND, TOO_HARD.
         @_t.overload  # type: ignore[override]
         async def call(self, type: _t.Literal["ASK"], payload: Ask, *, timeout: float | None = None, idempotent: bool = False, on_progress: _abc.Callable[[Progress], _t.Any] | None = None) -> Answer: ...
 
@@ -299,6 +333,7 @@ class Contract(_penstock.Client):
         async def call(self, *arguments: _t.Any, **options: _t.Any) -> _t.Any:
             raise NotImplementedError
 
+        # Has a field of every kind.
         @_t.overload  # type: ignore[override]
         async def send(self, type: _t.Literal["EVERYTHING"], payload: Everything, *, max_wait: float | None = None) -> None: ...
 
@@ -311,6 +346,7 @@ class Contract(_penstock.Client):
         async def send(self, *arguments: _t.Any, **options: _t.Any) -> _t.Any:
             raise NotImplementedError
 
+        # Fails with EMPTY.
         @_t.overload  # type: ignore[override]
         def stream(self, type: _t.Literal["EXPORT"], payload: Export, *, timeout: float | None = None, credit: int = 16) -> _penstock.Stream[Row, Exported]: ...
 
@@ -336,6 +372,9 @@ class Contract(_penstock.Client):
         def on(self, type: _t.Literal["$loss"]) -> _abc.Callable[[_abc.Callable[[_penstock.Loss, _penstock.Message], _t.Any]], _abc.Callable[[_penstock.Loss, _penstock.Message], _t.Any]]: ...
 
         def on(self, *arguments: _t.Any, **options: _t.Any) -> _t.Any:
+            raise NotImplementedError
+
+        def subscribe(self, topic: _penstock.Topic[_M], handler: _abc.Callable[[_M], _t.Any] | None = None, *, since: _penstock.Position | None = None, state: bool = False, presence: bool = False, last: int = 0, hidden: bool = False, on_end: _abc.Callable[[_penstock.PenstockError], None] | None = None) -> _penstock.Subscription[_M]:  # type: ignore[override]
             raise NotImplementedError
 
 

@@ -10,6 +10,8 @@ import penstock_client as _penstock
 if _t.TYPE_CHECKING:
     from typing_extensions import NotRequired as _NotRequired
 
+    _M = _t.TypeVar("_M", bound=_penstock.Message)
+
 # Another hash at the greeting is that of a server with another version of these messages.
 contract_hash: _t.Final = "6b12a7616d0d7047"
 
@@ -113,6 +115,15 @@ class Who(_t.TypedDict):
     room: str
 
 
+# What a subscription to room/{tenant}/{name...} receives.
+RoomMessage: _t.TypeAlias = '_penstock.Message[_t.Literal["SAID"], Said] | _penstock.Message[_t.Literal["USER_JOINED"], UserJoined] | _penstock.Message[_t.Literal["USER_LEFT"], UserLeft] | _penstock.TopicMessage'
+
+
+def room_topic(tenant: str, name: str) -> _penstock.Topic[RoomMessage]:
+    """A topic of room/{tenant}/{name...}."""
+    return _penstock.Topic(f"room/{tenant}/{name}")
+
+
 class Contract(_penstock.Client):
     """The client, with methods that are typed by the messages of the server."""
 
@@ -152,6 +163,9 @@ class Contract(_penstock.Client):
         def on(self, type: _t.Literal["$loss"]) -> _abc.Callable[[_abc.Callable[[_penstock.Loss, _penstock.Message], _t.Any]], _abc.Callable[[_penstock.Loss, _penstock.Message], _t.Any]]: ...
 
         def on(self, *arguments: _t.Any, **options: _t.Any) -> _t.Any:
+            raise NotImplementedError
+
+        def subscribe(self, topic: _penstock.Topic[_M], handler: _abc.Callable[[_M], _t.Any] | None = None, *, since: _penstock.Position | None = None, state: bool = False, presence: bool = False, last: int = 0, hidden: bool = False, on_end: _abc.Callable[[_penstock.PenstockError], None] | None = None) -> _penstock.Subscription[_M]:  # type: ignore[override]
             raise NotImplementedError
 
 

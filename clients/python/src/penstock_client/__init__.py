@@ -4,7 +4,7 @@ from ._handles import Stream, Subscription
 from ._queue import Queue
 from .client import Client
 from .errors import PenstockError
-from .messages import Connection, Loss, Member, Message, Position, State, StateInfo
+from .messages import Connection, Loss, Member, Message, Position, State, StateInfo, Topic, TopicMessage
 
 __all__ = [
     "Client",
@@ -19,4 +19,6 @@ __all__ = [
     "StateInfo",
     "Stream",
     "Subscription",
+    "Topic",
+    "TopicMessage",
 ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ._inbox import Inbox
 from ._queue import Entry
 from ._runtime import Receiver, Runtime
 from ._topics import Sub
 from .errors import PenstockError
-from .messages import Message, Position
+from .messages import Position, Received
 
 Item = TypeVar("Item")
 Reply = TypeVar("Reply")
@@ -78,7 +78,7 @@ class Stream(Generic[Item, Reply]):
         await self.aclose()
 
 
-class Subscription:
+class Subscription(Generic[Received]):
     """A subscription to a topic, and a loop over its messages unless it has a handler.
 
     Without a handler, it ends when the loop is left and nothing else refers to it, or at the end of `async with`.
@@ -112,19 +112,19 @@ class Subscription:
         self._finalizer.detach()
         self._runtime.unsubscribe(self._sub)
 
-    def __aiter__(self) -> Subscription:
+    def __aiter__(self) -> Subscription[Received]:
         if self._inbox is None:
             raise TypeError("a subscription with a handler has no loop")
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Received:
         assert self._inbox is not None
         message = await self._inbox.get()
         if message.position is not None and not message.state:
             self._position = message.position
-        return message
+        return cast("Received", message)
 
-    async def __aenter__(self) -> Subscription:
+    async def __aenter__(self) -> Subscription[Received]:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -191,7 +191,7 @@ class Client:
         on_end: called when the server has ended the subscription, or rejected it for good. A loop raises the error.
         """
         receiver = Receiver(handler, on_end)
-        return Subscription(self._runtime, Sub(topic, since, state, presence, last, hidden), receiver)
+        return Subscription(self._runtime, Sub(str(topic), since, state, presence, last, hidden), receiver)
 
     # Listeners
 

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
 from .errors import PenstockError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Type = TypeVar("Type", bound=str, default=str, covariant=True)
+    Payload = TypeVar("Payload", default=Any, covariant=True)
+    Received = TypeVar("Received", bound="Message", default="Message", covariant=True)
+else:  # type checkers alone need the defaults, which Python has since 3.13
+    from typing import TypeVar
+
+    Type = TypeVar("Type", bound=str, covariant=True)
+    Payload = TypeVar("Payload", covariant=True)
+    Received = TypeVar("Received", covariant=True)
 
 State = Literal["idle", "connecting", "open", "waiting", "closed"]
 
@@ -41,7 +54,8 @@ class Member:
     info: str = ""
 
 
-class Message(NamedTuple):
+@dataclass(frozen=True)
+class Message(Generic[Type, Payload]):
     """A message of the server outside calls.
 
     A subscription also receives what has happened to its topic, as messages with one of these types:
@@ -49,8 +63,8 @@ class Message(NamedTuple):
     and "$members" with a list of Member.
     """
 
-    type: str
-    payload: Any = None
+    type: Type
+    payload: Payload = None  # type: ignore[assignment]
     topic: str | None = None
     """The topic of a publication."""
     position: Position | None = None
@@ -59,6 +73,18 @@ class Message(NamedTuple):
     """The publication is part of the state that the subscription has asked for."""
     timestamp: int = 0
     """The clock of the server in milliseconds since 1970."""
+
+
+TopicMessage: TypeAlias = (
+    Message[Literal["$loss"], Loss] | Message[Literal["$reset"], int] | Message[Literal["$members"], list[Member]]
+)
+"""What a subscription receives besides publications."""
+
+
+class Topic(str, Generic[Received]):
+    """The name of a topic, with the type of what a subscription receives; `penstock types -python` prints some."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import typing as t
 
 import kitchen
-from penstock_client import Message, PenstockError
+from penstock_client import Message, PenstockError, Topic
 
 
 def is_answer(_: kitchen.Answer) -> None: ...
@@ -52,6 +52,28 @@ def handlers(client: kitchen.Contract) -> None:
         if shape is not None and shape["kind"] == "circle":
             print(shape["radius"])
             print(shape["side"])  # type: ignore[typeddict-item]
+
+
+async def topics(client: kitchen.Contract) -> None:
+    async for message in client.subscribe(kitchen.room_topic("go"), state=True):
+        if message.type == "RECEIVED":
+            print(message.payload["color"], message.payload["text"])  # type: ignore[typeddict-item]
+        elif message.type == "EVERYTHING":
+            print(message.payload["text"])
+        elif message.type == "$members":
+            print(message.payload[0].user_id)
+        elif message.type == "$loss":
+            print(message.payload.first)
+        elif message.type == "PONG":  # type: ignore[comparison-overlap]
+            pass
+
+    def handle(message: kitchen.RoomLobbyMessage) -> None:
+        print(message.type, message.topic)
+
+    client.subscribe(kitchen.room_lobby_topic, handle)
+    client.subscribe(kitchen.room_topic("go"), handle)  # type: ignore[arg-type]
+    client.subscribe(Topic[kitchen.RoomMessage]("room/go"), presence=True)
+    client.subscribe("room/go")  # type: ignore[arg-type]
 
 
 def values() -> None:
