@@ -7,7 +7,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
-from penstock_client import Client, Loss, Message, PenstockError, Position, Queue, Stream, Subscription
+from penstock_client import Client, Fallback, Loss, Message, PenstockError, Position, Queue, Stream, Subscription
 from penstock_client._runtime import Clock
 
 Command = dict[str, Any]
@@ -33,8 +33,8 @@ class Driver:
 
     client: Client
 
-    def __init__(self, scale: float) -> None:
-        self.clock = Clock(scale)
+    def __init__(self, scale: float, mode: Any) -> None:
+        self.clock, self.mode = Clock(scale), mode
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.streams: dict[str, Stream[Any, Any]] = {}
         self.subscriptions: dict[str, Subscription] = {}
@@ -79,6 +79,7 @@ class Driver:
             pacing=o.get("pacing", False),
             cbor=o.get("cbor", False),
             clock=self.clock,
+            fallback=Fallback("http" + o["url"][2:] + "http", mode=self.mode) if self.mode else None,
         )
         self.client.on_state(lambda state, _: report("state", state=state))
         self.client.on_error(lambda error: report("error", **failure(error)))
@@ -186,9 +187,9 @@ class Driver:
         self.start(c["id"], self.client.close())
 
 
-async def main(scale: float) -> None:
-    report("driver", protocol=1, client="Python", scale=scale, formats=["json", "cbor"])
-    driver, lines = Driver(scale), asyncio.StreamReader(limit=1 << 20)
+async def main(scale: str = "5", mode: str = "") -> None:
+    report("driver", protocol=1, client="Python", scale=int(scale), formats=["json", "cbor"])
+    driver, lines = Driver(int(scale), mode), asyncio.StreamReader(limit=1 << 20)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while line := await lines.readline():
@@ -196,4 +197,4 @@ async def main(scale: float) -> None:
         getattr(driver, {"break": "leave"}.get(command["do"], command["do"]))(command)
 
 
-asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 5))
+asyncio.run(main(*sys.argv[1:]))

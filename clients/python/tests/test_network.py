@@ -7,6 +7,7 @@ import ssl
 import pytest
 
 from penstock_client import Client, PenstockError, StateInfo
+from penstock_client._wire import WebSocketWire
 
 URL = os.environ["PENSTOCK_URL"]
 TLS_URL = os.environ["PENSTOCK_TLS_URL"]
@@ -81,8 +82,8 @@ def test_compression_is_negotiated(compression: bool) -> None:
         async with Client(URL, compression=compression) as client:
             await echo(client)
             (socket,) = client._runtime._sockets.values()
-            assert socket._socket is not None
-            assert bool(socket._socket.protocol.extensions) == compression
+            assert isinstance(socket._wire, WebSocketWire)
+            assert bool(socket._wire.socket.protocol.extensions) == compression
             text = "x" * 10_000
             await client.send("SAY", {"room": "compressed", "text": text})
             history = await client.call("GET_HISTORY", {"room": "compressed"})

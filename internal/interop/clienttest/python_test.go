@@ -26,15 +26,18 @@ import (
 	"github.com/penstock-go/penstock/router"
 )
 
-// pythonScale is how much faster the clock of the Python client runs.
-const pythonScale = 5
+// pythonScale and pythonHTTPScale are how much faster the clock of the Python client runs.
+const (
+	pythonScale     = 5
+	pythonHTTPScale = 3
+)
 
 const pythonDir = "../../../clients/python"
 
-// startPython starts the driver of the Python client.
-func startPython(t *testing.T, scale int) *conformance.Process {
+// startPython starts the driver of the Python client. With a mode, its client connects over HTTP.
+func startPython(t *testing.T, scale int, mode ...string) *conformance.Process {
 	t.Helper()
-	command := pythontest.Find(t).Command(t.Context(), "tests/driver.py", strconv.Itoa(scale))
+	command := pythontest.Find(t).Command(t.Context(), append([]string{"tests/driver.py", strconv.Itoa(scale)}, mode...)...)
 	command.Stderr = os.Stderr
 	d, err := conformance.StartProcess(command, 5*time.Minute)
 	require.NoError(t, err)
@@ -50,15 +53,30 @@ func TestScenarios_PythonClientCBOR(t *testing.T) {
 	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 10)), true)
 }
 
-func runPythonScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool) {
+func TestScenarios_PythonClientHTTPStream(t *testing.T) {
+	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, "stream")
+}
+
+func TestScenarios_PythonClientHTTPPoll(t *testing.T) {
+	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, "poll")
+}
+
+func runPythonScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool, mode ...string) {
 	pythontest.Find(t)
+	scale := pythonScale
+	if len(mode) > 0 {
+		scale = pythonHTTPScale
+	}
 	for _, s := range scenarios {
+		if len(mode) > 0 && slices.Contains(silentServers, s.Number) {
+			continue
+		}
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
-			run(t, s, startPython(t, pythonScale), conformance.Config{
-				Listener: listener, URL: "ws://" + listener.Addr().String() + "/", CBOR: cbor, Scale: pythonScale, Limit: 30 * time.Second,
+			run(t, s, startPython(t, scale, mode...), conformance.Config{
+				Listener: listener, URL: "ws://" + listener.Addr().String() + "/", CBOR: cbor, Scale: scale, Limit: 30 * time.Second,
 			})
 		})
 	}

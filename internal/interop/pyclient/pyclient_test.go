@@ -123,6 +123,7 @@ func startServers(t *testing.T) []string {
 	r := router.New(&router.Options{
 		Logger:           slog.New(slog.DiscardHandler),
 		CompressMinBytes: 1_000,
+		Resume:           router.ResumeOptions{Within: time.Minute},
 		Authenticate: func(r *http.Request) (router.Identity, error) {
 			if r.Header.Get("Authorization") != "" {
 				return router.Identity{}, errors.Errorf(errors.Unauthenticated, "the token is wrong")
@@ -138,7 +139,11 @@ func startServers(t *testing.T) []string {
 	router.RPC(r, askAndDelete)
 	router.RPC(r, func(_ *router.Context, m echo) (echo, error) { return m, nil })
 	router.RPC(r, func(c *router.Context, _ wait) (wait, error) { <-c.Done(); return wait{}, c.Err() })
-	plain, secure := httptest.NewServer(r), httptest.NewUnstartedServer(r)
+	registerRuns(r)
+	mux := http.NewServeMux()
+	mux.Handle("/", r)
+	mux.Handle("/http", r.HTTPFallback(nil))
+	plain, secure := httptest.NewServer(mux), httptest.NewUnstartedServer(mux)
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	secure.StartTLS()
 	t.Cleanup(func() {

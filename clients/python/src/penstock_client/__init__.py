@@ -1,5 +1,6 @@
 """A client for Penstock servers: calls, events, streams and topics over WebSocket, with asyncio."""
 
+from ._fallback import Fallback, Transport
 from ._handles import Stream, Subscription
 from ._queue import Queue
 from .client import Client
@@ -9,6 +10,7 @@ from .messages import Connection, Loss, Member, Message, Position, State, StateI
 __all__ = [
     "Client",
     "Connection",
+    "Fallback",
     "Loss",
     "Member",
     "Message",
@@ -21,4 +23,5 @@ __all__ = [
     "Subscription",
     "Topic",
     "TopicMessage",
+    "Transport",
 ]

@@ -118,7 +118,7 @@ class Runtime:
     ) -> Any:
         """Sends a message, and returns the payload of its reply. A caller that is canceled cancels the message."""
         if on_progress is not None:
-            options["on_progress"] = functools.partial(self._call, on_progress)
+            options["on_progress"] = functools.partial(self.call, on_progress)
         future: asyncio.Future[Any] = self.loop().create_future()
 
         def done(error: PenstockError | None, reply: Any, _: str) -> None:
@@ -244,12 +244,12 @@ class Runtime:
         message = action.message
         if action.sub is None:
             for handler in tuple(self.handlers.get(message.type, ())):
-                self._call(handler, message.payload, message)
+                self.call(handler, message.payload, message)
         elif receiver := self._receivers.get(action.sub):
             if receiver.inbox is not None:
                 receiver.put(receiver.inbox, message)
             elif receiver.handler is not None:
-                self._call(receiver.handler, message)
+                self.call(receiver.handler, message)
 
     def _subscribed(self, action: do.Subscribed) -> None:
         receiver = self._receivers.get(action.sub)
@@ -264,7 +264,7 @@ class Runtime:
         if receiver.inbox is not None:
             receiver.inbox.end(action.error)
         if receiver.on_end is not None:
-            self._call(receiver.on_end, action.error)
+            self.call(receiver.on_end, action.error)
         elif receiver.inbox is None:
             self._report(action.error)
 
@@ -280,11 +280,11 @@ class Runtime:
                 self.core.topics.unsubscribe(sub)
                 self._ended(do.Ended(sub, error))
         for listener in tuple(self.state_listeners):
-            self._call(listener, action.state, action.info)
+            self.call(listener, action.state, action.info)
 
     # Functions of the application
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls a function of the application, and reports what it raises."""
         try:
             result = function(*arguments)

@@ -1,9 +1,8 @@
-"""The connection of a link, on the library websockets."""
+"""The connection of a link: how it is opened, read and written."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import ssl as _ssl
 from collections import deque
@@ -13,14 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI
+from websockets.exceptions import InvalidProxy, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from ._core import Core
 from ._env import Link
+from ._fallback import Dialer
+from ._http import USER_AGENT
+from ._wire import LOST, Ended, WebSocketWire, Wire, refusal
 
 MAX_MESSAGE_BYTES = 16 << 20  # that the server sends
-LOST = 1006
 HTTP_BASE = 4000  # the close code of a refused handshake is this plus the status
 
 
@@ -44,12 +45,18 @@ class Target:
     compression: bool
     binary: bool
     close_timeout: float
+    fallback: Dialer | None = None
 
-    async def open(self, expired: bool) -> ClientConnection:
+    async def open(self, expired: bool) -> Wire:
         url, token = await asyncio.gather(self.url(), self.token(expired))
         headers = dict(self.headers)
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
+        if self.fallback is None:
+            return WebSocketWire(await self.websocket(url, headers), self.binary)
+        return await self.fallback.open(self, url, headers)
+
+    async def websocket(self, url: str, headers: Mapping[str, str]) -> ClientConnection:
         options: dict[str, Any] = {"ssl": self.ssl} if self.ssl is not None and urlsplit(url).scheme == "wss" else {}
         return await _Connect(
             url,
@@ -57,7 +64,7 @@ class Target:
             subprotocols=[Subprotocol(p) for p in self.protocols] or None,
             compression="deflate" if self.compression else None,
             proxy=None if self.proxy is False else self.proxy,
-            user_agent_header="penstock-client (Python)",
+            user_agent_header=USER_AGENT,
             open_timeout=None,  # the core bounds attempts, and sends pings
             ping_interval=None,
             close_timeout=self.close_timeout,
@@ -80,7 +87,7 @@ class Socket:
         self._code: int | None = None  # of the close frame that follows what is written
         self._closing = False
         self._wake = asyncio.Event()
-        self._socket: ClientConnection | None = None
+        self._wire: Wire | None = None
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def write(self, data: bytes | None) -> None:
@@ -92,85 +99,71 @@ class Socket:
         """Closes the connection after what was written, with a close frame, or without a code at once."""
         self._closing = True
         self._code = code
-        if self._socket is None:
+        if self._wire is None:
             self.task.cancel()
         elif code is None:
-            self._socket.transport.abort()
+            self._wire.abort()
         else:
             self._wake.set()
 
     async def _run(self) -> None:
         core, link = self._core, self._link
         try:
-            socket = await self._target.open(link.expired)
+            wire = await self._target.open(link.expired)
         except InvalidStatus as refused:
-            core.closed(link, HTTP_BASE + refused.response.status_code, _reason(refused))
+            response = refused.response
+            reason = refusal(response.status_code, response.headers, response.body)
+            core.closed(link, HTTP_BASE + response.status_code, reason)
+        except Ended as refused:
+            core.closed(link, refused.code, refused.reason)
         except (InvalidURI, InvalidProxy) as error:
             core.failed(link, error, final=True)
         except Exception as error:  # of the network, or the functions of the application
             core.failed(link, error)
         else:
-            await self._use(socket)
+            await self._use(wire)
         self._changed()
 
-    async def _use(self, socket: ClientConnection) -> None:
+    async def _use(self, wire: Wire) -> None:
         core, link = self._core, self._link
-        self._socket = socket
+        self._wire = wire
         if self._closing:
-            return socket.transport.abort()
-        writing = asyncio.get_running_loop().create_task(self._write(socket))
+            return wire.abort()
+        writing = asyncio.get_running_loop().create_task(self._write(wire))
         try:
             core.connected(link)
             self._changed()
             while True:
-                data = await socket.recv()
+                data = await wire.recv()
                 core.received(link, data)
                 self._changed()
-        except ConnectionClosed as closed:
-            end = closed.rcvd
-            core.closed(link, end.code if end else LOST, end.reason if end else "")
+        except Ended as end:
+            core.closed(link, end.code, end.reason)
         finally:
             writing.cancel()
 
-    async def _write(self, socket: ClientConnection) -> None:
-        out, text = self._out, not self._target.binary
+    async def _write(self, wire: Wire) -> None:
+        out = self._out
         try:
             while True:
                 while out:
                     data = out.popleft()
                     if data is None:
-                        asyncio.ensure_future(await socket.ping()).add_done_callback(self._pong)
+                        asyncio.ensure_future(await wire.ping()).add_done_callback(self._pong)
                         continue
-                    await socket.send(data, text=text)
+                    await wire.send(data)
                     self._core.written(self._link, len(data))
                     self._changed()
                 if self._closing:
-                    await asyncio.wait_for(socket.close(self._code or LOST), 2 * self._target.close_timeout)
+                    await asyncio.wait_for(wire.close(self._code or LOST), 2 * self._target.close_timeout)
                     return
                 self._wake.clear()
                 await self._wake.wait()
-        except ConnectionClosed:
+        except Ended:
             pass  # the reader reports it
         except asyncio.TimeoutError:
-            socket.transport.abort()
+            wire.abort()
 
     def _pong(self, waiter: asyncio.Future[float]) -> None:
         if not waiter.cancelled() and waiter.exception() is None:
             self._core.heard(self._link)
-
-
-def _reason(refused: InvalidStatus) -> str:
-    """Returns the close reason with the meaning of a response."""
-    response = refused.response
-    try:
-        error = json.loads(response.body or b"")
-    except ValueError:
-        error = None  # of a proxy
-    if not isinstance(error, dict):
-        error = {}
-    error.setdefault("code", "UNAVAILABLE")
-    error.setdefault("message", f"the server has refused the connection with {response.status_code}")
-    seconds = response.headers.get("Retry-After", "")
-    if "retryAfterMs" not in error and seconds.isdigit():
-        error["retryAfterMs"] = int(seconds) * 1000
-    return json.dumps(error)

@@ -9,7 +9,9 @@ import ssl as _ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from . import _fallback
 from ._core import Core
+from ._fallback import Fallback
 from ._formats import CBORFormat, Format, JSONFormat
 from ._handles import Stream, Subscription
 from ._queue import Queue
@@ -37,6 +39,7 @@ class Client:
     resume: asks for a session, so that the next connection restores what handlers of the server have subscribed to.
     pacing: sends only what the limits of the server permit, and repeats rejected messages in order.
     cbor: payloads are CBOR, which needs the extra cbor.
+    fallback: where the client connects if WebSocket is blocked: the URL of Router.HTTPFallback, or a Fallback.
     stop_on: returns True if the client must not connect again after a close code of the application.
     ssl, proxy, headers, protocols, compression: as in the library websockets. proxy=True is that of the environment.
     """
@@ -51,6 +54,7 @@ class Client:
         resume: bool = False,
         pacing: bool = False,
         cbor: bool = False,
+        fallback: str | Fallback | None = None,
         stop_on: Callable[[int], bool] = lambda _: False,
         ssl: _ssl.SSLContext | None = None,
         proxy: str | bool = True,
@@ -67,6 +71,17 @@ class Client:
         self._core = Core(
             form=form, pacing=pacing, resume=resume, queue=self._queue, stop_on=stop_on, now=self._clock.now
         )
+        dialer = None
+        if fallback is not None:
+            dialer = _fallback.new(
+                fallback,
+                ssl=ssl,
+                proxy=proxy,
+                now=self._clock.now,
+                scale=self._clock.scale,
+                binary=form.binary,
+                run=lambda function, *arguments: self._runtime.call(function, *arguments),
+            )
         target = Target(
             url=self._get_url,
             token=self._get_token,
@@ -77,6 +92,7 @@ class Client:
             compression=compression,
             binary=form.binary,
             close_timeout=CLOSE_TIMEOUT / self._clock.scale,
+            fallback=dialer,
         )
         self._runtime = Runtime(self._core, target, self._clock)
         self._runtime.refresh = self.authenticate
