@@ -46,19 +46,19 @@ func startPython(t *testing.T, scale int, mode ...string) *conformance.Process {
 }
 
 func TestScenarios_PythonClient(t *testing.T) {
-	runPythonScenarios(t, testscale.Sample(conformance.Scenarios(), 15), false)
+	runPythonScenarios(t, testscale.Sample(scenariosOf("Python", webSocket), 15), false)
 }
 
 func TestScenarios_PythonClientCBOR(t *testing.T) {
-	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 10)), true)
+	runPythonScenarios(t, testscale.SoakSample(scenariosOf("Python", withCBOR), testscale.Pick(8, 10)), true)
 }
 
 func TestScenarios_PythonClientHTTPStream(t *testing.T) {
-	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, "stream")
+	runPythonScenarios(t, testscale.SoakSample(scenariosOf("Python", httpStream), testscale.Pick(3, 6)), false, "stream")
 }
 
 func TestScenarios_PythonClientHTTPPoll(t *testing.T) {
-	runPythonScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, "poll")
+	runPythonScenarios(t, testscale.SoakSample(scenariosOf("Python", httpPoll), testscale.Pick(3, 6)), false, "poll")
 }
 
 func runPythonScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool, mode ...string) {
@@ -68,9 +68,6 @@ func runPythonScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bo
 		scale = pythonHTTPScale
 	}
 	for _, s := range scenarios {
-		if len(mode) > 0 && slices.Contains(silentServers, s.Number) {
-			continue
-		}
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,31 +23,29 @@ import (
 	"github.com/penstock-go/penstock/internal/testscale"
 )
 
-func TestScenarios_GoClient(t *testing.T)     { runGoScenarios(t, false, byWebSocket) }
-func TestScenarios_GoClientCBOR(t *testing.T) { runGoScenarios(t, true, byWebSocket) }
+func TestScenarios_GoClient(t *testing.T) {
+	runGoScenarios(t, scenariosOf("Go", webSocket), false, byWebSocket)
+}
+
+func TestScenarios_GoClientCBOR(t *testing.T) {
+	runGoScenarios(t, scenariosOf("Go", withCBOR), true, byWebSocket)
+}
 
 func TestScenarios_GoClientHTTPStream(t *testing.T) {
-	runGoScenarios(t, false, func(t *testing.T, base http.RoundTripper) *http.Client { return overHTTP(t, base, false) }, silentServers...)
+	runGoScenarios(t, scenariosOf("Go", httpStream), false, func(t *testing.T, base http.RoundTripper) *http.Client { return overHTTP(t, base, false) })
 }
 
 func TestScenarios_GoClientHTTPPoll(t *testing.T) {
-	runGoScenarios(t, false, func(t *testing.T, base http.RoundTripper) *http.Client { return overHTTP(t, base, true) }, silentServers...)
+	runGoScenarios(t, scenariosOf("Go", httpPoll), false, func(t *testing.T, base http.RoundTripper) *http.Client { return overHTTP(t, base, true) })
 }
-
-// silentServers are the scenarios of a server that is silent while its HTTP handler is not. The Go client's
-// pings end at the handler.
-var silentServers = []int{13, 14}
 
 func byWebSocket(_ *testing.T, base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: base}
 }
 
-// runGoScenarios runs all scenarios in virtual time.
-func runGoScenarios(t *testing.T, cbor bool, connect func(*testing.T, http.RoundTripper) *http.Client, without ...int) {
-	for _, s := range conformance.Scenarios() {
-		if slices.Contains(without, s.Number) {
-			continue
-		}
+// runGoScenarios runs scenarios in virtual time.
+func runGoScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool, connect func(*testing.T, http.RoundTripper) *http.Client) {
+	for _, s := range scenarios {
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -73,22 +71,22 @@ func run(t *testing.T, s *conformance.Scenario, d driver, c conformance.Config) 
 }
 
 func TestScenarios_TypeScriptClient(t *testing.T) {
-	runNodeScenarios(t, testscale.Sample(conformance.Scenarios(), 15), false, nodeScale)
+	runNodeScenarios(t, testscale.Sample(scenariosOf("TypeScript", webSocket), 15), false, nodeScale)
 }
 
 // The other formats and transports run some of the scenarios, and all of them in a soak: each scenario takes
 // a process and real time.
 
 func TestScenarios_TypeScriptClientCBOR(t *testing.T) {
-	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(8, 10)), true, nodeScale)
+	runNodeScenarios(t, testscale.SoakSample(scenariosOf("TypeScript", withCBOR), testscale.Pick(8, 10)), true, nodeScale)
 }
 
 func TestScenarios_TypeScriptClientHTTPStream(t *testing.T) {
-	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, nodeHTTPScale, "stream")
+	runNodeScenarios(t, testscale.SoakSample(scenariosOf("TypeScript", httpStream), testscale.Pick(3, 6)), false, nodeHTTPScale, "stream")
 }
 
 func TestScenarios_TypeScriptClientHTTPPoll(t *testing.T) {
-	runNodeScenarios(t, testscale.SoakSample(conformance.Scenarios(), testscale.Pick(3, 6)), false, nodeHTTPScale, "poll")
+	runNodeScenarios(t, testscale.SoakSample(scenariosOf("TypeScript", httpPoll), testscale.Pick(3, 6)), false, nodeHTTPScale, "poll")
 }
 
 func runNodeScenarios(t *testing.T, scenarios []*conformance.Scenario, cbor bool, scale int, mode ...string) {
