@@ -114,8 +114,10 @@ class Dialer:
         scale: float,
         binary: bool,
         run: Callable[..., None],
+        close: Callable[[float], Awaitable[None]],
     ) -> None:
-        """run calls a function of the application."""
+        """run calls a function of the application. close closes the connections of requests that have ended."""
+        self.close = close
         self._options, self._requests, self._scale, self._binary, self._run = options, requests, scale, binary, run
         self._rule = Rule(now)
         self._mode: Mode = "poll" if options.mode == "poll" else "stream"
@@ -181,6 +183,7 @@ class Dialer:
 
     def works(self) -> None:
         self._rule.works()
+        self._spawn(self.close(0))
 
     def suspects(self) -> bool:
         return self._rule.suspects()
@@ -389,5 +392,11 @@ def new(
         raise ValueError(
             f"the URL of the fallback is {options.url!r}; it must have the scheme http or https, a host, and no query"
         )
-    sent = requests or HTTP(options.url, ssl, proxy)
-    return Dialer(options, requests=sent, now=now, scale=scale, binary=binary, run=run)
+    if requests is not None:
+        return Dialer(options, requests=requests, now=now, scale=scale, binary=binary, run=run, close=_nothing)
+    sent = HTTP(options.url, ssl, proxy)
+    return Dialer(options, requests=sent, now=now, scale=scale, binary=binary, run=run, close=sent.close)
+
+
+async def _nothing(_: float) -> None:
+    pass

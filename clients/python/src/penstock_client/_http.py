@@ -50,9 +50,14 @@ class HTTP:
         self._proxy = proxy
         self._lock = threading.Lock()  # of _idle
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._closed = False  # connections are not kept
+        self._active: set[asyncio.Future[None]] = set()  # done when the thread of a request has ended
 
     async def __call__(self, method: str, query: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         answer = Answer(self, method, query, headers, body)
+        self._closed = False
+        self._active.add(answer.ended)
+        answer.ended.add_done_callback(self._active.discard)
         try:
             await answer.begin()
         except BaseException:
@@ -71,8 +76,26 @@ class HTTP:
         return None
 
     def put(self, connection: http.client.HTTPConnection) -> None:
+        now = time.monotonic()
         with self._lock:
-            self._idle.append((time.monotonic(), connection))
+            old = [c for since, c in self._idle if now - since >= IDLE]
+            self._idle = [(since, c) for since, c in self._idle if now - since < IDLE]
+            if self._closed:
+                old.append(connection)
+            else:
+                self._idle.append((now, connection))
+        for each in old:
+            each.close()
+
+    async def close(self, timeout: float) -> None:
+        """Closes what is idle, and waits for the threads of requests that have ended."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+        if self._active:
+            await asyncio.wait(self._active, timeout=timeout)
 
     def connect(self) -> http.client.HTTPConnection:
         """Returns a connection that is not open yet."""
@@ -129,6 +152,7 @@ class Answer:
         self._loop = asyncio.get_running_loop()
         self._begun: asyncio.Future[None] = self._loop.create_future()
         self._parts: asyncio.Queue[bytes | BaseException] = asyncio.Queue()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
         self._connection: http.client.HTTPConnection | None = None
         self._closed = False
 
@@ -157,6 +181,14 @@ class Answer:
             self._closed = True  # the loop is closed
 
     def _run(self) -> None:
+        self._exchange()
+        self._tell(self._end)
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _exchange(self) -> None:
         try:
             response = self._send()
             self._tell(self._begin, response)

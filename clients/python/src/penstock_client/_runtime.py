@@ -105,6 +105,8 @@ class Runtime:
             _, pending = await asyncio.wait(tasks, timeout=self._target.close_timeout)
             for task in pending:
                 task.cancel()
+        if self._target.fallback is not None:
+            await self._target.fallback.close(self._target.close_timeout)
 
     def submit(self, type: str, payload: Any, **options: Any) -> Entry:
         self.loop()
