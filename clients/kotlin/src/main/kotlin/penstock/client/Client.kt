@@ -62,28 +62,30 @@ public class Client(url: suspend () -> String, options: Options) {
     /**
      * Sends a call, and returns the payload of its reply. A caller that is canceled aborts the call on the server.
      *
-     * @param timeoutMs milliseconds until the answer, waiting in the queue included. The server learns what remains.
+     * @param timeoutMs milliseconds until the answer, waiting in the queue included; null: [Options.timeoutMs]. The server learns what
+     * remains.
      * @param idempotent the call is sent again if the connection is lost before its answer.
      * @param onProgress is called with each progress message.
      */
     public suspend fun call(
         type: String,
         payload: JsonElement? = null,
-        timeoutMs: Long = this.timeoutMs,
+        timeoutMs: Long? = null,
         idempotent: Boolean = false,
         onProgress: ((JsonElement?) -> Unit)? = null,
     ): JsonElement? {
         val progress = onProgress?.let { listener -> { update: JsonElement? -> runtime.listeners.call { listener(update) } } }
-        return runtime.request(type, payload, Send(within = timeoutMs / 1000.0, idempotent = idempotent, onProgress = progress))
+        val within = (timeoutMs ?: this.timeoutMs) / 1000.0
+        return runtime.request(type, payload, Send(within, idempotent = idempotent, onProgress = progress))
     }
 
     /**
      * Sends an event. It returns when the server has admitted it, before its handler runs.
      *
-     * @param maxWaitMs milliseconds that the event may wait to be sent.
+     * @param maxWaitMs milliseconds that the event may wait to be sent; null: [Queue.maxWaitMs].
      */
-    public suspend fun send(type: String, payload: JsonElement? = null, maxWaitMs: Long = this.maxWaitMs) {
-        runtime.request(type, payload, Send(within = maxWaitMs / 1000.0, oneWay = true))
+    public suspend fun send(type: String, payload: JsonElement? = null, maxWaitMs: Long? = null) {
+        runtime.request(type, payload, Send(within = (maxWaitMs ?: this.maxWaitMs) / 1000.0, oneWay = true))
     }
 
     /**

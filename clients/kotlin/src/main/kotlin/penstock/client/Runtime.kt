@@ -98,10 +98,13 @@ internal class Runtime(private val options: Options, private val url: suspend ()
     }
 
     suspend fun close() {
-        val closing = read { attempts.values.map { it.ended } }
-        post { core.connection.close() }
+        val closing = read {
+            val sockets = attempts.values.map { it.ended }
+            core.connection.close()
+            execute()
+            sockets
+        }
         closing.joinAll() // each is bounded
-        read {} // until the actions before were executed
     }
 
     /** Sends a message, and returns the payload of its reply. A caller that is canceled cancels the message. */
@@ -138,9 +141,9 @@ internal class Runtime(private val options: Options, private val url: suspend ()
     /** Refreshes the identity of the connection with a new token. Concurrent calls are one. */
     suspend fun authenticate() {
         val running = read {
-            authenticating?.takeIf { it.isActive } ?: scope.async { authenticateWith(options.token, clock, ::request, options.timeoutMs) }
+            authenticating?.takeIf { it.isActive }
+                ?: scope.async { authenticateWith(options.token, clock, ::request, options.timeoutMs) }.also { authenticating = it }
         }
-        read { authenticating = running }
         running.await()
     }
 
@@ -278,9 +281,12 @@ internal class Runtime(private val options: Options, private val url: suspend ()
         override fun received(text: String) {
             if (!unread.add()) return
             post {
-                core.received(link, text)
-                execute()
-                listeners.afterwards(unread::remove)
+                try {
+                    core.received(link, text)
+                    execute()
+                } finally {
+                    listeners.afterwards(unread::remove)
+                }
             }
         }
 

@@ -37,7 +37,6 @@ private fun primitive(value: Any?): JsonElement = when (value) {
 
 private fun failure(error: Throwable): Array<Pair<String, Any?>> = when (error) {
     is CancellationException -> arrayOf("code" to "CANCELLED")
-
     is PenstockException -> {
         val ms = error.retryAfterMs?.takeIf { it != PenstockException.NEVER } ?: 0
         val detail = error.details.text("reason").orEmpty()
@@ -148,11 +147,6 @@ private class Driver(scale: Double) {
         return pull
     }
 
-    private fun consume(id: String, payload: JsonObject) = start(id) {
-        client.stream("EXPORT", payload).collect { report("item", "id" to id, "n" to it.n()) }
-        null
-    }
-
     private fun subscribe(id: String, topic: String, o: JsonObject) {
         val since = o.text("epoch")?.let { Position(it, o.long("offset")) }
         val options = SubscribeOptions(since, o.flag("state"), o.flag("presence"), o.long("last").toInt(), o.flag("hidden"))
@@ -164,13 +158,18 @@ private class Driver(scale: Double) {
         start(id) { subscription.ready().let { null } }
     }
 
+    private fun position(id: String) = scope.launch {
+        val at = subscriptions.getValue(id).position()
+        report("position", "id" to id, "epoch" to at?.epoch.orEmpty(), "offset" to (at?.offset ?: 0))
+    }
+
     fun execute(c: JsonObject) {
         val id = c.text("id").orEmpty()
         val o = c.obj("opts") ?: JsonObject(emptyMap())
         when (c.text("do")) {
             "create" -> create(o)
             "connect" -> start(id) { client.connect().let { null } }
-            "call" -> start(id) { o.number("timeoutMs")?.let { client.call("ASK", numbered(c), it.toLong()) } ?: client.call("ASK", numbered(c)) }
+            "call" -> start(id) { client.call("ASK", numbered(c), o.number("timeoutMs")?.toLong()) }
             "send" -> start(id) { client.send("SAY", numbered(c, o.long("pad").toInt())).let { null } }
             "abort" -> (jobs[id] ?: streams.getValue(id).job).cancel()
             "stream" -> streams[id] = pull(id, numbered(c))
@@ -180,10 +179,10 @@ private class Driver(scale: Double) {
                 job.cancel()
             }
 
-            "consume" -> consume(id, numbered(c))
+            "consume" -> start(id) { client.stream("EXPORT", numbered(c)).collect { report("item", "id" to id, "n" to it.n()) }.let { null } }
             "subscribe" -> subscribe(id, c.text("topic")!!, o)
             "unsubscribe" -> subscriptions.getValue(id).close()
-            "position" -> scope.launch { subscriptions.getValue(id).position().let { report("position", "id" to id, "epoch" to it?.epoch.orEmpty(), "offset" to (it?.offset ?: 0)) } }
+            "position" -> position(id)
             "allowed" -> scope.launch { report("allowed", "id" to id, "ms" to client.nextAllowedInMs(id)) }
             "close" -> start(id) { client.close().let { null } }
         }
@@ -191,6 +190,7 @@ private class Driver(scale: Double) {
 }
 
 fun main(arguments: Array<String>) {
+    warmUp()
     val scale = arguments.firstOrNull()?.toInt() ?: 5
     report("driver", "protocol" to 1, "client" to "Kotlin", "scale" to scale, "formats" to Json.parseToJsonElement("""["json"]"""))
     val driver = Driver(scale.toDouble())
