@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/internal/interop/exampleserver"
 	"github.com/penstock-go/penstock/internal/interop/pythontest"
 	"github.com/penstock-go/penstock/internal/testscale"
 )
@@ -59,7 +60,7 @@ func TestPackage_WorksInAnEmptyEnvironment(t *testing.T) {
 		assert.True(t, bytes.Equal(one, other), "%s has other bytes when it is built again", filepath.Base(file))
 	}
 
-	environment := startServers(t)
+	environment := exampleserver.Start(t)
 	const program = `import asyncio, os, penstock_client, penstock_client.runs, penstock_client.sync
 assert "site-packages" in penstock_client.__file__, penstock_client.__file__
 async def main():

@@ -226,7 +226,13 @@ internal class Connection(
     /** The connection or an attempt has ended. */
     private fun ended(code: Int, error: PenstockException) {
         if (opening != null) return setState(State.CONNECTING) // the attempt to move to another server goes on
-        val kind = if (code == UNAUTHENTICATED) code else if (code in VIOLATION) 1 else 0
+        val kind = if (code == UNAUTHENTICATED) {
+            code
+        } else if (code in VIOLATION) {
+            1
+        } else {
+            0
+        }
         val final = error.retryAfterMs == PenstockException.NEVER && code >= 4000 // the server accepts no later connection either
         if (code in STOP || final || (kind != 0 && kind == failedWith) || stopOn(code)) return stop(StateInfo(error, code))
         failedWith = kind

@@ -44,7 +44,8 @@ public class JavaClient(public val client: Client) {
     public fun onLoss(listener: Consumer<Loss>): AutoCloseable = client.onLoss { listener.accept(it) }
 
     /** Adds a function that is called with each state of the client. */
-    public fun onState(listener: BiConsumer<State, StateInfo>): AutoCloseable = client.onState { state, info -> listener.accept(state, info) }
+    public fun onState(listener: BiConsumer<State, StateInfo>): AutoCloseable =
+        client.onState { state, info -> listener.accept(state, info) }
 
     /** Adds a function that is called with errors that no future has. */
     public fun onError(listener: Consumer<Throwable>): AutoCloseable = client.onError { listener.accept(it) }

@@ -53,7 +53,11 @@ internal fun encodeFrame(type: String, meta: JsonObject, body: String): String {
 internal fun utf8Size(text: String): Int {
     var size = text.length
     for (c in text) {
-        if (c.code >= 0x800) size += if (c.isSurrogate()) 1 else 2 else if (c.code >= 0x80) size++
+        if (c.code >= 0x800) {
+            size += if (c.isSurrogate()) 1 else 2
+        } else if (c.code >= 0x80) {
+            size++
+        }
     }
     return size
 }

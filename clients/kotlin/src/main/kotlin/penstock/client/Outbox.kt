@@ -232,7 +232,13 @@ internal class Outbox(private val env: Env, private val pacer: Pacer?, private v
         wait(entry)
         entry.cause = error
         on.crowded = inFlight && on.openCalls > 0
-        val pause = if (retryAfter > 0) retryAfter else if (on.crowded) 0.0 else IN_FLIGHT_RETRY
+        val pause = if (retryAfter > 0) {
+            retryAfter
+        } else if (on.crowded) {
+            0.0
+        } else {
+            IN_FLIGHT_RETRY
+        }
         entry.notBefore = env.now() + pause
         flush()
         return true

@@ -97,7 +97,11 @@ private class Bucket(
         return { rejected ->
             refill()
             unconfirmed -= cost
-            if (rejected) admitted -= cost else if (known == null) level = 0.0
+            if (rejected) {
+                admitted -= cost
+            } else if (known == null) {
+                level = 0.0
+            }
         }
     }
 
@@ -121,7 +125,9 @@ private class Bucket(
 
 private class Route(val buckets: List<Bucket>, val lanes: List<Lane>)
 
-private fun numbers(by: JsonObject?): Map<String, Double?> = by.orEmpty().mapValues { (_, value) -> (value as? JsonPrimitive)?.doubleOrNull }
+private fun numbers(by: JsonObject?): Map<String, Double?> = by.orEmpty().mapValues { (_, value) ->
+    (value as? JsonPrimitive)?.doubleOrNull
+}
 
 /** Says when a message may be sent. */
 internal class Pacer(private val env: Env) {

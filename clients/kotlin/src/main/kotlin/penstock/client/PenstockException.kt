@@ -37,8 +37,7 @@ public class PenstockException @JvmOverloads constructor(
 }
 
 /** Returns an error whose message is the text of its cause. */
-internal fun causedBy(code: String, cause: Throwable) =
-    PenstockException(code, cause.message ?: cause.javaClass.simpleName, cause = cause)
+internal fun causedBy(code: String, cause: Throwable) = PenstockException(code, cause.message ?: cause.javaClass.simpleName, cause = cause)
 
 /** Returns the error in the payload of ERROR or RPC_ERROR, or in the reason of a close frame. */
 internal fun decodeError(payload: JsonElement?): PenstockException {

@@ -192,7 +192,8 @@ internal class Runtime(private val options: Options, private val url: suspend ()
         val handler = listeners.servers.getValue(call.type)
         val job = scope.async { reply = handler(call.payload) }
         serving[call] = job
-        job.invokeOnCompletion { error -> // also if it was canceled before it began
+        job.invokeOnCompletion { error ->
+            // also if it was canceled before it began
             post {
                 serving.remove(call)
                 core.finished(call, reply, error)

@@ -110,7 +110,11 @@ internal class Topic(private val topics: Topics, private val name: String) {
             if (connection == topics.connections) { // otherwise, it is asked again on the next connection
                 busy = false
                 topics.requests--
-                if (error == null) accepted(answer as? JsonObject ?: JsonObject(emptyMap())) else if (topics.open) failed(error)
+                if (error == null) {
+                    accepted(answer as? JsonObject ?: JsonObject(emptyMap()))
+                } else if (topics.open) {
+                    failed(error)
+                }
                 topics.sync()
             }
         }
@@ -143,7 +147,11 @@ internal class Topic(private val topics: Topics, private val name: String) {
         // Messages that have arrived between the request and the answer come again.
         moveTo(if (further) presented else at, late)
         stateLeft = if (answer.flag("more")) Double.POSITIVE_INFINITY else (state ?: 0).toDouble()
-        if (state != null) deliver(subs.filter { it.options.state }, Reset(name, state)) else if (missed && late == null) lose(loss)
+        if (state != null) {
+            deliver(subs.filter { it.options.state }, Reset(name, state))
+        } else if (missed && late == null) {
+            lose(loss)
+        }
         if ("members" in answer) {
             members.clear()
             changePresence(emptyList(), answer.objects("members"))
@@ -190,7 +198,8 @@ internal class Topic(private val topics: Topics, private val name: String) {
     private fun changePresence(left: List<JsonObject>, joined: List<JsonObject>) {
         left.forEach { members.remove(it.text("connId").orEmpty()) }
         for (m in joined) {
-            val member = Member(m.text("connId").orEmpty(), m.text("tenantId").orEmpty(), m.text("userId").orEmpty(), m.text("info").orEmpty())
+            val member =
+                Member(m.text("connId").orEmpty(), m.text("tenantId").orEmpty(), m.text("userId").orEmpty(), m.text("info").orEmpty())
             members[member.connId] = member
         }
         deliver(subs.filter { it.options.presence }, Members(name, members.values.toList()))

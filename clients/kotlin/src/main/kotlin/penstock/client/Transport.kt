@@ -1,8 +1,8 @@
 package penstock.client
 
-import kotlinx.serialization.json.JsonPrimitive
-import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.JsonPrimitive
 import okhttp3.Dispatcher
 import okhttp3.OkHttpClient
 import okhttp3.Request
@@ -107,7 +107,13 @@ internal class OkHttpTransport(http: OkHttpClient?, private val headers: Map<Str
         }
 
         override fun onFailure(webSocket: WebSocket, t: Throwable, response: Response?) {
-            if (response == null || response.code == 101) listener.failed(t) else listener.closed(HTTP_BASE + response.code, reasonOf(response))
+            if (response == null ||
+                response.code == 101
+            ) {
+                listener.failed(t)
+            } else {
+                listener.closed(HTTP_BASE + response.code, reasonOf(response))
+            }
         }
     }
 }

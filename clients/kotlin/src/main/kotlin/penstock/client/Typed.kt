@@ -40,5 +40,4 @@ public inline fun <reified Q, reified R> Client.handle(type: String, replyType: 
 public inline fun <reified T> Client.decode(message: Message): T = decode(message.payload)
 
 /** Returns a payload as a [T]. One that is absent is that of a class without members. */
-public inline fun <reified T> Client.decode(payload: JsonElement?): T =
-    json.decodeFromJsonElement(payload ?: JsonObject(emptyMap()))
+public inline fun <reified T> Client.decode(payload: JsonElement?): T = json.decodeFromJsonElement(payload ?: JsonObject(emptyMap()))

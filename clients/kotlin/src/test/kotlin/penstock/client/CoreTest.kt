@@ -168,7 +168,10 @@ class CoreTest {
         assertEquals(PenstockException.NEVER, closeError(4429, """{"code":"X","retryAfterMs":null}""").retryAfterMs)
         assertNull(closeError(1000, "bye").retryAfterMs)
         assertFalse(closeError(1000, """{"code":"X","retryable":"true"}""").retryable)
-        assertEquals(json("""{"code":"A","message":"b","retryable":false,"retryAfterMs":null}"""), encodeError(PenstockException("A", "b", retryAfterMs = PenstockException.NEVER)))
+        assertEquals(
+            json("""{"code":"A","message":"b","retryable":false,"retryAfterMs":null}"""),
+            encodeError(PenstockException("A", "b", retryAfterMs = PenstockException.NEVER)),
+        )
     }
 
     @Test

@@ -179,7 +179,9 @@ private class Driver(scale: Double) {
                 job.cancel()
             }
 
-            "consume" -> start(id) { client.stream("EXPORT", numbered(c)).collect { report("item", "id" to id, "n" to it.n()) }.let { null } }
+            "consume" -> start(id) {
+                client.stream("EXPORT", numbered(c)).collect { report("item", "id" to id, "n" to it.n()) }.let { null }
+            }
             "subscribe" -> subscribe(id, c.text("topic")!!, o)
             "unsubscribe" -> subscriptions.getValue(id).close()
             "position" -> position(id)

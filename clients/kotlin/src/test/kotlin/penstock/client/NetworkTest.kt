@@ -13,8 +13,8 @@ import kotlinx.coroutines.flow.toList
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withTimeout
-import kotlinx.serialization.SerializationException
 import kotlinx.serialization.Serializable
+import kotlinx.serialization.SerializationException
 import kotlinx.serialization.json.JsonElement
 import kotlinx.serialization.json.JsonPrimitive
 import org.junit.jupiter.api.Assertions.assertEquals
@@ -101,7 +101,12 @@ class NetworkTest {
     @Test
     fun `stream has its items and its reply`() = test { client ->
         val reply = CompletableDeferred<JsonElement>()
-        assertEquals(listOf("""{"id":0}""", """{"id":1}""", """{"id":2}"""), client.stream("EXPORT", onReply = reply::complete).toList().map { it.toString() })
+        assertEquals(
+            listOf("""{"id":0}""", """{"id":1}""", """{"id":2}"""),
+            client.stream("EXPORT", onReply = reply::complete).toList().map {
+                it.toString()
+            },
+        )
         assertEquals("""{"rows":3}""", reply.await().toString())
     }
 

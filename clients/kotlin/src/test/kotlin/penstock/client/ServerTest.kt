@@ -17,7 +17,6 @@ import java.net.InetAddress
 import java.net.InetSocketAddress
 import java.net.Proxy
 import java.net.ServerSocket
-import java.net.Socket as TcpSocket
 import java.security.KeyStore
 import java.security.cert.CertificateFactory
 import java.util.concurrent.CopyOnWriteArrayList
@@ -25,6 +24,7 @@ import javax.net.ssl.SSLContext
 import javax.net.ssl.TrustManagerFactory
 import javax.net.ssl.X509TrustManager
 import kotlin.concurrent.thread
+import java.net.Socket as TcpSocket
 
 /** The client and the examples of README.md, with the servers of the package kotlinclient of the tests in Go. */
 @EnabledIfEnvironmentVariable(named = "PENSTOCK_URL", matches = ".+", disabledReason = "PENSTOCK_URL has no server")
@@ -37,7 +37,12 @@ class ServerTest {
         printed.add(text.toString())
     }
 
-    private fun test(target: String = url, configure: Options.() -> Unit = {}, body: suspend CoroutineScope.(Client) -> Unit) = runBlocking {
+    private fun test(
+        target: String = url,
+        configure: Options.() -> Unit = {
+        },
+        body: suspend CoroutineScope.(Client) -> Unit,
+    ) = runBlocking {
         val client = Client(target, configure)
         try {
             withTimeout(60_000) { body(client) }
@@ -78,7 +83,9 @@ class ServerTest {
     }
 
     @Test
-    fun `TLS with the certificate of the server`() = test(secureUrl, { http = trusting(File(System.getenv("PENSTOCK_CERTIFICATE"))) }) { client ->
+    fun `TLS with the certificate of the server`() = test(secureUrl, {
+        http = trusting(File(System.getenv("PENSTOCK_CERTIFICATE")))
+    }) { client ->
         assertEquals("""{"n":7}""", client.call("ECHO", json("""{"n":7}""")).toString())
     }
 
@@ -132,7 +139,9 @@ class ServerTest {
     private fun trusting(certificate: File): OkHttpClient {
         val keys = KeyStore.getInstance(KeyStore.getDefaultType()).apply { load(null) }
         keys.setCertificateEntry("server", CertificateFactory.getInstance("X.509").generateCertificate(certificate.inputStream()))
-        val trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm()).apply { init(keys) }.trustManagers.single() as X509TrustManager
+        val trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm()).apply {
+            init(keys)
+        }.trustManagers.single() as X509TrustManager
         val context = SSLContext.getInstance("TLS").apply { init(null, arrayOf(trust), null) }
         return OkHttpClient.Builder().sslSocketFactory(context.socketFactory, trust).build()
     }

@@ -66,7 +66,8 @@ class SilenceTest {
     fun `wake begins an attempt, at most one in a second`() {
         s.core.connection.start()
         s.run()
-        repeat(8) { // until delays are long
+        repeat(8) {
+            // until delays are long
             s.core.closed(s.link, 1006, "")
             s.run()
             if (it < 7) s.wait(30.0)

@@ -27,15 +27,16 @@ internal fun warmUp() {
     }
 }
 
-/** Answers each message of one connection with its own payload and one more that the client needs. */
+/** Answers greetings on one connection as a server does, and all other messages as subscriptions. */
 private fun answer(listener: ServerSocket) = listener.accept().use { socket ->
     val input = DataInputStream(socket.getInputStream())
     val output = socket.getOutputStream()
-    var key = ""
     @Suppress("DEPRECATION") // the head is ASCII
-    generateSequence(input::readLine).takeWhile { it.isNotEmpty() }.forEach { if (it.startsWith("Sec-WebSocket-Key: ")) key = it.substring(19) }
+    val head = generateSequence(input::readLine).takeWhile { it.isNotEmpty() }.toList()
+    val key = head.first { it.startsWith("Sec-WebSocket-Key: ") }.substringAfter(": ")
     val accept = (key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encodeUtf8().sha1().base64()
-    output.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: $accept\r\n\r\n".toByteArray())
+    val answer = listOf("HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: $accept")
+    output.write(answer.joinToString("\r\n", postfix = "\r\n\r\n").toByteArray())
     while (true) {
         val frame = decodeFrame(readText(input) ?: break)
         val type = if (frame.type == "\$ws:hello") "\$ws:welcome" else "\$ws:subscribed"

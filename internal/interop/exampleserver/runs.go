@@ -1,4 +1,4 @@
-package pyclient_test
+package exampleserver
 
 import (
 	"context"
