@@ -67,6 +67,7 @@ func TestTable_IsInTheDocumentsAndTheClients(t *testing.T) {
 		{"../../docs/writing-a-client.md", "// Section 5 of the protocol.\n", sample(), "\n"},
 		{"../../clients/ts/src/closecodes.ts", "", typeScript(), ""},
 		{"../../clients/python/src/penstock_client/_closecodes.py", "", python(), ""},
+		{"../../clients/kotlin/src/main/kotlin/penstock/client/CloseCodes.kt", "", kotlin(), ""},
 	} {
 		content, err := os.ReadFile(generated.path)
 		if !*update {
@@ -151,6 +152,20 @@ func python() string {
 	fmt.Fprintf(&b, "UNAUTHENTICATED = %s\n\n", join(codesOf(rules.Authenticate)))
 	for _, delay := range delays() {
 		fmt.Fprintf(&b, "%s = %g\n", delay.name, delay.d.Seconds())
+	}
+	return b.String()
+}
+
+// kotlin returns the constants of the Kotlin client.
+func kotlin() string {
+	var b strings.Builder
+	b.WriteString("// Code generated from docs/protocol.json. DO NOT EDIT.\n\npackage penstock.client\n\n")
+	for _, list := range closeLists() {
+		fmt.Fprintf(&b, "internal val %s = setOf(%s)\n", list.name, join(list.codes))
+	}
+	fmt.Fprintf(&b, "internal const val UNAUTHENTICATED = %s\n\n", join(codesOf(rules.Authenticate)))
+	for _, delay := range delays() {
+		fmt.Fprintf(&b, "internal const val %s = %.1f\n", delay.name, delay.d.Seconds())
 	}
 	return b.String()
 }

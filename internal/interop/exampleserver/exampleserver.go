@@ -133,7 +133,11 @@ func Start(t testing.TB) []string {
 		},
 	})
 	rooms := &rooms{router: r, texts: map[string][]string{}}
-	router.Topic(r, "room/{id}", &router.TopicOptions{Authorize: func(*router.Context, router.TopicMatch) error { return nil }, Presence: true})
+	router.Topic(r, "room/{id}", &router.TopicOptions{
+		Authorize: func(*router.Context, router.TopicMatch) error { return nil },
+		History:   router.History{Messages: 100},
+		Presence:  true,
+	})
 	router.On(r, rooms.say)
 	router.RPC(r, rooms.history)
 	router.Stream(r, export)

@@ -1,24 +1,31 @@
 package penstock.client;
 
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /** The example of README.md. */
 final class JavaProgram {
+    private static final BlockingQueue<String> SHOWN = new LinkedBlockingQueue<>();
+
     private JavaProgram() {}
 
-    /** Returns the last text of the room, and what was said meanwhile. */
+    private static void show(Object value) {
+        SHOWN.add(String.valueOf(value));
+    }
+
+    /** Returns what was said, and the history of the room, in any order. */
     static String[] run(String url) throws Exception {
-        CompletableFuture<String> said = new CompletableFuture<>();
         // README: begin java
         JavaClient client = new JavaClient(url);
-        client.on("SAID", message -> said.complete(String.valueOf(message.getPayload())));
-        client.subscribe("room/java", new SubscribeOptions(), event -> {}).close();
+        client.on("SAID", message -> show(message.getPayload()));
         client.subscribe("room/java", new SubscribeOptions(), event -> {});
         client.send("SAY", "{\"room\":\"java\",\"text\":\"hi\"}").get();
-        String history = client.call("GET_HISTORY", "{\"room\":\"java\"}", 5_000L).get();
+        client.call("GET_HISTORY", "{\"room\":\"java\"}", 5_000L).thenAccept(history -> show(history));
         // README: end
-        String[] results = {history, said.get(30, TimeUnit.SECONDS)};
+        String[] results = {SHOWN.poll(30, TimeUnit.SECONDS), SHOWN.poll(30, TimeUnit.SECONDS)};
         client.close().get();
         return results;
     }
@@ -41,7 +48,7 @@ final class JavaProgram {
         try {
             client.call("GET_HISTORY", "{\"room\":\"nowhere\"}").get();
             return "";
-        } catch (java.util.concurrent.ExecutionException failed) {
+        } catch (ExecutionException failed) {
             return ((PenstockException) failed.getCause()).getCode();
         } finally {
             client.close().get();

@@ -7,7 +7,6 @@ import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withTimeout
 import kotlinx.serialization.json.JsonObject
 import okhttp3.OkHttpClient
-import org.junit.jupiter.api.Assertions.assertArrayEquals
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
@@ -57,17 +56,13 @@ class ServerTest {
         streams(client, ::println)
         serverCalls(client)
         assertEquals("""{"deleted":true}""", client.call<_, JsonObject>("DELETE_ROOM", Say("go", "")).toString())
-        val reading = launch { topics(client, ::println) }
-        while ("1 member" !in printed) kotlinx.coroutines.delay(10)
-        client.send("SAY", Say("kotlin", "hello"))
-        reading.join()
-        val expected = listOf("[hi]", "NOT_FOUND {} null", "0", "1", "2", """{"rows":3}""", "1 member", "hello")
-        assertEquals(expected, printed.toList().filter { it != "hi" })
+        topics(client, ::println)
+        assertEquals(listOf("[hi]", "NOT_FOUND {} null", "0", "1", "2", """{"rows":3}""", "1 member", "hi"), printed.toList())
     }
 
     @Test
     fun `program in Java calls, sends and listens`() {
-        assertArrayEquals(arrayOf("""{"texts":["hi"]}""", """{"text":"hi"}"""), JavaProgram.run(url))
+        assertEquals(setOf("""{"texts":["hi"]}""", """{"text":"hi"}"""), JavaProgram.run(url).toSet())
         assertTrue(JavaProgram.delete(url))
         assertEquals("NOT_FOUND", JavaProgram.failure(url))
     }
