@@ -108,6 +108,7 @@ class CoreTest {
         answer()
         val shown = s.subscribe()
         answer()
+        assertEquals(listOf(true, false), asked)
         s.core.topics.unsubscribe(hidden)
         s.subscribe(SubscribeOptions(hidden = true))
         answer()

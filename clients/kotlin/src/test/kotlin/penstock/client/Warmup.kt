@@ -31,6 +31,7 @@ internal fun warmUp() {
 private fun answer(listener: ServerSocket) = listener.accept().use { socket ->
     val input = DataInputStream(socket.getInputStream())
     val output = socket.getOutputStream()
+
     @Suppress("DEPRECATION") // the head is ASCII
     val head = generateSequence(input::readLine).takeWhile { it.isNotEmpty() }.toList()
     val key = head.first { it.startsWith("Sec-WebSocket-Key: ") }.substringAfter(": ")
