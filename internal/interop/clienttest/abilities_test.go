@@ -45,6 +45,7 @@ func testedClients() []testedClient {
 		{"Go", "../docs/guides/clients.md", map[suite][]int{webSocket: nil, withCBOR: nil, httpStream: silentServers, httpPoll: silentServers}},
 		{"TypeScript", "ts/README.md", map[suite][]int{webSocket: nil, withCBOR: nil, httpStream: nil, httpPoll: nil}},
 		{"Python", "python/README.md", map[suite][]int{webSocket: nil, withCBOR: nil, httpStream: silentServers, httpPoll: silentServers}},
+		{"Kotlin", "kotlin/README.md", map[suite][]int{webSocket: nil}},
 	}
 }
 

@@ -38,7 +38,7 @@ func startKotlin(t *testing.T, scale int) *conformance.Process {
 
 func TestScenarios_KotlinClient(t *testing.T) {
 	kotlintest.Find(t)
-	for _, s := range testscale.Sample(conformance.Scenarios(), 8) {
+	for _, s := range testscale.Sample(scenariosOf("Kotlin", webSocket), 8) {
 		t.Run(title(s), func(t *testing.T) {
 			t.Parallel()
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
