@@ -57,9 +57,8 @@ func (f *feed) addLocked(opts *SubscribeOptions) *Subscription {
 	if f.all.received == (Position{}) {
 		f.all.received = opts.Since
 	}
-	first := len(f.subs) == 0
 	f.subs = append(slices.Clone(f.subs), s)
-	asksNothing := !first && f.wantsHiddenLocked() == f.hidden && opts.Since.Epoch == "" && opts.Last == 0 && !opts.State && opts.OnPresence == nil
+	asksNothing := len(f.subs) > 1 && f.wantsHiddenLocked() == f.hidden && opts.Since.Epoch == "" && opts.Last == 0 && !opts.State && opts.OnPresence == nil
 	if f.live && (asksNothing || f.topic == userTopic) {
 		s.asked, s.received, s.handled = true, f.all.received, f.all.received
 		s.readyOnce.Do(func() { close(s.ready) })
