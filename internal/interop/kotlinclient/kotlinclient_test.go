@@ -31,23 +31,6 @@ func TestKotlinClient_TestsPass(t *testing.T) {
 	assert.Len(t, reports, 4, "classes with tests: surefire has found all of them")
 }
 
-const jarVersion = "0.1.0"
-
-// TestJars_AreReproducible builds the jars again in another directory.
-func TestJars_AreReproducible(t *testing.T) {
-	testscale.FullOnly(t, "TestKotlinClient_TestsPass")
-	build, again := kotlintest.Find(t), t.TempDir()
-	out, err := kotlintest.Package(t.Context(), build.Client, again)
-	require.NoError(t, err, "%s", out)
-	for _, name := range []string{"penstock-client-" + jarVersion + ".jar", "penstock-client-" + jarVersion + "-sources.jar"} {
-		first, err := os.ReadFile(filepath.Join(build.Target, name))
-		require.NoError(t, err)
-		second, err := os.ReadFile(filepath.Join(again, name))
-		require.NoError(t, err)
-		assert.True(t, string(first) == string(second), "%s differs", name)
-	}
-}
-
 func TestSources_HaveTheStyleOfKtlint(t *testing.T) {
 	testscale.FullOnly(t, "TestKotlinClient_TestsPass")
 	build := kotlintest.Find(t)

@@ -97,7 +97,7 @@ func build(client string) (dir, missing string, err error) {
 		return "", "", err
 	}
 	defer func() { _ = os.RemoveAll(building) }()
-	if out, err := Package(context.Background(), client, building); err != nil {
+	if out, err := pack(context.Background(), client, building); err != nil {
 		if unreachable.Match(out) {
 			return "", "Maven Central cannot be reached, and Maven has not cached what the Kotlin client needs", nil
 		}
@@ -136,8 +136,8 @@ func hashOf(client string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
-// Package compiles the client and its tests into a directory, with the jars, and returns what Maven has printed.
-func Package(ctx context.Context, client, target string) ([]byte, error) {
+// pack compiles the client and its tests into a directory, with the jars, and returns what Maven has printed.
+func pack(ctx context.Context, client, target string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
 	command := maven(ctx, client, target, "package", "dependency:build-classpath", "-DskipTests", "-Dmdep.outputFile="+filepath.Join(target, "classpath.txt"))
