@@ -1,5 +1,5 @@
-// Package contract writes down what a router and its clients must agree on: as types for TypeScript
-// and Python, as an AsyncAPI 3 document, and as a JSON Schema.
+// Package contract writes down what a router and its clients must agree on: as types for TypeScript,
+// Python and Kotlin, as an AsyncAPI 3 document, and as a JSON Schema.
 //
 //	c, err := contract.New(r.Describe(), nil)
 //	...

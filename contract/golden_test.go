@@ -14,7 +14,7 @@ import (
 
 func TestContract_IsAsInTestdata(t *testing.T) {
 	r := kitchenRouter()
-	for _, name := range []string{"kitchen.ts", "kitchen.py", "kitchen.asyncapi.json", "kitchen.schema.json"} {
+	for _, name := range []string{"kitchen.ts", "kitchen.py", "kitchen.kt", "kitchen.asyncapi.json", "kitchen.schema.json"} {
 		contracttest.Check(t, r, "testdata/"+name, kitchenOptions())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -27,20 +28,22 @@ type contractCommand struct {
 	name     string
 	prints   string
 	generate func(*contract.Contract) []byte
-	python   func(*contract.Contract) []byte // with the flag -python; nil: there is no such flag
+	types    bool // has flags for other languages
 }
 
 func typesCommand() contractCommand {
-	return contractCommand{"types", "TypeScript types, or with -python a module for Python", (*contract.Contract).TypeScript, (*contract.Contract).Python}
+	return contractCommand{"types", "TypeScript types, or those of another language", (*contract.Contract).TypeScript, true}
 }
 
 func asyncapiCommand() contractCommand {
-	return contractCommand{"asyncapi", "an AsyncAPI 3 document", (*contract.Contract).AsyncAPI, nil}
+	return contractCommand{"asyncapi", "an AsyncAPI 3 document", (*contract.Contract).AsyncAPI, false}
 }
 
 func schemaCommand() contractCommand {
-	return contractCommand{"schema", "a JSON Schema", (*contract.Contract).JSONSchema, nil}
+	return contractCommand{"schema", "a JSON Schema", (*contract.Contract).JSONSchema, false}
 }
+
+var packageName = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
 
 // run runs the command. Nothing is printed unless the whole contract has been read.
 func (c contractCommand) run(args []string, stdout io.Writer) error {
@@ -49,9 +52,16 @@ func (c contractCommand) run(args []string, stdout io.Writer) error {
 	timeout := flags.Duration("timeout", 10*time.Second, "`time` after which to give up")
 	token := flags.String("token", "", "bearer `token` to send to the server")
 	generate := c.generate
-	if c.python != nil {
+	if c.types {
 		flags.BoolFunc("python", "print a module for the package penstock-client of Python instead of TypeScript", func(string) error {
-			generate = c.python
+			generate = (*contract.Contract).Python
+			return nil
+		})
+		flags.Func("kotlin", "print a file for the Kotlin client, in this `package`, instead of TypeScript", func(pkg string) error {
+			if !packageName.MatchString(pkg) {
+				return errors.New("a package of Kotlin is names with dots between them, such as com.example.chat")
+			}
+			generate = func(c *contract.Contract) []byte { return c.Kotlin(pkg) }
 			return nil
 		})
 	}

@@ -44,7 +44,10 @@ func TestTypes_PrintsWhatTheServerGenerates(t *testing.T) {
 	address := newContractServer(t, contract.Handler(r, opts))
 	c, err := contract.New(r.Describe(), opts)
 	require.NoError(t, err)
-	for command, want := range map[string][]byte{"types": c.TypeScript(), "types -python": c.Python(), "asyncapi": c.AsyncAPI(), "schema": c.JSONSchema()} {
+	for command, want := range map[string][]byte{
+		"types": c.TypeScript(), "types -python": c.Python(), "types -kotlin com.example": c.Kotlin("com.example"),
+		"asyncapi": c.AsyncAPI(), "schema": c.JSONSchema(),
+	} {
 		status, stdout, stderr := runCommand(append(strings.Fields(command), address)...)
 		assert.Equal(t, exitOK, status)
 		assert.Empty(t, stderr)

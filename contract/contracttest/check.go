@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,11 +25,12 @@ var update = flag.Bool("contract.update", false, "write the files that contractt
 //
 //	go test ./web -run Contract -contract.update
 //
-// The name of the file decides what it contains: TypeScript if it ends with .ts, Python with .py, an AsyncAPI
+// The name of the file decides what it contains: TypeScript if it ends with .ts, Python with .py, Kotlin with .kt, an AsyncAPI
 // document with asyncapi.json, a JSON Schema with schema.json, the whole contract with contract.json, and its hash with
-// contract.hash. Of contract.json, Check also says which differences are breaking and which are compatible. A file that does not exist differs. If opts is
-// nil, the zero contract.Options apply. Unless its Comments are set, Check reads those in the source of the
-// messages, which it finds with the command go.
+// contract.hash. The package in Kotlin is the path below a directory kotlin or java: com.example for
+// src/main/kotlin/com/example/Contract.kt. Of contract.json, Check also says which differences are breaking and which are
+// compatible. A file that does not exist differs. If opts is nil, the zero contract.Options apply. Unless its Comments are
+// set, Check reads those in the source of the messages, which it finds with the command go.
 func Check(t testing.TB, r *router.Router, path string, opts *contract.Options) {
 	t.Helper()
 	c, err := build(r, opts)
@@ -75,6 +77,8 @@ func generate(c *contract.Contract, path string) ([]byte, error) {
 		return c.TypeScript(), nil
 	case strings.HasSuffix(name, ".py"):
 		return c.Python(), nil
+	case strings.HasSuffix(name, ".kt"):
+		return c.Kotlin(kotlinPackage(path)), nil
 	case strings.HasSuffix(name, "asyncapi.json"):
 		return c.AsyncAPI(), nil
 	case strings.HasSuffix(name, "schema.json"):
@@ -84,8 +88,19 @@ func generate(c *contract.Contract, path string) ([]byte, error) {
 	case strings.HasSuffix(name, "contract.hash"):
 		return []byte(c.Hash() + "\n"), nil
 	default:
-		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, .py, asyncapi.json, schema.json, contract.json or contract.hash", path)
+		return nil, fmt.Errorf("contracttest: the name of %s must end with .ts, .py, .kt, asyncapi.json, schema.json, contract.json or contract.hash", path)
 	}
+}
+
+// kotlinPackage returns the package of a file below a directory kotlin or java: com.example for src/main/kotlin/com/example/Contract.kt.
+func kotlinPackage(path string) string {
+	elements := strings.Split(filepath.ToSlash(filepath.Dir(path)), "/")
+	for i, element := range slices.Backward(elements) {
+		if element == "kotlin" || element == "java" {
+			return strings.Join(elements[i+1:], ".")
+		}
+	}
+	return ""
 }
 
 // changes returns how a contract differs from an earlier one, or "" if that is not the text of a contract.

@@ -122,6 +122,17 @@ func TestCheck_IgnoresCarriageReturns(t *testing.T) {
 	assert.Empty(t, check(newRouter(), path))
 }
 
+func TestCheck_PackageInKotlinIsThePath(t *testing.T) {
+	c, err := contract.New(newRouter().Describe(), nil)
+	require.NoError(t, err)
+	for dir, pkg := range map[string]string{"app/src/main/kotlin/com/example": "com.example", "java/chat": "chat", "src/kotlin": "", "src": ""} {
+		path := filepath.Join(t.TempDir(), dir, "Contract.kt")
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, c.Kotlin(pkg), 0o600))
+		assert.Empty(t, check(newRouter(), path), dir)
+	}
+}
+
 func TestCheck_BoundsTheDiff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "contract.ts")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("x\n", 500)), 0o600))
@@ -133,7 +144,7 @@ func TestCheck_BoundsTheDiff(t *testing.T) {
 func TestCheck_ReportsOtherMistakes(t *testing.T) {
 	broken := router.New(nil)
 	router.DeclareCall[Say, Say](broken)
-	assert.Contains(t, check(broken, "contract.go"), "contracttest: the name of contract.go must end with .ts, .py, asyncapi.json, schema.json, contract.json or contract.hash")
+	assert.Contains(t, check(broken, "contract.go"), "contracttest: the name of contract.go must end with .ts, .py, .kt, asyncapi.json, schema.json, contract.json or contract.hash")
 	assert.Contains(t, check(broken, filepath.Join(t.TempDir(), "a", "..", "contract.ts\x00.ts")), "invalid argument")
 	broken = router.New(nil)
 	router.DeclareMessage[unclear](broken)
