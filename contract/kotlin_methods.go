@@ -147,7 +147,7 @@ func (k *kotlin) topic(methods kotlinNames, t typedTopic) {
 
 // kotlinTopicName returns the parameters of a method for a pattern, and the text in which it inserts them.
 func kotlinTopicName(t typedTopic) (parameters, text string) {
-	names, text := kotlinNames{"client": true, "options": true}, kotlinEscape(t.parts[0])
+	names, text := kotlinNames{"client": true, "event": true, "options": true, "penstock": true}, kotlinEscape(t.parts[0])
 	for i, wildcard := range t.parameters {
 		name := names.unique(kotlinIdentifier(wildcard))
 		parameters += name + ": String, "

@@ -42,7 +42,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/MicahParks/jwkset v0.11.4 // indirect
+require (
+	github.com/MicahParks/jwkset v0.11.4 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
+)
 
 require (
 	github.com/bytedance/gopkg v0.1.3 // indirect
