@@ -15,4 +15,5 @@ func TestContract_FilesAreUpToDate(t *testing.T) {
 	contracttest.Check(t, r, "../../contract.ts", opts)
 	contracttest.Check(t, r, "../../contract.asyncapi.json", opts)
 	contracttest.Check(t, r, "../../../bot-python/contract.py", opts)
+	contracttest.Check(t, r, "../../../bot-kotlin/src/main/kotlin/bot/Contract.kt", opts)
 }
