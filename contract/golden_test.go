@@ -28,3 +28,14 @@ func TestGuide_ShowsGeneratedTypes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(guide), "```ts\n"+types+"\n```")
 }
+
+func TestGuide_HasTheNamesInKotlin(t *testing.T) {
+	c, err := contract.New(newChat().Describe(), nil)
+	require.NoError(t, err)
+	for _, name := range []string{
+		"suspend fun joinRoom(payload: JoinRoom,", "fun joinRoomError(", "class NotFound(", "fun roomTopic(id: String,", "class SaidMessage(public val payload: Said,",
+		"    public val room: String,\n", "    public val text: String,\n",
+	} {
+		assert.Contains(t, string(c.Kotlin("")), name)
+	}
+}
