@@ -12,7 +12,7 @@ import (
 // says that in its language, so that what one language has, all have.
 
 // A printer writes the types of one language.
-type printer interface {
+type printer interface { //nolint:interfacebloat // a method for each kind of type
 	// reference returns the type of a definition.
 	reference(name string) string
 	// literals returns the type of some values. Open ones are those of this version: later ones may have other strings.

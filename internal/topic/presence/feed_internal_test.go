@@ -64,7 +64,7 @@ func TestFeed_WatchersShareMessages(t *testing.T) {
 	p.StartFeed(1)
 	p.StartFeed(2)
 	for more := true; more; more = p.EndNext().SendFeed { // the members that were there
-		for range p.Next() { //nolint:revive // they are sent
+		for range p.Next() { // they are sent
 		}
 	}
 	p.Leave(7, true)
