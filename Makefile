@@ -31,7 +31,8 @@ platforms: ## fails if a library cannot be compiled for other systems
 	  go run -C $$m github.com/penstock-go/penstock/internal/platforms $(PLATFORMS); done
 
 lint:
-	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); done
+	@failed=; for m in $(MODULES); do (cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed="$$failed $$m"; done; \
+	  test -z "$$failed" || { echo "lint has failed in$$failed" >&2; exit 1; }
 
 test: ## the full tier; CONTRIBUTING.md explains the tiers
 	@set -e; for m in $(filter-out internal/benchmarks internal/otelcol,$(MODULES)); do echo "PENSTOCK_TESTS=full go test -C $$m -race ./..."; PENSTOCK_TESTS=full go test -C $$m -race -shuffle=on ./...; done

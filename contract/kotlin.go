@@ -106,7 +106,7 @@ func (k *kotlin) definition(name string, def *jsonschema.Schema) {
 	case isStruct(def):
 		k.dataClass(own, def, k.variants[name])
 	case def.Extra[closedKeyword] != nil && def.Type == "object":
-		k.declare("", def.Description, "@Serializable\npublic data object "+own+"\n")
+		k.declare(def.Description, "@Serializable\npublic data object "+own+"\n")
 		k.empty[own] = own
 	case len(variants) > 0:
 		k.sealedInterface(own, def.Description, variants)
@@ -114,16 +114,16 @@ func (k *kotlin) definition(name string, def *jsonschema.Schema) {
 		k.enum(own, def)
 	case k.recursive(name):
 		value := typeOf(k, def, spot{name: own})
-		k.declare("", def.Description, "@Serializable\n@JvmInline\npublic value class "+own+"(public val value: "+value+")\n")
+		k.declare(def.Description, "@Serializable\n@JvmInline\npublic value class "+own+"(public val value: "+value+")\n")
 		k.empty[own] = own + "(emptyMap())"
 	default:
-		k.declare("", kotlinDescription(def), "public typealias "+own+" = "+typeOf(k, def, spot{name: own})+"\n")
+		k.declare(kotlinDescription(def), "public typealias "+own+" = "+typeOf(k, def, spot{name: own})+"\n")
 	}
 }
 
 // declare writes a declaration with its documentation.
-func (k *kotlin) declare(indent, description, text string) {
-	k.types.WriteString("\n" + kotlinDoc(indent, description) + text)
+func (k *kotlin) declare(description, text string) {
+	k.types.WriteString("\n" + kotlinDoc("", description) + text)
 }
 
 // dataClass writes a class with a property for each member.
@@ -159,7 +159,7 @@ func (k *kotlin) dataClass(name string, s *jsonschema.Schema, interfaces []strin
 	if len(interfaces) > 0 {
 		supertypes = " : " + strings.Join(interfaces, ", ")
 	}
-	k.declare("", kotlinDescription(s), "@Serializable\npublic data class "+name+"(\n"+b.String()+")"+supertypes+"\n")
+	k.declare(kotlinDescription(s), "@Serializable\npublic data class "+name+"(\n"+b.String()+")"+supertypes+"\n")
 }
 
 // enum writes the type of some texts.
@@ -176,11 +176,11 @@ func (k *kotlin) enum(name string, s *jsonschema.Schema) {
 		}
 	}
 	if !open {
-		k.declare("", s.Description, "@Serializable\npublic enum class "+name+" {\n"+b.String()+"}\n")
+		k.declare(s.Description, "@Serializable\npublic enum class "+name+" {\n"+b.String()+"}\n")
 		return
 	}
 	description := strings.TrimSpace(s.Description + "\n\nLater versions of the server may have other values.")
-	k.declare("", description, "@Serializable\n@JvmInline\npublic value class "+name+"(public val value: String) {\n"+
+	k.declare(description, "@Serializable\n@JvmInline\npublic value class "+name+"(public val value: String) {\n"+
 		"    public companion object {\n"+b.String()+"    }\n}\n")
 }
 
@@ -227,7 +227,7 @@ func (k *kotlin) sealed(def *jsonschema.Schema) (all []variant) {
 // sealedInterface writes the interface of some variants, and the serializer that chooses one.
 func (k *kotlin) sealedInterface(name, description string, variants []variant) {
 	serializer := k.names.unique(name + "Serializer")
-	k.declare("", description, "@Serializable(with = "+serializer+"::class)\npublic sealed interface "+name+"\n")
+	k.declare(description, "@Serializable(with = "+serializer+"::class)\npublic sealed interface "+name+"\n")
 	var b strings.Builder
 	var values []string
 	for _, v := range variants {
@@ -235,7 +235,7 @@ func (k *kotlin) sealedInterface(name, description string, variants []variant) {
 		values = append(values, v.value)
 	}
 	member := kotlinText(variants[0].member)
-	k.declare("", "Chooses the variant of a "+name+".", "public object "+serializer+" : JsonContentPolymorphicSerializer<"+name+">("+name+"::class) {\n"+
+	k.declare("Chooses the variant of a "+name+".", "public object "+serializer+" : JsonContentPolymorphicSerializer<"+name+">("+name+"::class) {\n"+
 		"    override fun selectDeserializer(element: JsonElement): DeserializationStrategy<"+name+"> =\n"+
 		"        when (val value = ((element as? JsonObject)?.get("+member+") as? JsonPrimitive)?.content) {\n"+b.String()+
 		"            else -> throw SerializationException("+

@@ -105,7 +105,7 @@ func (k *kotlin) failures(methods kotlinNames, m message) {
 		classes.WriteString("    public class " + class + "(error: penstock.client.PenstockException" + parameter + ") : " + name + "(error)\n")
 		cases.WriteString("            " + kotlinText(f.code) + " -> " + name + "." + class + "(error" + argument + ")\n")
 	}
-	k.declare("", "An error that "+m.name+" declares.",
+	k.declare("An error that "+m.name+" declares.",
 		"public sealed class "+name+"(public val error: penstock.client.PenstockException) {\n"+classes.String()+"}\n")
 	k.method("Returns an error of "+m.name+" by its code, or null if the contract does not declare it for this message.",
 		"fun "+methods.unique(kotlinMethod(m.name)+"Error")+"(error: penstock.client.PenstockException)",
@@ -134,7 +134,7 @@ func (k *kotlin) topic(methods kotlinNames, t typedTopic) {
 		classes.WriteString("    public class " + class + "(public val payload: " + m.request + ", public val message: penstock.client.Message) : " + name + "\n")
 		cases.WriteString("                " + kotlinText(m.name) + " -> " + name + "." + class + "(client.decode(event), event)\n")
 	}
-	k.declare("", "What a subscription to "+t.pattern+" receives.", "public sealed interface "+name+" {\n"+classes.String()+"\n"+
+	k.declare("What a subscription to "+t.pattern+" receives.", "public sealed interface "+name+" {\n"+classes.String()+"\n"+
 		kotlinDoc("    ", "A Loss, a Reset, Members, or a Message of another version of the server.")+
 		"    public class Other(public val event: penstock.client.TopicEvent) : "+name+"\n}\n")
 	parameters, text := kotlinTopicName(t)

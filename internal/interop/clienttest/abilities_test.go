@@ -37,7 +37,7 @@ type testedClient struct {
 
 // silentServers are the scenarios of a server that is silent while its HTTP handler is not. The pings of
 // the Go and the Python client end at the handler.
-var silentServers = []int{13, 14} //nolint:gochecknoglobals // never changed
+var silentServers = []int{13, 14}
 
 // testedClients has a line for each client. Its tests take their scenarios from scenariosOf.
 func testedClients() []testedClient {
