@@ -187,11 +187,11 @@ func (k *kotlin) enum(name string, s *jsonschema.Schema) {
 // A variant is a definition that a sealed interface may be.
 type variant struct {
 	name   string // of the definition
-	member string // by which it is told apart from others
+	member string // whose value distinguishes it from others
 	value  string // of the member
 }
 
-// sealed returns the variants of a definition, or none if it is not one of some objects that a member tells apart.
+// sealed returns the variants of a definition, or none if it is not one of some objects that a member distinguishes.
 func (k *kotlin) sealed(def *jsonschema.Schema) (all []variant) {
 	var objects []*jsonschema.Schema
 	for _, s := range def.AnyOf {

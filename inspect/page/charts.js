@@ -60,7 +60,7 @@ export function bar(value, max, label, kind = "") {
     svg("rect", { class: "rest", width: 100, height: 10 }), svg("rect", { class: "part", width: width.toFixed(1), height: 10 }))
 }
 
-/** chart is a spark with a reading of the value under the pointer. at tells the time of an index. */
+/** chart is a spark with a reading of the value under the pointer. at returns the time of an index. */
 export function chart(values, label, { kind, unit = "", at }) {
   const reading = el("output", { class: "reading" })
   const drawn = spark(values, label, { kind })
