@@ -584,7 +584,7 @@ async function returning(options: object, more: object) {
   probe.receive("0");
   await browser.advance(3000);
   probe.receive("1");
-  for (let i = 0; browser.last === probe && i < 100; i++) await browser.advance(); // a busy machine takes longer
+  await browser.advance();
   const { last } = browser;
   assert.notEqual(last, probe);
   last.open();
