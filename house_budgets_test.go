@@ -94,7 +94,7 @@ func TestHouse_ExportedNames(t *testing.T) {
 	}
 }
 
-// TestHouse_BudgetsRiseAlone keeps a change from raising the budget that it exceeds: whoever raises one says why, in a
+// TestHouse_BudgetsRiseAlone keeps a change from raising the budget that it exceeds: who raises one says why, in a
 // commit of its own.
 func TestHouse_BudgetsRiseAlone(t *testing.T) {
 	const file = "testdata/budgets.txt"

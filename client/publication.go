@@ -161,18 +161,18 @@ func (c *Client) receiveMoved(cn *conn, m *protocol.Moved) {
 		return
 	}
 	position := Position{m.Epoch, m.Offset}
-	lost := m.Lost != nil || m.Ended != nil || m.Reset
+	goesOn := m.Ended == nil && !m.Reset // the epoch
 	l := Loss{Ended: (*Position)(m.Ended), Position: position}
 	if m.Lost != nil {
 		l.From, l.To = m.Lost.From, m.Lost.To
 	}
 	needsState := false
 	for _, s := range f.readersLocked() {
-		if within := m.Ended == nil && !m.Reset && s.received.Epoch == position.Epoch; within && s.received.Offset >= position.Offset {
+		if goesOn && s.received.Epoch == position.Epoch && s.received.Offset >= position.Offset {
 			continue // others begin at an older position
 		}
 		s.received = position
-		if !lost {
+		if goesOn && m.Lost == nil {
 			if !s.takesState {
 				c.events.Add(func() { s.advance(position) })
 			}

@@ -103,8 +103,8 @@ func (c *Conn) published(e envelope) {
 	t.offset = offset
 }
 
-// isCertain reports whether no handler can have subscribed the client again since its last publication, of which only
-// clients with a session are notified.
+// isCertain reports whether no handler can have subscribed the client again since its last publication: only clients with
+// a session are notified of that.
 func (c *Conn) isCertain(acts int) bool { return c.session || acts == c.acts }
 
 func (t *topic) endPhase() {
