@@ -43,16 +43,30 @@ func median(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
+// spread returns half the distance between the quartiles: half of the values differ from the median by
+// no more, if they differ as much in both directions. It is NaN for fewer than four values.
+func spread(values []float64) float64 {
+	n := len(values)
+	if n < 4 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[n-1-n/4] - sorted[n/4]) / 2
+}
+
 func (t *table) print() {
 	t.printHead(t.title)
 	for _, row := range t.rows {
-		t.printRow(row, row, t.format, func(column string) float64 { return median(t.get(row, column)) })
+		t.printRow(row, row, func(column string) (string, float64) {
+			m := median(t.get(row, column))
+			return fmt.Sprintf(t.format, m), m
+		})
 	}
 }
 
 // printRatios divides Penstock's values by those of each peer, and each peer's values by Bun's, in the
 // same pass. The two were measured within seconds, so a disturbance of the machine that lasts for
-// minutes affects both.
+// minutes affects both. Each ratio has its spread beside it.
 func (t *table) printRatios() {
 	const ours, fastest = "penstock", "bun"
 	t.printRatiosOf("ratio of Penstock to the other", ours, ours+" / %s", func(other []float64, ours []float64) []float64 { return ratios(ours, other) })
@@ -68,7 +82,14 @@ func (t *table) printRatiosOf(title, row, format string, ratio func(other, row [
 	t.printHead(title)
 	for _, other := range t.rows {
 		if other != row {
-			t.printRow(other, fmt.Sprintf(format, other), "%.2f", func(column string) float64 { return median(ratio(t.get(other, column), t.get(row, column))) })
+			t.printRow(other, fmt.Sprintf(format, other), func(column string) (string, float64) {
+				passes := ratio(t.get(other, column), t.get(row, column))
+				text := fmt.Sprintf("%.2f", median(passes))
+				if s := spread(passes); !math.IsNaN(s) {
+					text += fmt.Sprintf(" ±%.2f", s)
+				}
+				return text, median(passes)
+			})
 		}
 	}
 }
@@ -91,13 +112,13 @@ func (t *table) printHead(title string) {
 }
 
 // printRow prints the values of a row, and records them under the name.
-func (t *table) printRow(row, name, format string, value func(column string) float64) {
+func (t *table) printRow(row, name string, value func(column string) (string, float64)) {
 	fmt.Printf("%-*s", rowWidth, row)
 	var texts []string
 	for _, column := range t.columns {
-		text, v := "-", value(column)
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			text = fmt.Sprintf(format, v)
+		text, v := value(column)
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			text = "-"
 		}
 		record(fmt.Sprintf("%s: %s, %s", t.name, name, column), v)
 		fmt.Printf("%*s", width(column), text)
@@ -123,4 +144,5 @@ func (t *table) printDifference(row, than string, divisor float64, columns ...st
 // rowWidth is the width of the longest name of a row.
 const rowWidth = len("centrifuge-go, protobuf") + 1
 
-func width(column string) int { return max(len(column)+2, 9) }
+// width leaves room for a ratio and its spread.
+func width(column string) int { return max(len(column)+2, len("12.34 ±0.12")+1) }
