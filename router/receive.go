@@ -78,6 +78,15 @@ type reader struct {
 	in     *incoming // whose ingress functions or refusal may not return; nil if there is none
 	reads  bool      // it has the right, and must not end without another reader
 	inline bool      // it may handle a message
+	latest *Route    // of the previous message: the next one is often of the same type; nil if there is none
+}
+
+// routeOf returns the route of a type, or nil.
+func (r *reader) routeOf(typ []byte) *Route {
+	if r.latest == nil || r.latest.name != string(typ) {
+		r.latest = r.router.routes[string(typ)]
+	}
+	return r.latest
 }
 
 // receive runs stages 1 to 5. It returns the message if the caller must handle it next, and
@@ -90,7 +99,7 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 		in.codec = c.codec()
 	}
 	c.active.Add(1) // before admit reads draining; see Conn.drain
-	headErr := in.readHead(c.router.routes)
+	headErr := r.readHead(in)
 	r.in, in.stage, in.ctx = in, "ingress", c.ctx
 	if c.router.spans.IsOn() && in.control == "" {
 		c.startMessage(in)
@@ -179,7 +188,7 @@ func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
 	ctx := in.route.newContext()
 	ctx.conn, ctx.route, ctx.size, ctx.identity = c, in.route, in.Size, in.identity
 	ctx.call.ID, ctx.call.ReceivedAt = string(correlationID), in.At
-	if in.ctx != c.ctx {
+	if c.router.spans.IsOn() && in.ctx != c.ctx {
 		ctx.call.Begin(in.ctx)
 	}
 	return ctx
@@ -201,7 +210,7 @@ func (in *incoming) timeout() time.Duration {
 const maxTimeout = 365 * 24 * time.Hour
 
 // readHead is stage 2: it parses the type and the correlation ID, and finds the route.
-func (in *incoming) readHead(routes map[string]*Route) (err error) {
+func (r *reader) readHead(in *incoming) (err error) {
 	switch {
 	case in.codec != nil && in.Truncated():
 		in.head, err = wire.ParseBinaryHeadPrefix(in.Bytes)
@@ -220,11 +229,11 @@ func (in *incoming) readHead(routes map[string]*Route) (err error) {
 		return err
 	}
 	in.control = controlOf(&in.head)
-	if in.control == protocol.TypeAck && routes[protocol.TypeResume] == nil {
+	if in.control == protocol.TypeAck && r.router.routes[protocol.TypeResume] == nil {
 		in.control = "" // nothing that a client could acknowledge
 	}
 	if in.control == "" {
-		in.route = routes[string(in.head.Type)]
+		in.route = r.routeOf(in.head.Type)
 	}
 	return nil
 }

@@ -65,7 +65,9 @@ func (x *Index[C]) buildMapLocked() {
 func (x *Index[C]) Remove(k *Call[C]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.received.CompareAndSwap(k, nil)
+	if x.received.Load() == k {
+		x.received.CompareAndSwap(k, nil)
+	}
 	if !k.indexed {
 		return
 	}

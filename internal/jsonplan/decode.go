@@ -94,8 +94,8 @@ func (s *scanner) structValue(o *object, p unsafe.Pointer) {
 	others := unknown{from: len(s.names)}
 	next := 0
 	for more := s.object(); more; more = s.nextMember() {
-		name := s.name()
-		if next >= len(o.fields) || o.fields[next].name != string(name) {
+		if next >= len(o.fields) || !s.literal(o.fields[next].prefix[1:]) {
+			name := s.name()
 			i, known := o.byName[string(name)]
 			if !known && s.strict {
 				s.fail()

@@ -9,9 +9,15 @@ import (
 // A Plan decodes and encodes values of one type, T. It is safe for concurrent use.
 type Plan struct {
 	typ     reflect.Type
-	root    *node // nil: the library handles the whole type
-	inPlace bool  // the plan can encode a T where an interface stores it
+	pointer unsafe.Pointer // identifies *T in an interface
+	root    *node          // nil: the library handles the whole type
+	inPlace bool           // the plan can encode a T where an interface stores it
 }
+
+// An emptyInterface is how an interface without methods is stored.
+type emptyInterface struct{ typ, data unsafe.Pointer }
+
+func partsOf(v any) emptyInterface { return *(*emptyInterface)(unsafe.Pointer(&v)) }
 
 //nolint:gochecknoglobals // a cache: there is one plan of a type
 var plans sync.Map // of *Plan by reflect.Type
@@ -21,7 +27,7 @@ func Of(t reflect.Type) *Plan {
 	if known, ok := plans.Load(t); ok {
 		return known.(*Plan)
 	}
-	p := &Plan{typ: t}
+	p := &Plan{typ: t, pointer: partsOf(reflect.Zero(reflect.PointerTo(t)).Interface()).typ}
 	if root := (compiler{}).node(t); root.kind != kindLibrary {
 		p.root = root
 		// A type of the size of a pointer may be stored in the interface itself. Methods may change the value.
@@ -46,19 +52,21 @@ func Unmarshal(text []byte, v any) error {
 // Unmarshal decodes text into what v, a *T, points to, which must be the zero value. With strict, members
 // without a field are an error. The error is that of the library.
 func (p *Plan) Unmarshal(text []byte, v any, strict bool) error {
-	value := reflect.ValueOf(v)
-	if p.root != nil && p.isPointer(value) {
-		if p.root.decode(text, value.UnsafePointer(), strict) {
+	if at := p.pointerIn(v); p.root != nil && at != nil {
+		if p.root.decode(text, at, strict) {
 			return nil
 		}
-		value.Elem().SetZero()
+		reflect.ValueOf(v).Elem().SetZero()
 	}
 	return libraryUnmarshal(text, v, strict)
 }
 
-// isPointer reports whether value is a *T that is not nil.
-func (p *Plan) isPointer(value reflect.Value) bool {
-	return value.Kind() == reflect.Pointer && value.Type().Elem() == p.typ && !value.IsNil()
+// pointerIn returns v if it is a *T, and otherwise nil.
+func (p *Plan) pointerIn(v any) unsafe.Pointer {
+	if parts := partsOf(v); parts.typ == p.pointer {
+		return parts.data
+	}
+	return nil
 }
 
 // decode decodes text into what p points to, which must be the zero value. It reports false for a text that is
@@ -88,7 +96,7 @@ func Append(b []byte, v any) ([]byte, error) {
 
 // Append is the function of this name for a T or a *T.
 func (p *Plan) Append(b []byte, v any) ([]byte, error) {
-	if at := p.pointer(v); at != nil {
+	if at := p.place(v); at != nil {
 		if text, err := p.root.append(b, at, 0, false); err == nil {
 			return text, nil
 		}
@@ -100,18 +108,20 @@ func (p *Plan) Append(b []byte, v any) ([]byte, error) {
 	return text, nil
 }
 
-// pointer returns a pointer to the T that v is or points to, or nil if that is left to the library. What it
+// place returns a pointer to the T that v is or points to, or nil if that is left to the library. What it
 // points to must not be changed.
-func (p *Plan) pointer(v any) unsafe.Pointer {
-	switch value := reflect.ValueOf(v); {
-	case p.root == nil:
+func (p *Plan) place(v any) unsafe.Pointer {
+	if p.root == nil {
 		return nil
-	case p.isPointer(value):
-		return value.UnsafePointer()
+	}
+	if at := p.pointerIn(v); at != nil {
+		return at
+	}
+	switch value := reflect.ValueOf(v); {
 	case !value.IsValid() || value.Type() != p.typ:
 		return nil
 	case p.inPlace:
-		return (*[2]unsafe.Pointer)(unsafe.Pointer(&v))[1]
+		return partsOf(v).data
 	default:
 		place := reflect.New(p.typ)
 		place.Elem().Set(value)

@@ -104,7 +104,7 @@ func (s *scanner) peekAfterSpace() byte {
 	return 0
 }
 
-// literal reads a word. The byte after it is checked by what reads on: no delimiter continues a word.
+// literal reads a word, or a name with its colon. The byte after it is checked by what reads on: no delimiter continues a word.
 func (s *scanner) literal(word string) bool {
 	if end := s.at + len(word); end <= len(s.text) && string(s.text[s.at:end]) == word {
 		s.at = end

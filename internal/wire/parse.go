@@ -81,7 +81,7 @@ func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
 		return nil, false
 	}
 	payload = f[i:f.trimmed(end)]
-	return payload, bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
+	return payload, len(payload) < MaxDepth || bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
 }
 
 type parser struct {
@@ -190,6 +190,11 @@ func (f input) membersAfter(i int, member func(key []byte, i int) (int, error)) 
 // key reads the key of a member and returns it with the offset of the value.
 func (f input) key(i int) (key []byte, value int, err error) {
 	start := f.space(i)
+	if start < len(f) && f[start] == '"' {
+		if end := f.plain(start + 1); end+1 < len(f) && f[end] == '"' && f[end+1] == ':' {
+			return f[start+1 : end], f.space(end + 2), nil
+		}
+	}
 	if key, i, err = f.unquoted(start); err != nil {
 		return nil, i, err
 	}
