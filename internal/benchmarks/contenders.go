@@ -15,6 +15,7 @@ type contender struct {
 	request    func(n int) string // the nth request
 	serve      func() (handler http.Handler, publish func(n int))
 	command    func() ([]string, error) // the command of the server, instead of serve; an error if it cannot run here
+	usable     func() error             // an error if serve cannot run here; nil if it always can
 	env        []string                 // of the server
 	plain      bool                     // no TLS
 	waits      bool                     // answers Wait
@@ -35,13 +36,22 @@ var contenders = []contender{
 	{name: "centrifuge", hello: `{"id":1,"connect":{}}`, request: rpc, serve: serveCentrifuge},
 }
 
+// prototypes run only if -only names them.
+var prototypes = []contender{
+	{name: "uring", request: say, serve: serveUring, usable: ringUsable, plain: true},
+	{name: "uring-handover", request: say, serve: serveUringHandover, usable: ringUsable, plain: true},
+}
+
 // runnable returns the contenders that can run on this machine, and prints a line for each other one.
 func runnable(all []contender) []contender {
 	return slices.DeleteFunc(slices.Clone(all), func(c contender) bool {
-		if c.command == nil {
-			return false
+		var err error
+		switch {
+		case c.command != nil:
+			_, err = c.command()
+		case c.usable != nil:
+			err = c.usable()
 		}
-		_, err := c.command()
 		if err != nil {
 			fmt.Printf("\n%s: skipped, %v\n", c.name, err)
 		}

@@ -14,19 +14,25 @@ import (
 // serveEpoll is the floor for event loops: one goroutine waits for all connections, reads one,
 // answers all requests that it has read, and writes once.
 func serveEpoll() (http.Handler, func(int)) {
+	l := newEpollLoop()
+	go l.run()
+	return l.handler(), l.publish
+}
+
+func newEpollLoop() *epollLoop {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	check(err)
-	check(syscall.SetNonblock(fd, true)) // so that os.NewFile adds it to Go's poller
-	l := &epollLoop{fd: fd, rest: map[int][]byte{}, in: make([]byte, 16<<10)}
-	go l.run(os.NewFile(uintptr(fd), "epoll"))
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return &epollLoop{fd: fd, rest: map[int][]byte{}, in: make([]byte, 16<<10)}
+}
+
+func (l *epollLoop) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := upgrade(w, r)
 		if err == nil {
 			err = l.add(conn)
 		}
 		check(err)
 	})
-	return handler, l.publish
 }
 
 type epollLoop struct {
@@ -61,14 +67,13 @@ func (l *epollLoop) add(conn net.Conn) error {
 }
 
 // run waits in Go's poller when there are no events, so that it does not occupy a processor.
-func (l *epollLoop) run(file *os.File) {
-	waiting, err := file.SyscallConn()
-	check(err)
+func (l *epollLoop) run() {
+	waiting := goPoller(l.fd)
 	events := make([]syscall.EpollEvent, 128)
 	for {
 		var n int
 		check(waiting.Read(func(uintptr) bool {
-			n = rawCall(syscall.SYS_EPOLL_PWAIT, l.fd, unsafe.Pointer(&events[0]), len(events), 0)
+			n = l.now(events)
 			return n > 0
 		}))
 		for _, event := range events[:n] {
@@ -79,6 +84,19 @@ func (l *epollLoop) run(file *os.File) {
 	}
 }
 
+// now returns how many events are pending, without waiting for any.
+func (l *epollLoop) now(events []syscall.EpollEvent) int {
+	return max(rawCall(syscall.SYS_EPOLL_PWAIT, l.fd, unsafe.Pointer(&events[0]), len(events), 0), 0)
+}
+
+// goPoller adds a descriptor to Go's poller, and returns what waits for it.
+func goPoller(fd int) syscall.RawConn {
+	check(syscall.SetNonblock(fd, true)) // otherwise os.NewFile does not add it
+	waiting, err := os.NewFile(uintptr(fd), "").SyscallConn()
+	check(err)
+	return waiting
+}
+
 // serve reads once. It returns false if the connection has ended.
 func (l *epollLoop) serve(fd int) bool {
 	buffered := copy(l.in, l.rest[fd])
@@ -86,8 +104,16 @@ func (l *epollLoop) serve(fd int) bool {
 	if n <= 0 {
 		return false
 	}
-	p := l.in[:buffered+n]
-	out, done, err := answerFrames(l.out[:0], p)
+	l.out = l.out[:0]
+	if !l.answer(fd, l.in[:buffered+n]) {
+		return false
+	}
+	return len(l.out) == 0 || send(fd, l.out)
+}
+
+// answer appends the replies to out, and keeps what is incomplete. It returns false if p is invalid.
+func (l *epollLoop) answer(fd int, p []byte) bool {
+	out, done, err := answerFrames(l.out, p)
 	if err != nil {
 		return false
 	}
@@ -95,10 +121,10 @@ func (l *epollLoop) serve(fd int) bool {
 	switch {
 	case done < len(p):
 		l.rest[fd] = slices.Clone(p[done:])
-	case buffered > 0:
+	case len(l.rest) > 0:
 		delete(l.rest, fd)
 	}
-	return len(out) == 0 || send(fd, out)
+	return true
 }
 
 func (l *epollLoop) remove(fd int) {

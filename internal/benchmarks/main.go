@@ -158,7 +158,7 @@ func findContenders(only string) []contender {
 	}
 	var found []contender
 	for name := range strings.SplitSeq(only, ",") {
-		found = append(found, find(contenders, name))
+		found = append(found, find(slices.Concat(contenders, prototypes), name))
 	}
 	return found
 }

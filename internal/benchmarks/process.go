@@ -34,7 +34,7 @@ type Stats struct {
 // serveContender is the main function of a server process. It prints its address and then executes
 // commands from standard input, one per line.
 func serveContender(name string) {
-	c := find(slices.Concat(contenders, variants, memoryVariants, stormVariants, clusterVariants, clientVariants), name)
+	c := find(slices.Concat(contenders, prototypes, variants, memoryVariants, stormVariants, clusterVariants, clientVariants), name)
 	publications = bytes.Split([]byte(os.Getenv(publicationsName)), []byte{'\n'})
 	handler, publish := c.serve()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
