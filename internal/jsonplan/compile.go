@@ -177,7 +177,7 @@ const maxLibraryShare = 3
 
 // field returns the field of a member. It reports false if the struct is left to the library.
 func (c compiler) field(t reflect.Type, m TaggedMember) (field, bool) {
-	f := field{name: m.Name, prefix: "," + string(appendString(nil, m.Name)) + ":", quoted: m.Quoted, omitZero: m.OmitZero, omitEmpty: m.OmitEmpty}
+	f := field{name: m.Name, prefix: "," + string(AppendString(nil, m.Name)) + ":", quoted: m.Quoted, omitZero: m.OmitZero, omitEmpty: m.OmitEmpty}
 	for i, index := range m.Index {
 		if i > 0 && t.Kind() == reflect.Pointer {
 			t = t.Elem()

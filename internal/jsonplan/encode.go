@@ -19,7 +19,7 @@ func (n *node) append(b []byte, p unsafe.Pointer, depth int, quoted bool) ([]byt
 	}
 	switch n.kind {
 	case kindString:
-		return appendString(b, *(*string)(p)), nil
+		return AppendString(b, *(*string)(p)), nil
 	case kindInt:
 		return closeQuote(strconv.AppendInt(openQuote(b, quoted), n.int(p), 10), quoted), nil
 	case kindStruct:
@@ -243,8 +243,8 @@ func (n *node) appendMap(b []byte, p unsafe.Pointer, depth int) (_ []byte, err e
 	return append(b, '}'), nil
 }
 
-// appendString appends a string with quotes and escapes.
-func appendString(b []byte, s string) []byte {
+// AppendString appends a string with quotes and escapes. Invalid UTF-8 becomes U+FFFD.
+func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	if n := plainASCIIString(s); n < len(s) {
 		b = append(b, s[:n]...)
@@ -261,7 +261,7 @@ func appendKey(b []byte, name string) ([]byte, error) {
 	if !utf8.ValidString(name) {
 		return b, errLibrary
 	}
-	return append(appendString(b, name), ':'), nil
+	return append(AppendString(b, name), ':'), nil
 }
 
 // appendRest appends text that may need escapes.
@@ -314,13 +314,10 @@ func appendEscape(b []byte, c byte) []byte {
 // plainASCIIString is plainASCII for a string.
 func plainASCIIString(s string) int {
 	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		w := s[i : i+8]
-		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 | // one load
-			uint64(w[4])<<32 | uint64(w[5])<<40 | uint64(w[6])<<48 | uint64(w[7])<<56
-		if special(x) != 0 {
-			break
-		}
+	for ; i+8 <= len(s) && special(eightBytes(s[i:])) == 0; i += 8 {
+	}
+	if len(s) > 8 && i+8 > len(s) && special(eightBytes(s[len(s)-8:])) == 0 {
+		return len(s)
 	}
 	for ; i < len(s); i++ {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -328,6 +325,13 @@ func plainASCIIString(s string) int {
 		}
 	}
 	return i
+}
+
+// eightBytes is one load instruction.
+func eightBytes(s string) uint64 {
+	s = s[:8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // appendFloat appends a number of 32 or 64 bits. It returns errLibrary for NaN and infinities.

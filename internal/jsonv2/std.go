@@ -65,9 +65,6 @@ func MarshalWrite(w io.Writer, v any, opts ...Options) error { return json.Marsh
 // Unmarshal decodes text into what v points to.
 func Unmarshal(text []byte, v any, opts ...Options) error { return json.Unmarshal(text, v, opts...) }
 
-// AppendQuote appends s as a JSON string to dst.
-func AppendQuote(dst []byte, s string) ([]byte, error) { return jsontext.AppendQuote(dst, s) }
-
 // AppendUnquote appends the text of a JSON string to dst.
 func AppendUnquote(dst []byte, quoted Value) ([]byte, error) {
 	return jsontext.AppendUnquote(dst, quoted)

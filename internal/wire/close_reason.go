@@ -2,6 +2,7 @@ package wire
 
 import (
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/jsonv2"
 	"github.com/penstock-go/penstock/internal/protocol"
 )
@@ -24,7 +25,7 @@ func CloseReason(p *protocol.ErrorPayload) string {
 // appendReasonHead appends what must not be cut.
 func appendReasonHead(b []byte, code errors.Code, retryAfterMs jsonv2.Value) []byte {
 	b = append(b, `{"code":`...)
-	b = appendQuoted(b, string(code))
+	b = jsonplan.AppendString(b, string(code))
 	if len(retryAfterMs) > 0 {
 		b = append(b, `,"retryAfterMs":`...)
 		b = append(b, retryAfterMs...)
@@ -39,7 +40,7 @@ func appendReasonMessage(b []byte, message string) []byte {
 	text := len(b)
 	var quoted [16]byte
 	for _, r := range message { // invalid UTF-8 becomes U+FFFD
-		q := appendQuoted(quoted[:0], string(r))
+		q := jsonplan.AppendString(quoted[:0], string(r))
 		escaped := q[1 : len(q)-1]
 		if len(b)+len(escaped)+len(`"}`) > MaxReasonBytes {
 			break

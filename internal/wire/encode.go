@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-go/penstock/internal/jsonv2"
+	"github.com/penstock-go/penstock/internal/jsonplan"
 	"github.com/penstock-go/penstock/internal/protocol"
 	"github.com/penstock-go/penstock/tracing"
 )
@@ -21,12 +21,12 @@ type OutgoingHead struct {
 // AppendHead appends an envelope up to the end of meta. The caller appends further members and "}".
 func AppendHead(b []byte, head *OutgoingHead) []byte {
 	b = append(b, `{"type":`...)
-	b = appendQuoted(b, head.Type)
+	b = jsonplan.AppendString(b, head.Type)
 	b = append(b, `,"meta":{"timestamp":`...)
 	b = strconv.AppendInt(b, head.At.UnixMilli(), 10)
 	if head.CorrelationID != "" {
 		b = append(b, `,"correlationId":`...)
-		b = appendQuoted(b, head.CorrelationID)
+		b = jsonplan.AppendString(b, head.CorrelationID)
 	}
 	if head.TimeoutMs != 0 {
 		b = append(b, `,"timeoutMs":`...)
@@ -41,17 +41,4 @@ func AppendHeartbeatAck(b []byte, at time.Time) []byte {
 	b = append(b, `{"type":"`+protocol.TypeHeartbeatAck+`","meta":{"ts":`...)
 	b = strconv.AppendInt(b, at.UnixMilli(), 10)
 	return append(b, '}', '}')
-}
-
-// appendQuoted skips the encoder for names of plain ASCII.
-func appendQuoted(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			b, _ = jsonv2.AppendQuote(b, s) // invalid UTF-8 becomes U+FFFD
-			return b
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"strconv"
+
+	"github.com/penstock-go/penstock/internal/jsonplan"
 )
 
 // AppendPositioned appends an envelope that AppendHead has begun, with the topic and the offset of a
@@ -15,7 +17,7 @@ func AppendPositioned(b, envelope []byte, topic string, offset uint64) (_ []byte
 	}
 	b = append(b, envelope[:at]...)
 	b = append(b, `,"topic":`...)
-	b = appendQuoted(b, topic)
+	b = jsonplan.AppendString(b, topic)
 	if offset > 0 {
 		b = append(b, `,"offset":`...)
 		b = strconv.AppendUint(b, offset, 10)

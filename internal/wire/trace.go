@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/penstock-go/penstock/tracing"
+import (
+	"github.com/penstock-go/penstock/internal/jsonplan"
+	"github.com/penstock-go/penstock/tracing"
+)
 
 // This file has the trace context of a message: the members traceparent and tracestate of meta.
 // Servers read it only if they trace messages.
@@ -61,10 +64,10 @@ func appendTrace(b []byte, t *tracing.TraceContext) []byte {
 		return b
 	}
 	b = append(b, `,"traceparent":`...)
-	b = appendQuoted(b, t.Parent)
+	b = jsonplan.AppendString(b, t.Parent)
 	if t.State != "" && len(t.State) <= tracing.MaxStateBytes {
 		b = append(b, `,"tracestate":`...)
-		b = appendQuoted(b, t.State)
+		b = jsonplan.AppendString(b, t.State)
 	}
 	return b
 }
