@@ -88,28 +88,19 @@ func newLimiter(policy limit.Policy, maxKeys int, clock func() int64) *Limiter {
 func (l *Limiter) InProcess() {}
 
 // Take takes tokens from key's bucket. It ignores its context, because it never waits.
-func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (limit.Decision, error) {
+func (l *Limiter) Take(_ context.Context, key limit.Key, take limit.Take) (d limit.Decision, err error) {
 	hash := key.Hash(l.seed)
 	s := &l.shards[hash>>l.shift]
-	r := request{tokens: take.Cost, seen: s.leases.added.Load()}
-	hasLeases := s.leases.next.Load() != never
-	if hasLeases {
+	if take.IsPlain() && s.takePlain(hash, take.Cost, l, &d) {
+		return d, nil
+	}
+	if s.leases.next.Load() != never {
 		s.leases.end(l)
 	}
 	if !take.IsPlain() {
 		return l.takeSpecial(hash, &take)
 	}
-	t := s.table.Load()
-	if found, _ := t.find(hash); found != nil && !hasLeases { // as shard.take, but for most calls
-		costUnits := t.units.CostUnits(take.Cost)
-		have, ok := found.take(hash, costUnits, 0, &r, t, l)
-		switch {
-		case ok && have > blocked:
-			return t.units.Decision(have, costUnits), nil
-		case ok:
-			return t.decision(have, &r), nil
-		}
-	}
+	r := request{tokens: take.Cost}
 	have, t := s.take(hash, &r, l)
 	return t.decision(have, &r), nil
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/penstock-go/penstock/limit"
 	"github.com/penstock-go/penstock/limit/adapter"
 )
 
@@ -35,6 +36,34 @@ func (s *shard) init(units adapter.Units, maxKeys int) {
 	s.leases.init()
 	s.table.Store(newTable(units, 0))
 	s.overflow.bucket.Store(s.fullMarkerLocked())
+}
+
+// takePlain decides about a call that takes a cost whole, if its bucket has no deficit and the shard no leases.
+// It returns false, and has changed nothing, if take must decide. It loads the same values in the same order as
+// slot.take, which has the reasons.
+func (s *shard) takePlain(hash uint64, cost int64, l *Limiter, d *limit.Decision) bool {
+	added := s.leases.added.Load()
+	t := s.table.Load()
+	found, _ := t.find(hash)
+	if found == nil || s.leases.next.Load() != never {
+		return false
+	}
+	costUnits, before := t.units.CostUnits(cost), found.bucket.Load()
+	for now := l.now(t); ; {
+		fullAt := found.bucket.Load()
+		have := t.units.Full() - max(fullAt-now, 0)
+		if fullAt <= 0 || have < 0 || found.hash.Load() != hash {
+			return false
+		}
+		takes := costUnits <= have && cost > 0
+		if !takes && fullAt != before || takes && added != s.leases.added.Load() {
+			return false
+		}
+		if !takes || found.bucket.CompareAndSwap(fullAt, max(fullAt, now)+costUnits) {
+			t.units.Decide(have, costUnits, d)
+			return true
+		}
+	}
 }
 
 // take makes a request to a key's bucket. It returns what the bucket held before, in units of

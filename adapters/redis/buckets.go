@@ -39,8 +39,8 @@ type bucketCall = batch.Call[bucketRequest, batch.Reply]
 func newBuckets(client goredis.UniversalClient, policyName string) *buckets {
 	b := &buckets{
 		keyspace:    newKeyspace(client, "limit", policyName, "limiter", bucketLua(limiterBlockLua)),
-		consumeOne:  redisclient.NewScript(bucketLua(limiterConsumeOneLua)),
-		consumeMany: redisclient.NewScript(bucketLua(limiterConsumeManyLua)),
+		consumeOne:  redisclient.NewScript(lazyBucketLua(limiterConsumeOneLua)),
+		consumeMany: redisclient.NewScript(lazyBucketLua(limiterConsumeManyLua)),
 	}
 	b.parts = redisclient.NewBatcher(b.name, b.client, redisclient.NewScript(bucketLua(leasesChangeLua+limiterConsumePartLua)), partNumbers)
 	b.settlements = redisclient.NewBatcher(b.name, b.client, redisclient.NewScript(bucketLua(leasesChangeLua+limiterSettleLua)), 0)

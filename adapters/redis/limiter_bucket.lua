@@ -1,7 +1,7 @@
--- This file precedes every script about buckets. A bucket is stored as the time at which it
--- will be full, in microseconds and 16 digits, and the numbers of the policy that stored it,
--- which the scripts call its suffix: the units that return in a microsecond, the units of a
--- token, and the capacity in tokens.
+-- This file is in every script about buckets, after limiter_time.lua. A bucket is stored as the
+-- time at which it will be full, in microseconds and 16 digits, and the numbers of the policy that
+-- stored it, which the scripts call its suffix: the units that return in a microsecond, the units of
+-- a token, and the capacity in tokens.
 --
 --   1730000000000000/1.100000.10
 --
@@ -16,10 +16,7 @@
 -- A blocked bucket is stored as the times at which the block ends and was set:
 -- "!1730000001000000:1730000000000000". All numbers are below 2^53, so doubles represent them
 -- exactly.
-local call = redis.call
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
-
+--
 -- Replies about a blocked bucket are this number minus the microseconds until the block ends.
 local blocked = -2^52
 

@@ -7,13 +7,19 @@
 local per_micro, full, suffix = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local values, missing_units, leases_of, replies = call('MGET', unpack(KEYS)), {}, {}, {}
 local some_have_leases = false
+local sub, max, ceil, format = string.sub, math.max, math.ceil, string.format
+local bucket -- the functions, once a call needs them
 for i = 1, #KEYS do
   local key, units, value = KEYS[i], tonumber(ARGV[i + 3]), values[i]
   local missing, leases, outdated, is_blocked = missing_units[key], leases_of[key], false, nil
   if not missing then
     missing = 0
     if value then
-      missing, outdated, is_blocked, leases = read(key, value, per_micro, full, suffix)
+      missing = sub(value, 17) == suffix and max((sub(value, 1, 16) - now) * per_micro, 0)
+      if not missing or missing > full then
+        bucket = bucket or bucket_functions()
+        missing, outdated, is_blocked, leases = bucket.read(key, value, per_micro, full, suffix)
+      end
     end
   end
   local held = full - missing
@@ -25,11 +31,17 @@ for i = 1, #KEYS do
   end
   if not is_blocked then
     if units ~= 0 or outdated then
-      write(key, missing, per_micro, full, suffix, leases)
-      missing_units[key] = math.max(missing, 0)
+      local micros = ceil(missing / per_micro)
+      if not leases and missing > 0 and missing <= full and micros * per_micro == missing then -- as write
+        call('SET', key, format('%016.0f', now + micros) .. suffix, 'PX', ceil(micros / 1000))
+      else
+        bucket = bucket or bucket_functions()
+        bucket.write(key, missing, per_micro, full, suffix, leases)
+      end
+      missing_units[key] = max(missing, 0)
     end
     if leases and units < 0 then
-      leases = lower_head(leases, math.max(missing, 0)) -- the next call may take what this one returns
+      leases = bucket.lower_head(leases, max(missing, 0)) -- the next call may take what this one returns
     end
     leases_of[key] = leases
     some_have_leases = some_have_leases or leases
@@ -39,7 +51,7 @@ for i = 1, some_have_leases and #KEYS or 0 do
   local leases = leases_of[KEYS[i]]
   if leases then
     replies[#replies + 1] = i
-    replies[#replies + 1] = first_end(leases, now)
+    replies[#replies + 1] = bucket.first_end(leases, now)
   end
 end
 return replies

@@ -8,6 +8,8 @@ var (
 	leasesLua string
 	//go:embed leases_change.lua
 	leasesChangeLua string
+	//go:embed limiter_time.lua
+	limiterTimeLua string
 	//go:embed limiter_bucket.lua
 	limiterBucketLua string
 	//go:embed limiter_consume_one.lua
@@ -27,7 +29,14 @@ var (
 )
 
 // bucketLua returns the script about buckets that ends with some text.
-func bucketLua(end string) string { return leasesLua + limiterBucketLua + end }
+func bucketLua(end string) string { return limiterTimeLua + leasesLua + limiterBucketLua + end }
+
+// lazyBucketLua returns a script that calls bucket_functions if it needs the functions about buckets: most calls do
+// not, and creating them would take a fifth of their time.
+func lazyBucketLua(end string) string {
+	return limiterTimeLua + "local function bucket_functions()\n" + leasesLua + limiterBucketLua +
+		"return { read = read, write = write, lower_head = lower_head, first_end = first_end }\nend\n" + end
+}
 
 // leaseFunctionsLua returns a function that returns a table of those about leases: a script creates all its
 // functions whenever it runs, and few calls need these.

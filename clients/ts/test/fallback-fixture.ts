@@ -282,7 +282,9 @@ export class Browser {
     }
   }
 
-  restore(): void {
+  /** Restores what a page has, after the last answers: what a closed client sends later would reach the next test. */
+  async restore(): Promise<void> {
+    await this.advance();
     for (const [owner, name, descriptor] of this.#saved.reverse()) {
       if (descriptor) Object.defineProperty(owner, name, descriptor);
       else delete (owner as any)[name];

@@ -498,7 +498,7 @@ test("events are the same whatever the borders of the parts are", async () => {
 for (const mode of ["stream", "poll"] as const)
   test(`${mode}: every message arrives once and in order, whatever is lost`, async () => {
     for (let seed = 1; seed <= 12; seed++) {
-      browser.restore();
+      await browser.restore();
       browser = new Browser();
       const next = random(seed);
       const { socket, messages, closes } = await open(mode);

@@ -13,7 +13,7 @@ beforeEach(() => void (browser = new Browser()));
 afterEach(() => {
   clients.forEach((client) => client.close());
   clients = [];
-  browser.restore();
+  return browser.restore();
 });
 
 const refused = () => new Response(null, { status: 503 });
