@@ -454,3 +454,45 @@ func TestHead_PayloadIfValid(t *testing.T) {
 		}
 	}
 }
+
+// TestParseHead_UsualHeadsAreLikeOthers compares heads as clients write them with the same ones after a
+// space, which are read member by member.
+func TestParseHead_UsualHeadsAreLikeOthers(t *testing.T) {
+	ids := []string{``, `,"correlationId":"c-1"`, `,"correlationId":""`, `,"correlationId":"é"`, `,"correlationId":"\u0041"`, `,"correlationId":7`,
+		`,"correlationId":"` + strings.Repeat("c", wire.MaxNameBytes) + `"`, `,"correlationId":"` + strings.Repeat("c", wire.MaxNameBytes+1) + `"`,
+		`,"correlationId":"c","timeoutMs":5`, `,"correlationId":"c`, `,"correlationId":"a","correlationId":"b"`, `,`}
+	names := []string{`"A"`, `""`, `"$ws:x"`, `"é"`, `"a\"b"`, "\"a\tb\"", `7`, `"` + strings.Repeat("n", wire.MaxNameBytes+1) + `"`}
+	for _, number := range []string{"1730000000000", "0", "012", "", "-1", "1.5", "1e3", "12x", "12 "} {
+		for _, id := range ids {
+			for _, typ := range names {
+				for _, end := range []string{`},"payload":{"a":1}}`, `}}`, `} , "payload": 1 }`, `},"meta":{}}`, `},"payload":1,"type":"B"}`, `}`, ``, ` }}`} {
+					usual := `{"type":` + typ + `,"meta":{"timestamp":` + number + id + end
+					checkSameHead(t, usual)
+				}
+			}
+		}
+	}
+}
+
+func checkSameHead(t *testing.T, usual string) {
+	t.Helper()
+	other := "{ " + usual[1:]
+	head, err := wire.ParseHead([]byte(usual))
+	want, wantErr := wire.ParseHead([]byte(other))
+	require.Equal(t, wantErr == nil, err == nil, usual)
+	require.Equal(t, string(want.Type), string(head.Type), usual)
+	if err != nil {
+		return
+	}
+	head.FindMeta([]byte(usual))
+	want.FindMeta([]byte(other))
+	require.Equal(t, string(want.CorrelationID), string(head.CorrelationID), usual)
+	require.Equal(t, want.TimeoutMs, head.TimeoutMs, usual)
+	payload, ok := head.PayloadIfValid([]byte(usual))
+	wantPayload, wantOK := want.PayloadIfValid([]byte(other))
+	require.Equal(t, wantOK, ok, usual)
+	require.Equal(t, string(wantPayload), string(payload), usual)
+	_, err = head.Parse([]byte(usual))
+	_, wantErr = want.Parse([]byte(other))
+	require.Equal(t, wantErr == nil, err == nil, usual)
+}

@@ -81,14 +81,6 @@ type reader struct {
 	latest *Route    // of the previous message: the next one is often of the same type; nil if there is none
 }
 
-// routeOf returns the route of a type, or nil.
-func (r *reader) routeOf(typ []byte) *Route {
-	if r.latest == nil || r.latest.name != string(typ) {
-		r.latest = r.router.routes[string(typ)]
-	}
-	return r.latest
-}
-
 // receive runs stages 1 to 5. It returns the message if the caller must handle it next, and
 // otherwise nil.
 func (r *reader) receive(msg wsconn.Message) *incoming {
@@ -233,7 +225,10 @@ func (r *reader) readHead(in *incoming) (err error) {
 		in.control = "" // nothing that a client could acknowledge
 	}
 	if in.control == "" {
-		in.route = r.routeOf(in.head.Type)
+		if r.latest == nil || r.latest.name != string(in.head.Type) {
+			r.latest = r.router.routes[string(in.head.Type)]
+		}
+		in.route = r.latest
 	}
 	return nil
 }

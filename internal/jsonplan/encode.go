@@ -314,9 +314,12 @@ func appendEscape(b []byte, c byte) []byte {
 // plainASCIIString is plainASCII for a string.
 func plainASCIIString(s string) int {
 	i := 0
-	for ; i+8 <= len(s) && special(eightBytes(s[i:])) == 0; i += 8 {
+	for ; i <= len(s)-8; i += 8 {
+		if special(eightBytes(s, i)) != 0 {
+			break
+		}
 	}
-	if len(s) > 8 && i+8 > len(s) && special(eightBytes(s[len(s)-8:])) == 0 {
+	if len(s) > 8 && i > len(s)-8 && special(eightBytes(s, len(s)-8)) == 0 {
 		return len(s)
 	}
 	for ; i < len(s); i++ {
@@ -325,13 +328,6 @@ func plainASCIIString(s string) int {
 		}
 	}
 	return i
-}
-
-// eightBytes is one load instruction.
-func eightBytes(s string) uint64 {
-	s = s[:8]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // appendFloat appends a number of 32 or 64 bits. It returns errLibrary for NaN and infinities.

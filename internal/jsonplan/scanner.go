@@ -322,12 +322,20 @@ func special(x uint64) uint64 {
 	return ((x - ones*' ') | ((x ^ ones*'"') - ones) | ((x ^ ones*'\\') - ones) | x) & highs
 }
 
+// eightBytes returns the bytes of a text from index i on, the first one in the lowest bits: one load instruction, and
+// one check of the index.
+func eightBytes[T []byte | string](text T, i int) uint64 {
+	_ = text[i+7]
+	return uint64(text[i]) | uint64(text[i+1])<<8 | uint64(text[i+2])<<16 | uint64(text[i+3])<<24 |
+		uint64(text[i+4])<<32 | uint64(text[i+5])<<40 | uint64(text[i+6])<<48 | uint64(text[i+7])<<56
+}
+
 // plainASCII returns the length of the ASCII text before the first control character, quote or
 // backslash.
 func plainASCII(text []byte) int {
 	i := 0
-	for ; i+8 <= len(text); i += 8 {
-		if found := special(binary.LittleEndian.Uint64(text[i:])); found != 0 {
+	for ; i <= len(text)-8; i += 8 {
+		if found := special(eightBytes(text, i)); found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
@@ -342,8 +350,8 @@ func plainASCII(text []byte) int {
 // plain returns the length of the text before the first control character, quote or backslash.
 func plain(text []byte) int {
 	i := 0
-	for ; i+8 <= len(text); i += 8 {
-		x := binary.LittleEndian.Uint64(text[i:])
+	for ; i <= len(text)-8; i += 8 {
+		x := eightBytes(text, i)
 		if found := ((x - ones*' ') | ((x ^ ones*'"') - ones) | ((x ^ ones*'\\') - ones)) &^ x & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}

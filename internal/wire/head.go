@@ -26,6 +26,9 @@ type valid struct {
 // If a long payload comes before meta, meta may stay unknown: see [Head.FindMeta].
 func ParseHead(data []byte) (Head, error) {
 	p := headParser{frame: data, whole: true, strict: true}
+	if p.usual() {
+		return p.head, nil
+	}
 	err := p.parse()
 	return p.head, err
 }

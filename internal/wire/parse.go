@@ -68,12 +68,8 @@ func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
 		return nil, false
 	}
 	f := input(data)
-	i := f.space(h.valid.end)
-	if i >= len(f) || f[i] != ',' {
-		return nil, false
-	}
-	key, i, err := f.key(i + 1)
-	if err != nil || string(key) != "payload" {
+	i, found := f.payloadAfter(h.valid.end)
+	if !found {
 		return nil, false
 	}
 	end := f.trimmed(len(f)) - 1
@@ -82,6 +78,19 @@ func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
 	}
 	payload = f[i:f.trimmed(end)]
 	return payload, len(payload) < MaxDepth || bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
+}
+
+// payloadAfter returns the offset of the payload if that is the member after the one that ends at i.
+func (f input) payloadAfter(i int) (value int, found bool) {
+	const usual = `,"payload":`
+	if end := i + len(usual); end < len(f) && string(f[i:end]) == usual {
+		return f.space(end), true
+	}
+	if i = f.space(i); i >= len(f) || f[i] != ',' {
+		return 0, false
+	}
+	key, value, err := f.key(i + 1)
+	return value, err == nil && string(key) == "payload"
 }
 
 type parser struct {
