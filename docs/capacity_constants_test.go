@@ -21,7 +21,7 @@ func TestCapacity_ConstantsAreMeasured(t *testing.T) {
 	results, err := os.ReadFile("../internal/benchmarks/RESULTS.md")
 	require.NoError(t, err)
 	before, table, after := cutTable(t, string(text), "constants")
-	missing := []string{"log of a user", "comparison of a topic"} // no suite measures them
+	missing := []string{"log of a user", "comparison of a topic", "room in a heartbeat"} // no suite measures them
 	updated := numberRow.ReplaceAllStringFunc(table, func(row string) string {
 		m := numberRow.FindStringSubmatch(row)
 		source, ok := sources[m[1]]
@@ -77,9 +77,23 @@ var sources = map[string]source{
 	"heartbeat, bytes":                 line("nodes", `kB from Redis: .* and (\S+) bytes per node and other node`),
 	"publication received":             cell("nodes", "CPU µs of a receiving node, bursts of 1", "100 nodes"),
 	"node, memory on Redis":            thousand(cell("nodes", "kB memory per node", "100 nodes")),
+	"write of PostgreSQL":              postgres("\\| PostgreSQL, `Append` \\|.* (\\d+) µs \\|$"),
+	"decisions of PostgreSQL":          postgres(`\| PostgreSQL \| \d+/s \| (\d+)/s \|`),
 	"heartbeats of 10 nodes":           cell("nodes", "Redis CPU ms", "10 nodes"),
 	"heartbeats of 100 nodes":          cell("nodes", "Redis CPU ms", "100 nodes"),
 	"heartbeats of 100 nodes, bytes":   cell("nodes", "kB from Redis", "100 nodes"),
+}
+
+// postgres is a source in the tables of the adapter for PostgreSQL.
+func postgres(pattern string) source {
+	expression := regexp.MustCompile(`(?m)^` + pattern)
+	return func(t *testing.T, _ string) float64 {
+		text, err := os.ReadFile("../adapters/postgres/README.md")
+		require.NoError(t, err)
+		found := expression.FindSubmatch(text)
+		require.NotNil(t, found, "the README of adapters/postgres has no line %s", pattern)
+		return number(t, string(found[1]))
+	}
 }
 
 // line is a source in a line below a table.

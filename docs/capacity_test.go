@@ -64,6 +64,8 @@ func TestCapacity_ModelDependsOnEveryNumber(t *testing.T) {
 
 func computedTables(m *model) map[string]string {
 	return map[string]string{
+		"sizes":         sizesTable(m),
+		"chat":          assumptionsText(m),
 		"a node":        modelTable(m, nodeRows()),
 		"Redis":         modelTable(m, redisRows()),
 		"a failed node": modelTable(m, failureRows()),
@@ -116,19 +118,19 @@ func cutTable(t *testing.T, document, name string) (before, table, after string)
 type modelRow struct {
 	name    string
 	formula string
-	basis   string                                // what was measured, and what was only computed
 	value   func(m *model, nodes float64) float64 // in bytes, cores, seconds, or bytes per second
 	format  func(float64) string
 }
 
 func modelTable(m *model, rows []modelRow) string {
 	var b strings.Builder
-	b.WriteString("| | formula | basis | 1 node | 10 nodes | 100 nodes |\n")
-	b.WriteString("| --- | --- | --- | ---: | ---: | ---: |\n")
+	b.WriteString("| | formula | 10,000 | 100,000 | 1 million | 10 million |\n")
+	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s | %s | %s |", row.name, row.formula, row.basis)
-		for _, nodes := range []float64{1, 10, 100} {
-			fmt.Fprintf(&b, " %s |", row.format(row.value(m, nodes)))
+		fmt.Fprintf(&b, "| %s | %s |", row.name, row.formula)
+		for _, s := range clusterSizes() {
+			sized, nodes := m.at(s)
+			fmt.Fprintf(&b, " %s |", row.format(row.value(sized, nodes)))
 		}
 		b.WriteString("\n")
 	}
@@ -194,9 +196,9 @@ func withUnits(unit string, factor float64, next string) func(float64) string {
 }
 
 var (
-	cores     = withUnits(" cores", 1, "")
-	megabytes = withUnits(" MB", 1e-6, " GB")
-	megabits  = withUnits(" Mbit/s", 8e-6, " Gbit/s")
-	perSecond = withUnits("/s", 1, "")
-	seconds   = withUnits(" s", 1, "")
+	cores              = withUnits(" cores", 1, "")
+	megabytes          = withUnits(" MB", 1e-6, " GB")
+	megabytesPerSecond = withUnits(" MB/s", 1e-6, " GB/s")
+	perSecond          = withUnits("/s", 1, "")
+	seconds            = withUnits(" s", 1, "")
 )

@@ -79,12 +79,12 @@ func (c *Conn) asSubscriber() *topic.Subscriber {
 func (r *Router) receivePacket(name, from string, packet []byte) {
 	switch {
 	case len(packet) == 0:
-	case name == r.nodeTopic:
-		r.asks.Receive(from, packet)
 	case name == usersTopic && packet[0] == ask.UserAsk:
 		r.asks.ReceiveUserAsk(from, packet)
-	case name == usersTopic:
+	case name == usersTopic, name == r.nodeTopic && packet[0] < ask.UserAsk:
 		r.receiveUserPacket(packet)
+	case name == r.nodeTopic:
+		r.asks.Receive(from, packet)
 	default:
 		r.receiveMessage(name, packet)
 	}

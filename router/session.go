@@ -38,13 +38,13 @@ func (r *Router) initSessions() {
 	}
 }
 
-// publishSessionPacket publishes a packet about a session to other nodes, which notice a loss later.
-func (r *Router) publishSessionPacket(kind session.Packet, packet []byte) {
+// publishSessionPacket publishes a packet to the node of a connection, or to all, which notice a loss later.
+func (r *Router) publishSessionPacket(kind session.Packet, owner string, packet []byte) {
 	first := byte(access.PacketSessionClaimed)
 	if kind == session.PacketMoved {
 		first = access.PacketSessionMoved
 	}
-	_ = r.publishToNodes(append([]byte{first}, packet...))
+	_ = r.asks.PublishToNodeOf(owner, append([]byte{first}, packet...))
 }
 
 // A memberConn is a connection as its member needs it.

@@ -1,5 +1,5 @@
 // Package ask calls the clients of this node, and asks other nodes to call theirs or to list the connections of a user,
-// through the topics of a broker.
+// through the topics of a broker. It also carries packets of others to the node of a connection.
 //
 // Each node subscribes to a topic of its own. A node that is asked answers there: first with the
 // connections that it has, if need be with none, then with the outcomes of the calls. Nothing is
@@ -180,6 +180,23 @@ func (n *Node) Topic() string { return nodeTopicPrefix + n.name }
 // publish sends a packet to one node.
 func (n *Node) publish(node string, packet []byte) error {
 	return n.config.Node.Publish(nodeTopicPrefix+node, packet)
+}
+
+// PublishToNodeOf sends a packet to the node of a connection, if that is another one which has neither left
+// nor failed. It sends the packet to all nodes if connID is "", or if there may be nodes that this one
+// does not know.
+func (n *Node) PublishToNodeOf(connID string, packet []byte) error {
+	nodes, all := n.config.Node.Nodes()
+	if connID == "" || !all && !n.hash.isIn(connID) {
+		return n.config.Node.Publish(n.config.UsersTopic, packet)
+	}
+	var failed error
+	for _, node := range nodes {
+		if hashNode(node).isIn(connID) {
+			failed = errors.Join(failed, n.publish(node, slices.Clone(packet)))
+		}
+	}
+	return failed
 }
 
 // Receive handles a packet that another node has published on the topic of this one.

@@ -160,8 +160,9 @@ func TestClaim_MovesTheSession(t *testing.T) {
 	})
 	runClaimTest(t, "of a connection on another node", func(t *testing.T, c *claimTest) {
 		var packets []Packet
-		c.node.config.Publish = func(kind Packet, packet []byte) {
-			packets = append(packets, kind)
+		var owners []string
+		c.node.config.Publish = func(kind Packet, owner string, packet []byte) {
+			packets, owners = append(packets, kind), append(owners, owner)
 			c.first.node.Receive(kind, packet)
 		}
 		k := c.claim()
@@ -176,6 +177,7 @@ func TestClaim_MovesTheSession(t *testing.T) {
 		next := c.claim() // without an acknowledgment, the first connection may still be there
 		next.Announce()
 		assert.Equal(t, []Packet{PacketClaimed, PacketMoved, PacketClaimed}, packets)
+		assert.Equal(t, []string{"first", "first", ""}, owners)
 		c.adopt(next)
 		next.Session.Acknowledge("r")
 		synctest.Wait()
@@ -393,7 +395,7 @@ func TestAbsent_ResumedSessionsDoNotCount(t *testing.T) {
 			if sameNode {
 				c.node = n
 			}
-			c.node.config.Publish = n.Receive
+			c.node.config.Publish = func(kind Packet, _ string, packet []byte) { n.Receive(kind, packet) }
 			other := newTestConn("other")
 			later := n.Begin(&other.Conn, ann, nil, nil)
 			require.True(t, later.StoreFirst(t.Context()))

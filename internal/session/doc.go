@@ -81,9 +81,10 @@
 // stop serving; [Claim.Adopt] begins to serve; when the topics are subscribed, [Claim.AnnounceMoved]
 // makes the earlier connection leave them. So its member never leaves:
 //
-//   - On the same node, or on another one, the earlier connection does the same. If the packet is lost,
-//     its node learns it when it stores the record: within a third of the time to come back, while the
-//     connection is open.
+//   - On the same node, or on another one, the earlier connection does the same. The packet is for
+//     the node of that connection alone, unless its client has not acknowledged the token: then one before it
+//     may not know, and all nodes receive the packet. If it is lost, the node learns it when it stores the
+//     record: within a third of the time to come back, while the connection is open.
 //   - During a save of the earlier connection, one of the two finds another version. A claim begins
 //     again; a save gives up, if the record belongs to a later generation.
 //   - Of two connections that resume a session at the same time, one gets an error, unless one has been

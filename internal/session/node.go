@@ -21,7 +21,9 @@ type Config struct {
 	MaxBytes    int            // of the grants of a session
 	Away        *present.Table // of the node
 	WatchesEnds bool           // the connection wants ReportEnd, so that the end of every session is awaited
-	Publish     func(kind Packet, packet []byte)
+
+	// Publish sends a packet to the node of the connection with the ID owner, or to all other nodes if that is "".
+	Publish func(kind Packet, owner string, packet []byte)
 }
 
 // A Packet is a kind of packet that a node publishes to the others, which pass it to [Node.Receive].
@@ -190,7 +192,7 @@ func (k *Claim) Announce() {
 		other.handle(other.supersedeLocked)
 	}
 	if k.elsewhere {
-		k.node.config.Publish(PacketClaimed, s.packet())
+		k.node.config.Publish(PacketClaimed, k.elsewhereOwner(), s.packet())
 	}
 }
 
@@ -206,7 +208,16 @@ func (k *Claim) AnnounceMoved(lacking []string) {
 	for _, topic := range lacking {
 		packet = wire.AppendString(packet, topic)
 	}
-	k.node.config.Publish(PacketMoved, packet)
+	k.node.config.Publish(PacketMoved, k.elsewhereOwner(), packet)
+}
+
+// elsewhereOwner returns the ID of the only connection on other nodes that has to stop, or "" if there may
+// be others.
+func (k *Claim) elsewhereOwner() string {
+	if k.unacknowledged {
+		return ""
+	}
+	return k.owner
 }
 
 func (n *Node) move(id string, generation uint64, lacking []string) {

@@ -68,7 +68,7 @@ var ann = Identity{User: User{"t", "ann"}}
 
 func newTestNode(store broker.ValueStore) *Node {
 	return New(Config{
-		Store: store, Within: within, MaxBytes: 1000, Away: present.New(1, 1), WatchesEnds: true, Publish: func(Packet, []byte) {},
+		Store: store, Within: within, MaxBytes: 1000, Away: present.New(1, 1), WatchesEnds: true, Publish: func(Packet, string, []byte) {},
 	})
 }
 

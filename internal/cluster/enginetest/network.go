@@ -44,6 +44,7 @@ type Node struct {
 	// Guarded by the network's lock.
 	subscribed map[string]*subscription // by name of the channel
 	connection int                      // counts the connections of this node
+	probing    cluster.Channel          // of the probes of the current connection
 	closed     bool
 	Faults
 }
@@ -97,6 +98,7 @@ func (n *Network) Connect(name string, events cluster.Events) cluster.Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	node := &Node{network: n, name: name, events: events, subscribed: map[string]*subscription{}, senders: map[string]*executor.FuncQueue{}, arrived: map[lane]time.Time{}}
+	node.probing = node.probe()
 	n.nodes = append(n.nodes, node)
 	return node
 }
@@ -144,6 +146,7 @@ func (n *Network) names() (names []string) {
 // interruptLocked ends the connection. What is in transit to it is lost.
 func (n *Node) interruptLocked() {
 	n.connection++
+	n.probing = n.probe()
 	var channels []string
 	for channel := range n.subscribed {
 		channels = append(channels, channel)
@@ -201,7 +204,7 @@ func (n *Node) Probes() []cluster.Probe {
 	if n.Disconnect {
 		return nil
 	}
-	return []cluster.Probe{{Channel: n.probe(), Idle: time.Hour}}
+	return []cluster.Probe{{Channel: n.probing, Idle: time.Hour}}
 }
 
 func (n *Node) probe() cluster.Channel {
@@ -215,7 +218,7 @@ func (n *Node) Suspect(probe cluster.Channel) { n.Reconnect(probe) }
 func (n *Node) Reconnect(probe cluster.Channel) {
 	n.network.mu.Lock()
 	defer n.network.mu.Unlock()
-	if n.Disconnect || probe != n.probe() {
+	if n.Disconnect || probe != n.probing {
 		return
 	}
 	n.Deaf = false
@@ -258,7 +261,7 @@ func (n *Node) Publish(ctx context.Context, batch []*cluster.Message) {
 func (n *Node) deliverLocked(m *cluster.Message) {
 	for _, to := range n.network.nodes {
 		sub := to.subscribed[m.Channel.Name]
-		if to.Disconnect || to.Deaf || (sub == nil || !sub.inEffect) && to.probe() != m.Channel || n.network.happensLocked(n.network.chances.Lose) {
+		if to.Disconnect || to.Deaf || (sub == nil || !sub.inEffect) && to.probing != m.Channel || n.network.happensLocked(n.network.chances.Lose) {
 			continue
 		}
 		to.sendLocked(n, m, sub)

@@ -109,7 +109,7 @@ func TestNode_RestartCostsOneStatePerPeer(t *testing.T) {
 // TestNode_TrackCostsOneQuery shows that nodes without members do not answer.
 func TestNode_TrackCostsOneQuery(t *testing.T) {
 	s := newSimulation(t, 1, 10)
-	for range 30 {
+	for range 16 {
 		s.start()
 	}
 	s.run(5 * time.Second)
@@ -126,4 +126,57 @@ func TestNode_TrackCostsOneQuery(t *testing.T) {
 	assert.Equal(t, 1, s.count[presence.KindState].packets)
 	assert.Nil(t, s.count[presence.KindAsk])
 	assert.Equal(t, 1, presence.Records(s.order[0].node), "topics without members need no record")
+}
+
+// TestNode_TrackIsAnsweredDirectlyInLargeClusters shows that a topic without members is no part of the
+// heartbeats to all nodes.
+func TestNode_TrackIsAnsweredDirectlyInLargeClusters(t *testing.T) {
+	const nodes = 40
+	s := newSimulation(t, 1, 10)
+	for range nodes {
+		s.start()
+	}
+	s.run(5 * time.Second)
+	s.order[1].join(s.topics[0], "m", "")
+	s.run(20 * time.Second)
+	s.resetCount()
+	s.run(5 * time.Second)
+	idle := s.count[0].bytes
+	s.resetCount()
+	for _, topic := range s.topics {
+		s.order[0].track(topic)
+	}
+	s.run(300 * time.Millisecond)
+	require.Len(t, s.order[0].node.Members(s.topics[0]), 1)
+	s.run(4700 * time.Millisecond)
+	require.Empty(t, s.difference())
+	assert.Equal(t, nodes-1, s.count[presence.KindState].packets)
+	assert.Equal(t, idle, s.count[0].bytes, "bytes of heartbeats")
+	assert.Equal(t, 1, presence.Records(s.order[0].node), "topics without members need no record")
+}
+
+// TestNode_HeartbeatsAreShorterInLargeClusters counts those of a node with members in 50 topics, each of
+// which changes.
+func TestNode_HeartbeatsAreShorterInLargeClusters(t *testing.T) {
+	heartbeats := func(nodes int) (size int) {
+		s := newSimulation(t, 1, 50)
+		for range nodes {
+			s.start()
+		}
+		n := s.order[0]
+		for _, topic := range s.topics {
+			n.join(topic, "m", "")
+		}
+		s.run(20 * time.Second)
+		for _, topic := range s.topics {
+			n.join(topic, "visitor", "")
+		}
+		before := s.now
+		for ; s.now.Sub(before) < 20*time.Second; s.run(heartbeatInterval) {
+			size += len(n.node.Heartbeat(s.now))
+		}
+		return size
+	}
+	few, many := heartbeats(4), heartbeats(48)
+	assert.Less(t, many, few/2)
 }

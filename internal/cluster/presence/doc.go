@@ -40,7 +40,8 @@
 //   - topics are behind: these topics with the versions held.
 //   - a topic is tracked from now on: one broadcast query for all new topics, at the next
 //     [Node.Tick] unless there was one in the last 200 ms. Nodes with members
-//     answer it; the others list the topics in their next heartbeat, which serves all askers.
+//     answer it; the others list the topics in their next heartbeat, which serves all askers. With more
+//     than 16 peers all nodes answer, because a heartbeat has a copy for each of them.
 //
 // The owner answers with the changes since a version from its log of 4,096 changes, or with the
 // topic's members if the log is shorter or the members are fewer. It lists topics without members
@@ -84,9 +85,10 @@
 //
 // For N nodes that track the same T topics:
 //
-//   - nothing has changed: no packets; 0.5 KB per node and second in heartbeats.
-//   - a change: one publish, and 20 to 40 bytes in the heartbeats of the next 15 s, unless they
-//     already list the topic. The list is bounded by 4 KiB; if more topics change, peers that
+//   - nothing has changed: no packets; 0.5 KB per node and second in heartbeats, or 8 KB ÷ peers if
+//     there are more than 16.
+//   - a change: one publish, and 20 to 40 bytes in the heartbeats of the next 15 s, or 240 s ÷ peers and
+//     at least 3 s, unless they already list the topic. The list is bounded by 4 KiB; if more topics change, peers that
 //     track any topic ask once per heartbeat, for a digest of the changes in between.
 //   - an interruption of all nodes, with changes on all of them: N·(N-1) asks and as many answers,
 //     each with the changes of one node. With 16 nodes and 100 changes on each these are 480

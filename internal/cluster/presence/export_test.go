@@ -16,8 +16,8 @@ const (
 )
 
 // SetLimits makes the bounds of a new node small, so that short tests reach them.
-func SetLimits(n *Node, log uint64, window time.Duration, digestBytes, verifyBytes, listed int) {
-	n.own.limits = limits{log: log, window: window, digestBytes: digestBytes, verifyBytes: verifyBytes, listed: listed}
+func SetLimits(n *Node, log uint64, window time.Duration, digestBytes, verifyBytes, listed, peers int) {
+	n.own.limits = limits{log: log, window: window, digestBytes: digestBytes, verifyBytes: verifyBytes, listed: listed, peers: peers}
 }
 
 // Records returns the number of records that the node keeps about its peers' topics.

@@ -148,7 +148,7 @@ func (n *Node) Untrack(topic string) {
 
 // Heartbeat returns what the next heartbeat of this node must contain. It must be called once per
 // second.
-func (n *Node) Heartbeat(now time.Time) []byte { return n.own.heartbeat(now) }
+func (n *Node) Heartbeat(now time.Time) []byte { return n.own.heartbeat(now, len(n.peers)) }
 
 // Tick sends requests that are due and forgets failed peers. It should be called about 20 times
 // per second.
@@ -287,7 +287,8 @@ func (n *Node) sendQuery() {
 }
 
 // receiveQuery sends the members of the topics in the query. A topic without members is confirmed
-// by the next heartbeat, which needs no packet of its own.
+// by the next heartbeat, which needs no packet of its own, unless so many nodes read it that a packet
+// to the asker alone is less.
 func (n *Node) receiveQuery(from string, r *reader) {
 	var topics []askTopic
 	for len(r.rest) > 0 {
@@ -295,7 +296,7 @@ func (n *Node) receiveQuery(from string, r *reader) {
 		if r.bad {
 			return
 		}
-		if t := n.own.topics[topic]; t != nil && t.count > 0 {
+		if t := n.own.topics[topic]; t != nil && t.count > 0 || len(n.peers) > n.own.limits.peers {
 			topics = append(topics, askTopic{topic: topic, full: true})
 		} else if len(n.own.confirm) < maxConfirms {
 			n.own.confirm[topic] = struct{}{}

@@ -25,10 +25,27 @@ type limits struct {
 	// listed bounds the tracked topics that a request for a digest lists, so that the answer
 	// contains their changes too.
 	listed int
+
+	// peers is how many other nodes a heartbeat may have as readers before it becomes shorter.
+	peers int
 }
 
 func defaultLimits() limits {
-	return limits{log: 4096, window: 15 * time.Second, digestBytes: 4096, verifyBytes: 512, listed: 64}
+	return limits{log: 4096, window: 15 * time.Second, digestBytes: 4096, verifyBytes: 512, listed: 64, peers: 16}
+}
+
+// minWindow is for some heartbeats that are lost.
+const minWindow = 3 * time.Second
+
+// among returns the limits of a heartbeat that is sent to a number of peers. All heartbeats together
+// have the square of the nodes as copies, so that each has to be shorter if there are many.
+func (l limits) among(peers int) limits {
+	if peers <= l.peers {
+		return l
+	}
+	l.window = max(l.window*time.Duration(l.peers)/time.Duration(peers), min(l.window, minWindow))
+	l.verifyBytes = l.verifyBytes * l.peers / peers
+	return l
 }
 
 // An owner is the part of a node that only the node itself changes: its members.
@@ -164,22 +181,23 @@ func (o *owner) markEmpty(t *ownTopic) {
 
 // heartbeat returns a digest of the recent changes. It also lists the topics that were queried and
 // have no members, and some other topics in turn, so that peers verify their checksums.
-func (o *owner) heartbeat(now time.Time) []byte {
+func (o *owner) heartbeat(now time.Time, peers int) []byte {
+	l := o.limits.among(peers)
 	// Forgotten topics are not listed, so the digest cannot begin before floor.
-	d := digest{version: o.version, upto: o.version, base: max(o.windowBase(now), o.floor)}
+	d := digest{version: o.version, upto: o.version, base: max(o.windowBase(now, l.window), o.floor)}
 	var entries []byte
 	for e := o.byChange.Back(); e != nil; e = e.Prev() {
 		t := e.Value.(*ownTopic)
 		if t.last <= d.base {
 			break
 		}
-		if len(entries) > o.limits.digestBytes {
+		if len(entries) > l.digestBytes {
 			d.base = t.last
 			break
 		}
 		entries = appendDigestEntry(entries, t.digestEntry)
 	}
-	end := len(entries) + o.limits.digestBytes
+	end := len(entries) + l.digestBytes
 	for _, topic := range slices.Sorted(maps.Keys(o.confirm)) {
 		if len(entries) > end {
 			break
@@ -187,7 +205,7 @@ func (o *owner) heartbeat(now time.Time) []byte {
 		entries = appendDigestEntry(entries, o.entry(topic))
 		delete(o.confirm, topic)
 	}
-	end = len(entries) + o.limits.verifyBytes
+	end = len(entries) + l.verifyBytes
 	for range o.rotation {
 		if len(entries) > end {
 			break
@@ -208,12 +226,12 @@ func (o *owner) entry(topic string) digestEntry {
 }
 
 // windowBase records a heartbeat, and returns the version at the last one before the window.
-func (o *owner) windowBase(now time.Time) uint64 {
+func (o *owner) windowBase(now time.Time, window time.Duration) uint64 {
 	o.heartbeats = append(o.heartbeats, heartbeatMark{at: now, version: o.version})
-	for len(o.heartbeats) > 1 && now.Sub(o.heartbeats[1].at) >= o.limits.window {
+	for len(o.heartbeats) > 1 && now.Sub(o.heartbeats[1].at) >= window {
 		o.heartbeats = o.heartbeats[1:]
 	}
-	if first := o.heartbeats[0]; now.Sub(first.at) >= o.limits.window {
+	if first := o.heartbeats[0]; now.Sub(first.at) >= window {
 		return first.version
 	}
 	return 0

@@ -143,8 +143,8 @@ func randomSchedule(t testing.TB, seed uint64) (s *simulation, names []string) {
 	s = newSimulation(t, seed, 1+rand.New(rand.NewPCG(seed, 3)).IntN(12))
 	if s.rand.IntN(3) > 0 { // small limits are exceeded often
 		log, window := uint64(1+s.rand.IntN(30)), time.Duration(1+s.rand.IntN(15))*time.Second
-		digestBytes, verifyBytes, listed := 1+s.rand.IntN(200), 150+s.rand.IntN(300), s.rand.IntN(12)
-		s.configure = func(n *presence.Node) { presence.SetLimits(n, log, window, digestBytes, verifyBytes, listed) }
+		digestBytes, verifyBytes, listed, peers := 1+s.rand.IntN(200), 150+s.rand.IntN(300), s.rand.IntN(12), s.rand.IntN(6)
+		s.configure = func(n *presence.Node) { presence.SetLimits(n, log, window, digestBytes, verifyBytes, listed, peers) }
 		s.chunk = 60 + s.rand.IntN(500)
 	}
 	for range 2 + s.rand.IntN(4) {
