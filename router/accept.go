@@ -162,7 +162,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	return nil
 }
 
-// start registers the connection and starts the goroutine that opens it.
+// start registers the connection and starts the goroutine that opens and reads it.
 func (c *Conn) start() {
 	c.member.Number = c.router.conns.NextNumber(c.router.sinceStart(time.Now()))
 	if c.router.conns.Add(c.member.ID, c) {
@@ -171,5 +171,9 @@ func (c *Conn) start() {
 	c.router.members.JoinUserLog((*memberConn)(c))
 	c.checkAccess()
 	c.startExpiry()
-	go c.open()
+	if c.router.opts.OnOpen == nil {
+		go c.serve()
+	} else {
+		go c.open()
+	}
 }

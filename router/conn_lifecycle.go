@@ -17,10 +17,6 @@ const maxWaitingJobs = 64
 // open calls OnOpen and then starts to read messages. Reading runs on another goroutine, so
 // that the stack that OnOpen has grown is freed.
 func (c *Conn) open() {
-	if c.router.opts.OnOpen == nil {
-		go c.serve()
-		return
-	}
 	executor.Do(func() {
 		var closeErr *CloseError
 		refused := c.router.guard(onOpen, nil, func() error {

@@ -50,6 +50,8 @@ func (b *Broker) ConnectHistory(handler broker.Callbacks, history broker.History
 	s.link = e.link
 	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
 	s.reads = batch.New("redis: history", batch.HistoryTimeout, s.execReads, redisclient.HonorsDeadline(s.client))
+	s.values = batch.New("redis: value", batch.HistoryTimeout, s.execValues, redisclient.HonorsDeadline(s.client))
+	s.values.YieldFirst() // sessions gather their calls
 	return s
 }
 
@@ -62,6 +64,7 @@ type historyNode struct {
 	scripts historyScripts
 	queue   *appendqueue.Queue[historyKeys]
 	reads   *batch.Batcher[readRequest, any]
+	values  *batch.Batcher[valueRequest, valueReply]
 	follows follows
 
 	confirmable sync.Map // the confirmableKeys that checkConfirmable has accepted

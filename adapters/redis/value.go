@@ -10,12 +10,13 @@ import (
 
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/batch"
 	"github.com/penstock-go/penstock/internal/cluster"
 	"github.com/penstock-go/penstock/internal/random"
 	"github.com/penstock-go/penstock/internal/redisclient"
 )
 
-// valueLua is the source of the script for values.
+// valueLua is the source of the scripts for values.
 //
 //go:embed value.lua
 var valueLua string
@@ -23,14 +24,30 @@ var valueLua string
 // valueKind distributes values among the partitions.
 const valueKind cluster.Kind = "value"
 
+// A valueRequest loads or changes one value.
+type valueRequest struct {
+	stores    bool // it needs free memory
+	partition int  // of the key
+	key       string
+	args      []any // of the script, see value.lua
+}
+
+// A valueReply is the version of a value, 0 if there is none, and its data if that was loaded.
+type valueReply struct {
+	version uint64
+	data    string
+}
+
+type valueCall = batch.Call[valueRequest, valueReply]
+
 func (s *historyNode) LoadValue(ctx context.Context, key string) (broker.Value, error) {
 	if err := s.check(ctx); err != nil {
 		return broker.Value{}, err
 	}
-	version, data, err := s.callValue(ctx, s.scripts.value, []any{1, s.valueKey(key)})
+	v, err := s.callValue(ctx, false, key)
 	switch {
-	case err == nil && version > 0:
-		return broker.Value{Version: version, Data: []byte(data)}, nil
+	case err == nil && v.version > 0:
+		return broker.Value{Version: v.version, Data: []byte(v.data)}, nil
 	case err == nil || errors.Is(err, ctx.Err()):
 		return broker.Value{}, err
 	default:
@@ -52,17 +69,17 @@ func (s *historyNode) changeValue(ctx context.Context, key string, data []byte, 
 	if err := s.check(ctx); err != nil {
 		return 0, err
 	}
-	text, args := s.scripts.value, []any{1, s.valueKey(key), strconv.FormatUint(version, 10)}
+	args := []any{strconv.FormatUint(version, 10)}
 	if lifetime > 0 {
 		millis := max(1, min(lifetime, maxAge).Milliseconds())
 		// A call that is being sent when its context ends outlives this one, so it needs its own data.
-		text, args = s.scripts.storeValue, append(args, strconv.FormatUint(random.Uint64()|1, 10), string(data), millis)
+		args = append(args, strconv.FormatUint(random.Uint64()|1, 10), string(data), millis)
 		args = append(args, place...)
 	}
-	newVersion, _, err := s.callValue(ctx, text, args)
+	v, err := s.callValue(ctx, lifetime > 0, key, args...)
 	switch {
 	case err == nil:
-		return newVersion, nil
+		return v.version, nil
 	case goredis.HasErrorPrefix(err, "OTHERVERSION"):
 		return 0, errors.Errorf(errors.Aborted, "the value of %q has another version", key)
 	case goredis.HasErrorPrefix(err, "SHORTVALUE"):
@@ -73,30 +90,98 @@ func (s *historyNode) changeValue(ctx context.Context, key string, data []byte, 
 }
 
 // callValue calls the script for values on the master.
-func (s *historyNode) callValue(ctx context.Context, text *redisclient.Script, args []any) (version uint64, data string, err error) {
-	c := &readCall{Request: readRequest{text, args}}
-	if err := s.reads.Do(ctx, c); err != nil {
-		return 0, "", err
+func (s *historyNode) callValue(ctx context.Context, stores bool, key string, args ...any) (valueReply, error) {
+	partition, name := s.keyOf(valueKind, key)
+	c := &valueCall{Request: valueRequest{stores, partition, name, args}}
+	if err := s.values.Do(ctx, c); err != nil {
+		return valueReply{}, err
 	}
-	reply, _ := c.Response.([]any)
-	return parseValue(reply)
+	return c.Response, nil
 }
 
-// valueKey returns the name of a value in Redis.
-func (s *historyNode) valueKey(key string) string {
-	_, name := s.keyOf(valueKind, key)
-	return name
+// execValues executes calls in a round trip for those that need memory, and in one for the others.
+func (s *historyNode) execValues(ctx context.Context, calls []*valueCall) {
+	for _, text := range []*redisclient.Script{s.scripts.value, s.scripts.storeValue} {
+		groups := s.groupValues(calls, text == s.scripts.storeValue)
+		if len(groups) == 0 {
+			continue
+		}
+		args := make([][]any, len(groups))
+		for i, g := range groups {
+			args[i] = valueArgs(g)
+		}
+		for i, reply := range text.Run(ctx, s.client, args) {
+			results, err := reply.Slice()
+			setValues(groups[i], results, err)
+		}
+	}
 }
 
-func parseValue(reply []any) (version uint64, data string, err error) {
-	if len(reply) != 2 {
-		return 0, "", errUnexpectedReply
+// groupValues returns the calls for each execution of a script. On a Cluster, each call has its own, because a
+// script with several keys fails while their slot is moved.
+func (s *historyNode) groupValues(calls []*valueCall, stores bool) (groups [][]*valueCall) {
+	index := map[int]int{} // by partition
+	for _, c := range calls {
+		if c.Request.stores != stores {
+			continue
+		}
+		i, ok := index[c.Request.partition]
+		if !ok || s.engine.Cluster != nil {
+			i = len(groups)
+			index[c.Request.partition] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], c)
 	}
-	text, _ := reply[0].(string)
-	data, ok := reply[1].(string)
-	version, err = strconv.ParseUint(text, 10, 64)
+	return groups
+}
+
+// valueArgs returns the arguments of a script call, see value.lua.
+func valueArgs(calls []*valueCall) []any {
+	const mostPerCall = 8
+	args := append(make([]any, 0, 1+mostPerCall*len(calls)), len(calls))
+	for _, c := range calls {
+		args = append(args, c.Request.key)
+	}
+	for _, c := range calls {
+		args = append(append(args, len(c.Request.args)), c.Request.args...)
+	}
+	return args
+}
+
+// setValues sets the results of a script call.
+func setValues(calls []*valueCall, results []any, err error) {
+	if err == nil && len(results) != len(calls) {
+		err = errUnexpectedReply
+	}
+	for i, c := range calls {
+		if c.Err = err; err == nil {
+			c.Response, c.Err = parseValue(results[i])
+		}
+	}
+}
+
+// A valueError is the error of one value, as the script returns it.
+type valueError string
+
+func (e valueError) Error() string { return string(e) }
+
+// RedisError makes a valueError a [goredis.Error].
+func (e valueError) RedisError() {}
+
+func parseValue(reply any) (v valueReply, err error) {
+	if failure, ok := reply.(string); ok {
+		return v, valueError(failure)
+	}
+	fields, _ := reply.([]any)
+	if len(fields) != 2 {
+		return v, errUnexpectedReply
+	}
+	text, _ := fields[0].(string)
+	data, ok := fields[1].(string)
+	version, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || !ok {
-		return 0, "", errUnexpectedReply
+		return v, errUnexpectedReply
 	}
-	return version, data, nil
+	return valueReply{version, data}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/adapters/redis/internal/pubsub"
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/redisclient"
@@ -136,4 +137,58 @@ func TestValue_DataIsNotKept(t *testing.T) {
 		return err == nil && loaded.Version > 0
 	}, time.Minute, 10*time.Millisecond)
 	assert.Zero(t, bytes.Count(loaded.Data, []byte("b")))
+}
+
+// TestValue_CallsShareAScript executes calls together. The error of one does not make others fail.
+func TestValue_CallsShareAScript(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	n, admin := connectHistory(t, server.Client(t)), server.Client(t)
+	var calls []*valueCall
+	add := func(stores bool, key string, args ...any) {
+		partition, name := n.keyOf(valueKind, key)
+		calls = append(calls, &valueCall{Request: valueRequest{stores, partition, name, args}})
+	}
+	const keys = 8
+	for i := range keys {
+		add(true, fmt.Sprint("key", i), "0", i+1, fmt.Sprint("data", i), 60_000)
+	}
+	add(true, "mistyped", "0", 1, "data", 60_000)
+	require.NoError(t, admin.Set(t.Context(), calls[keys].Request.key, "x", 0).Err())
+	stored := calls
+	n.execValues(t.Context(), stored)
+	for _, c := range stored[:keys] {
+		require.NoError(t, c.Err)
+	}
+	require.True(t, goredis.HasErrorPrefix(stored[keys].Err, "WRONGTYPE"), stored[keys].Err)
+
+	for _, plain := range []bool{false, true} {
+		n.scripts.value.IsPlain.Store(plain)
+		n.scripts.storeValue.IsPlain.Store(plain)
+		calls = nil
+		for i := range keys {
+			add(false, fmt.Sprint("key", i))
+		}
+		add(false, "mistyped")
+		add(false, "none")
+		add(true, "key0", "9", "7", "other", 60_000)
+		add(true, "key1", "2", "2", "DATA", 60_000, 0, 4)
+		add(true, "key2", "3", "3", "x", 60_000, 4, 2)
+		server.ResetStats(t)
+		n.execValues(t.Context(), calls)
+		assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], int64(2*pubsub.Connections))
+		for i, c := range calls[2:keys] {
+			require.NoError(t, c.Err)
+			assert.Equal(t, valueReply{uint64(i + 3), fmt.Sprint("data", i+2)}, c.Response)
+		}
+		require.Error(t, calls[keys].Err, "mistyped")
+		require.NoError(t, calls[keys+1].Err)
+		assert.Zero(t, calls[keys+1].Response)
+		require.True(t, goredis.HasErrorPrefix(calls[keys+2].Err, "OTHERVERSION"), calls[keys+2].Err)
+		require.NoError(t, calls[keys+3].Err)
+		require.True(t, goredis.HasErrorPrefix(calls[keys+4].Err, "SHORTVALUE"), calls[keys+4].Err)
+		loaded, err := n.LoadValue(t.Context(), "key1")
+		require.NoError(t, err)
+		assert.Equal(t, broker.Value{Data: []byte("DATA1"), Version: 2}, loaded)
+	}
 }

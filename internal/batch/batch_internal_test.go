@@ -243,3 +243,19 @@ func TestBatcher_ErrorOfCall(t *testing.T) {
 	require.EqualError(t, err, "redis: limiter: unexpected EOF")
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
+
+// TestBatcher_YieldFirst begins calls on one processor, which then share a round trip.
+func TestBatcher_YieldFirst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var roundTrips []int
+	b := New("", LimiterTimeout, func(_ context.Context, calls []*intCall) { roundTrips = append(roundTrips, len(calls)) }, false)
+	b.YieldFirst()
+	var wg sync.WaitGroup
+	for range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		wg.Go(func() { assert.NoError(t, b.Do(ctx, &intCall{})) })
+	}
+	wg.Wait()
+	assert.Equal(t, []int{10}, roundTrips)
+}

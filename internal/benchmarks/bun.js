@@ -22,7 +22,15 @@ const save = ({ meta, payload: { room, items } }) => ({
   meta: { timestamp: Date.now(), correlationId: meta.correlationId },
   payload: { room, items },
 });
-const handlers = new Map([["SAY", say], ["TELL", say], ["SAVE", save]]);
+// hello answers the greeting of a storm as Penstock does.
+const hello = ({ meta }) => ({
+  type: "$ws:welcome",
+  meta: { timestamp: Date.now(), correlationId: meta.correlationId },
+  payload: {
+    connId: crypto.randomUUID(), pingIntervalMs: 25000, pongTimeoutMs: 10000, maxMessageBytes: 65536, callTimeoutMs: 30000, concurrency: 64,
+  },
+});
+const handlers = new Map([["SAY", say], ["TELL", say], ["SAVE", save], ["$ws:hello", hello]]);
 
 const server = Bun.serve({
   hostname: "127.0.0.1",

@@ -32,6 +32,7 @@ func main() {
 	at := flag.String("cells", "1x1,1x16,64x1,64x16,1000x1,1000x16", "loads of the roundtrip suite: `connections x requests in flight`")
 	flag.IntVar(&distinct, "texts", distinct, "number of different requests; 1 sends the same text again and again")
 	flag.DurationVar(&measured, "time", measured, "duration of a measurement in the roundtrip, redis and history suites")
+	flag.DurationVar(&stormSpread, "spread", stormSpread, "time within which the clients return in the deploy of the storms suite; 0 if the server decides")
 	update := flag.Bool(updateFlag, false, "write the tables to "+resultsFile+", and the medians that "+figuresFile+" names to that file")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: benchmarks [flags] ["+strings.Join(allSuites, "|")+" ...]")

@@ -52,10 +52,16 @@ func (c *stormClient) move(to *process, protocol stormProtocol, offset int) erro
 	if err != nil {
 		return err
 	}
+	if stormSpread > 0 {
+		delay = rand.N(stormSpread)
+	}
 	time.Sleep(delay)
 	defer c.close() // evaluated now: the client stays connected until the other server has it
-	if err := c.open(to, protocol); err != nil || !protocol.recovers {
+	if err := c.open(to, protocol); err != nil {
 		return err
+	}
+	if !protocol.recovers {
+		return protocol.greet(c)
 	}
 	return protocol.resume(c, offset)
 }
@@ -148,8 +154,17 @@ func retryDelay(c *stormClient, err error) (time.Duration, error) {
 	return rand.N(time.Second), nil
 }
 
+// greetBun greets Bun as clients of Penstock greet it. What is published meanwhile has no position.
+func greetBun(c *stormClient) error {
+	text, err := []byte(nil), c.send(`{"type":"$ws:hello","meta":{"correlationId":"hello"},"payload":{"session":false}}`)
+	for err == nil && !bytes.HasPrefix(text, []byte(`{"type":"$ws:welcome"`)) {
+		text, err = c.text()
+	}
+	return err
+}
+
 // bunProtocol is that of Bun, whose server keeps no history.
-var bunProtocol = stormProtocol{contender: "bun", leave: func(c *stormClient) (time.Duration, error) {
+var bunProtocol = stormProtocol{contender: "bun", greet: greetBun, leave: func(c *stormClient) (time.Duration, error) {
 	for {
 		if _, err := c.text(); err != nil {
 			return retryDelay(c, err)

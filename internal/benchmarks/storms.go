@@ -17,6 +17,10 @@ import (
 // stormMissed is how many publications of its room a client misses while it is away.
 const stormMissed = 10
 
+// stormSpread is the time within which the clients of a deploy return. If it is 0, Penstock says when each
+// client returns, and those of the others return within a second.
+var stormSpread time.Duration
+
 // A stormPeer is a server, and how its clients enter and return.
 type stormPeer struct {
 	name      string

@@ -195,12 +195,17 @@ func (r *resumption) joinAll(topics []*topicToResume) {
 			t.missed = catchup.Topic(r.node.Topics.MaxMissed(t.pattern))
 		}
 	}
+	join := func(t *topicToResume) {
+		defer t.missed.Close()
+		r.try(t, "resume", func() error { return r.join(joining, t) })
+	}
+	if len(topics) == 1 { // the stack of another goroutine would have to grow
+		join(topics[0])
+		return
+	}
 	var wg sync.WaitGroup
 	for _, t := range topics {
-		wg.Go(func() {
-			defer t.missed.Close()
-			r.try(t, "resume", func() error { return r.join(joining, t) })
-		})
+		wg.Go(func() { join(t) })
 	}
 	wg.Wait()
 }

@@ -83,6 +83,7 @@ func (n *Node) Claim(ctx context.Context, req *Request) (*Claim, error) {
 	}
 	k := &Claim{request: req, node: n, id: id, presented: hashSecret(secret)}
 	k.token, k.secret = newToken(id)
+	n.gather(ctx)
 	err := k.load(ctx)
 	if err == nil {
 		k.owner, k.unacknowledged = k.read.ConnID, k.read.Previous != nil
@@ -133,8 +134,8 @@ func (k *Claim) load(ctx context.Context) error {
 	return k.narrow()
 }
 
-// addUnstored replaces the grants in a record by those of its owner, if that is on this node: it may
-// not have stored the latest ones yet. It returns an error if the owner has not deleted the record yet.
+// addUnstored replaces what only its owner changes in a record, if that is on this node: it may not have
+// stored the latest grants yet, or that the client has acknowledged its token. It returns an error if the owner has not deleted the record yet.
 func (n *Node) addUnstored(id string, rec *record) error {
 	owner := n.of(id, rec.ConnID)
 	if owner == nil {
@@ -148,6 +149,7 @@ func (n *Node) addUnstored(id string, rec *record) error {
 		return errEnded
 	case owner.state == open, owner.state == detached:
 		rec.Topics, rec.Revocations = maps.Clone(owner.record.Topics), owner.record.Revocations
+		rec.Previous = owner.record.Previous
 	}
 	return nil
 }

@@ -97,8 +97,8 @@
 // Session.mu guards the state of a session. Node.mu guards which there are; it may be acquired under
 // Session.mu, and nothing is called under it. [Conn].Act, the store and Config.Publish are called without
 // both. The caller changes topics and grants together, with a lock of its own that it acquires before
-// those of this package; [Session.CatchUp] acquires it through Act.
+// those of this package; [Session.CatchUp] acquires it through Act. Node.later has a lock under which nothing is called.
 //
-// Per session there is a timer, and a goroutine while its record is stored (save.go). [Node.Close] waits for these
-// goroutines, and for those of [present.Table] that end sessions. The lock of the Table may be acquired under Session.mu.
+// Per session there is a timer, and a goroutine while its record is stored (save.go). A node has a timer while
+// anything is delayed (later.go). [Node.Close] waits for these goroutines, and for those of [present.Table] that end sessions. The lock of the Table may be acquired under Session.mu.
 package session

@@ -41,6 +41,7 @@ const (
 type Node struct {
 	config Config
 	saving tasks
+	later  later
 
 	mu   sync.Mutex // may be acquired under Session.mu; nothing is called under it
 	byID map[string][]*Session
@@ -171,6 +172,7 @@ func (n *Node) Len() (all int) {
 // Close waits until records have been stored, or ctx is done. Nothing is stored afterwards, and no
 // session ends: other nodes let the members stay.
 func (n *Node) Close(ctx context.Context) {
+	n.later.close()
 	n.saving.close(ctx)
 	n.config.Away.Close()
 }

@@ -30,6 +30,22 @@ func (s *Session) changedLocked() {
 	}
 }
 
+// changedLaterLocked is changedLocked for a change that no client waits for.
+func (s *Session) changedLaterLocked() {
+	if s.settled || s.saving || !s.node.later.add(s.saveLater) {
+		s.changedLocked()
+	}
+	s.dirty = true
+}
+
+func (s *Session) saveLater() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dirty {
+		s.changedLocked()
+	}
+}
+
 func (s *Session) startSavingLocked() {
 	if s.settled || !s.node.saving.begin() {
 		return
@@ -135,6 +151,7 @@ func (s *Session) StoreFirst(ctx context.Context) (begun bool) {
 func (s *Session) tryFirst(ctx context.Context) (w write, version uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
+	s.node.gather(ctx)
 	if err := s.CatchUp(ctx); err != nil {
 		return write{}, 0, err
 	}

@@ -109,7 +109,7 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 		s.discardLocked()
 	}
 	s.until = time.Now().Add(s.node.config.Within)
-	s.changedLocked()
+	s.changedLaterLocked()
 	switch s.state {
 	case open:
 		s.state = detached
@@ -217,13 +217,13 @@ func (s *Session) SetIdentity(id Identity) {
 }
 
 // Acknowledge says that the client has received the answer to the resume with this correlation ID, and
-// with it the new token: the previous one becomes invalid.
+// with it the new token: the previous one becomes invalid, on other nodes a moment later.
 func (s *Session) Acknowledge(correlationID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if correlationID != "" && s.unacknowledged == correlationID {
 		s.unacknowledged, s.record.Previous = "", nil
-		s.changedLocked()
+		s.changedLaterLocked()
 	}
 }
 

@@ -17,6 +17,7 @@ type testStore struct {
 	version uint64
 	values  map[string]testValue
 	log     []string // "stored" or "deleted", for records
+	calls   int
 	away    bool
 }
 
@@ -36,6 +37,7 @@ var errAway = errors.New("the store is away")
 func (b *testStore) LoadValue(_ context.Context, key string) (broker.Value, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.calls++
 	if b.away {
 		return broker.Value{}, errAway
 	}
@@ -71,6 +73,7 @@ func (b *testStore) PatchValue(_ context.Context, key string, p broker.Patch, ve
 func (b *testStore) change(key string, version uint64, lifetime time.Duration, to func([]byte) ([]byte, bool)) (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.calls++
 	current := b.currentLocked(key)
 	data, ok := to(current.Data)
 	switch {

@@ -111,5 +111,5 @@ func TestAccept_RejectedHandshakeNegotiatesNothing(t *testing.T) {
 	assert.Empty(t, resp.Header.Get("Sec-WebSocket-Protocol"))
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	assert.True(t, strings.Contains(string(text), "version"), "%s", text)
+	assert.True(t, strings.Contains(string(text), "Sec-WebSocket-Version must be 13"), "%s", text)
 }
