@@ -89,3 +89,8 @@ func Compressions(d *Deflater) (n int) {
 	}
 	return n
 }
+
+// UsesWindows reports whether a connection has allocated windows.
+func UsesWindows(c *Conn) bool {
+	return c.windows.ToSend().Text() != nil || c.windows.ToReceive().Text() != nil
+}

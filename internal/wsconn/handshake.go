@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/deflate"
 )
 
 // ErrAnswered is returned for a request that is not a valid handshake. It has been
@@ -28,15 +29,16 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if u.header == nil {
 		u.header = http.Header{}
 	}
-	answer, ok := deflateAnswer(r.Header)
+	offer, ok := deflate.ParseOffer(r.Header)
 	if !ok {
 		return errors.Errorf(errors.InvalidArgument, "Sec-WebSocket-Extensions is malformed")
 	}
 	if len(r.Header.Values("Sec-WebSocket-Version")) > 1 { // RFC 6455, section 11.3.5
 		return errors.Errorf(errors.InvalidArgument, "Sec-WebSocket-Version must not appear twice")
 	}
-	if c.opts.Deflater != nil {
-		u.extensions = answer
+	if c.opts.Deflater != nil && offer != nil {
+		c.windows = c.opts.Deflater.newWindows(offer)
+		u.extensions = offer.Answer(c.windows)
 	}
 	accept := &websocket.AcceptOptions{InsecureSkipVerify: true}
 	if c.subprotocol != "" {
