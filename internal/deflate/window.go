@@ -39,7 +39,7 @@ func (w *Windows) ToReceive() *Window {
 // A Window is the end of the uncompressed text of all compressed messages of one direction.
 type Window struct {
 	text    []byte // the last WindowBytes at least, if there have been as many
-	dropped uint16 // bytes that preceded text; it may overflow
+	dropped uint16 // bytes that have been removed from text; it may overflow
 }
 
 // Text returns what a message may refer to. w may be nil.
@@ -57,7 +57,6 @@ func (w *Window) Add(p []byte) {
 	}
 	if n := len(p) - WindowBytes; n >= 0 {
 		w.drop(len(w.text))
-		w.dropped += uint16(n)
 		p = p[n:]
 	} else if len(w.text)+len(p) > cap(w.text) {
 		w.drop(len(w.text) - WindowBytes)
@@ -76,8 +75,8 @@ func (w *Window) drop(n int) {
 type SendWindow struct {
 	Window
 
-	// table has the latest position of four bytes by their hash: the position in the text since the connection
-	// was opened, modulo 1<<16. A position may be wrong, so that the bytes there are compared.
+	// table has the latest position of four bytes by their hash: their index in text plus dropped, modulo 1<<16.
+	// They may be gone from there, so that the bytes are compared.
 	table *[1 << hashBits]uint16
 }
 

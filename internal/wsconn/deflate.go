@@ -102,14 +102,16 @@ func (d *Deflater) bytes(f *Frame, w *deflate.SendWindow) []byte {
 }
 
 // withWindow returns a frame compressed with a window, or nil if another connection needs the frame too, or if it gets no
-// shorter, or is so long that the other compressors are better.
+// shorter, or is so long that the other compressors are better. It may get a little longer until the window is full:
+// otherwise a message would stay out of it that later ones could refer to.
 func withWindow(f *Frame, w *deflate.SendWindow) []byte {
 	if len(f.Text()) >= deflate.WindowBytes || f.refs.Load() > 1 || f.deflated.tried {
 		return nil
 	}
+	full := len(w.Text()) >= deflate.WindowBytes
 	d := &f.deflated // is this connection's alone
 	d.buf = w.Deflate(append(d.buf[:0], make([]byte, maxHeaderBytes)...), f.Text())
-	if len(d.buf)-maxHeaderBytes >= len(f.Text()) {
+	if len(d.buf)-maxHeaderBytes >= len(f.Text()) && full {
 		w.Forget(f.Text())
 		return nil
 	}

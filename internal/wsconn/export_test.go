@@ -67,9 +67,10 @@ func UnblockWriter(c *Conn) { c.writer.Store(writerIdle) }
 // Watched reports whether an event loop watches a TLS connection.
 func Watched(c *Conn) bool { return c.sock.tls() != nil }
 
-// CountingDeflater returns a deflater that can count up to as many compressions as most.
+// CountingDeflater returns a deflater with windows that can count up to as many compressions as most.
 func CountingDeflater(minBytes, most int) *Deflater {
 	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, most)}
+	d.windowBytes.Store(1 << 20)
 	for range most {
 		d.writers <- nil
 	}

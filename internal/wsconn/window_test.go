@@ -2,11 +2,11 @@ package wsconn_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,10 +89,17 @@ func TestWindows_AreAllocatedWhenUsed(t *testing.T) {
 	addr, conns := listen(t, windowed(1))
 	p := dialPeer(t, addr, false, "permessage-deflate; client_max_window_bits")
 	c := <-conns
-	go func() { _ = echo(c) }()
+	defer c.Release()
 	exchange := func(first byte, payload, message string) {
 		_, err := p.Write(clientFrame(first, payload))
 		require.NoError(t, err)
+		received, err := next(c)
+		require.NoError(t, err)
+		f := wsconn.NewFrame()
+		f.WriteString(string(received.Bytes))
+		f.Seal()
+		require.NoError(t, c.Queue(f))
+		c.Flush()
 		got, err := p.read()
 		require.NoError(t, err)
 		require.Equal(t, message, got.payload)
@@ -102,7 +109,6 @@ func TestWindows_AreAllocatedWhenUsed(t *testing.T) {
 	message := strings.Repeat("message ", 10)
 	exchange(fin|rsv1|text, deflated(message), message)
 	assert.True(t, wsconn.UsesWindows(c))
-	_ = p.Close()
 }
 
 // TestWindows_ContainWhatIsSentToMany sends messages to two connections, and to one of them messages that repeat these.
@@ -122,8 +128,13 @@ func TestWindows_ContainWhatIsSentToMany(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, message, got.payload)
 	}
+	random := rand.New(rand.NewPCG(1, 0)) //nolint:gosec // the same in each run
 	for n := range 100 {
-		message := fmt.Sprintf(`{"type":"SAID","payload":{"text":%q,"n":%d}}`, strings.Repeat(time.Duration(n*1e9).String(), 10), n)
+		text := make([]byte, 50)
+		for i := range text {
+			text[i] = byte(random.Uint32())
+		}
+		message := fmt.Sprintf(`{"type":"SAID","payload":{"text":"%x%x","n":%d}}`, text, text, n)
 		f := wsconn.NewFrame()
 		f.WriteString(message)
 		f.Seal()
@@ -139,7 +150,27 @@ func TestWindows_ContainWhatIsSentToMany(t *testing.T) {
 		before := peers[0].received
 		require.NoError(t, send(all[0], message))
 		read(peers[0], message)
-		require.Less(t, peers[0].received-before, 20, "bytes of a message that repeats an earlier one")
+		require.Less(t, peers[0].received-before, 40, "bytes of a message that repeats an earlier one")
+	}
+}
+
+// TestWindows_TakeInMessagesThatGetNoShorter sends messages that can only be shortened by references to others.
+func TestWindows_TakeInMessagesThatGetNoShorter(t *testing.T) {
+	addr, conns := listen(t, windowed(1))
+	p := dialPeer(t, addr, false, "permessage-deflate")
+	c := <-conns
+	defer c.Release()
+	random := rand.New(rand.NewPCG(1, 0)) //nolint:gosec // the same in each run
+	for n := range 50 {
+		message := fmt.Sprintf(`{"type":"SAID","payload":{"text":"%016x"}}`, random.Uint64())
+		before := p.received
+		require.NoError(t, send(c, message))
+		got, err := p.read()
+		require.NoError(t, err)
+		require.Equal(t, message, got.payload)
+		if n > 0 {
+			assert.Less(t, p.received-before, len(message)/2)
+		}
 	}
 }
 
