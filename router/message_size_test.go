@@ -100,8 +100,22 @@ func TestLimits_MessagesAfterOversizedOneAreHandled(t *testing.T) {
 // TestLimits_CountDecompressedBytes sends messages that are within the limits only while they are
 // compressed.
 func TestLimits_CountDecompressedBytes(t *testing.T) {
-	server := newSizeServer(t, router.Options{CompressMinBytes: 1})
-	ws := dialWith(t, server, &websocket.DialOptions{CompressionMode: websocket.CompressionNoContextTakeover, CompressionThreshold: 1})
+	for name, tt := range map[string]struct {
+		windows int64
+		mode    websocket.CompressionMode
+	}{
+		"without a window":            {0, websocket.CompressionNoContextTakeover},
+		"the server keeps no window":  {0, websocket.CompressionContextTakeover},
+		"the server keeps its window": {1 << 20, websocket.CompressionContextTakeover},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newSizeServer(t, router.Options{CompressMinBytes: 1, CompressWindowBytes: tt.windows})
+			testDecompressedBytes(t, dialWith(t, server, &websocket.DialOptions{CompressionMode: tt.mode, CompressionThreshold: 1}))
+		})
+	}
+}
+
+func testDecompressedBytes(t *testing.T, ws *websocket.Conn) {
 	write(t, ws, websocket.MessageText, sized(maxMessageBytes+1))
 	assert.Contains(t, read(t, ws), fmt.Sprintf(`"kind":"payload","observed":%d,"limit":1000`, maxMessageBytes+1))
 	write(t, ws, websocket.MessageText, `{"type":"ECHO","meta":{"correlationId":"c"},"payload":{"n":5}}`)
@@ -109,4 +123,14 @@ func TestLimits_CountDecompressedBytes(t *testing.T) {
 	write(t, ws, websocket.MessageText, sized(maxReadBytes+1))
 	_, _, err := ws.Read(context.Background())
 	assert.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err), "%v", err)
+}
+
+func TestOptions_CompressWindowBytes(t *testing.T) {
+	for want, opts := range map[string]router.Options{
+		"router: CompressWindowBytes is -1; it must not be negative":                                            {CompressMinBytes: 100, CompressWindowBytes: -1},
+		"router: CompressWindowBytes is 4096; it is for all connections together, and each of them takes 12288": {CompressMinBytes: 100, CompressWindowBytes: 4096},
+		"router: CompressWindowBytes has no effect without CompressMinBytes, which enables compression":         {CompressWindowBytes: 1 << 20},
+	} {
+		assert.PanicsWithValue(t, want, func() { router.New(&opts) })
+	}
 }

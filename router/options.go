@@ -134,12 +134,22 @@ type Options struct {
 	// browsers do, and compresses messages of at least this many bytes. 0 disables
 	// compression; below 512 it seldom saves anything.
 	//
-	// A message to many connections is compressed once. No compression context is kept between
-	// messages: the compressors use 0.8 MB per CPU, and a compressed message uses 41 kB while
-	// it is received. All limits count uncompressed bytes. If a message contains both a secret
-	// and data that an attacker chooses, its compressed length reveals information about the
-	// secret.
+	// A message to many connections is compressed once. The compressors use 0.8 MB per CPU, and a
+	// compressed message uses 41 kB while it is received. All limits count uncompressed bytes. If a
+	// message contains both a secret and data that an attacker chooses, its compressed length reveals
+	// information about the secret.
 	CompressMinBytes int
+
+	// CompressWindowBytes lets compressed messages refer to earlier ones of their connection, so that
+	// small messages that resemble each other take a fraction of their size. It bounds the memory of
+	// all connections together: each takes 12 KiB from its handshake to its end, and a connection for
+	// which nothing is left compresses as if the option were 0. Then no context is kept between
+	// messages. It needs CompressMinBytes, which may be as low as 64 with it.
+	//
+	// A message to many connections is still compressed once, and without references. The length of a
+	// message also reveals information about earlier messages of its connection: do not set it if a
+	// connection carries secrets, and others choose the content of some of its messages.
+	CompressWindowBytes int64
 
 	// Validate is called for every decoded message, after its own Validate method: for a
 	// validation library, for example. The client receives an error without a code as
@@ -276,6 +286,8 @@ func (o *Options) withDefaults() Options {
 	opts.Limits.setDefaults()
 	opts.Timeouts.setDefaults()
 	setDefault("CompressMinBytes", &opts.CompressMinBytes, 0)
+	setDefault("CompressWindowBytes", &opts.CompressWindowBytes, 0)
+	mustFitWindows(opts.CompressWindowBytes, opts.CompressMinBytes)
 	for _, p := range opts.Subprotocols {
 		if !rules.IsToken(p) {
 			panic(fmt.Sprintf("router: Subprotocols contains %q; it must be an HTTP token, such as chat.v1", p))

@@ -1,8 +1,10 @@
 package router
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/penstock-go/penstock/internal/deflate"
 	"github.com/penstock-go/penstock/internal/executor"
 	"github.com/penstock-go/penstock/internal/wsconn"
 	"github.com/penstock-go/penstock/router/observe"
@@ -36,9 +38,20 @@ func transportOptions(o *Options, inbound *executor.ByteBudget) wsconn.Options {
 		Engine:         wsconn.NewEngine(),
 	}
 	if o.CompressMinBytes > 0 {
-		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes)
+		opts.Deflater = wsconn.NewDeflater(o.CompressMinBytes, o.CompressWindowBytes)
 	}
 	return opts
+}
+
+// mustFitWindows panics if compression is off, or there is no room for the windows of one connection.
+func mustFitWindows(windowBytes int64, minBytes int) {
+	switch {
+	case windowBytes == 0:
+	case windowBytes < deflate.MemoryBytes:
+		panic(fmt.Sprintf("router: CompressWindowBytes is %d; it is for all connections together, and each of them takes %d", windowBytes, deflate.MemoryBytes))
+	case minBytes == 0:
+		panic("router: CompressWindowBytes has no effect without CompressMinBytes, which enables compression")
+	}
 }
 
 // minReadBytes is the smallest size above which a message closes its connection. A shorter one that its type does not

@@ -38,7 +38,7 @@ func compression(cfg config) {
 	}
 }
 
-// compressing returns the contenders that can compress. Bun is two contenders.
+// compressing returns the contenders that can compress. Penstock and Bun are two contenders each.
 func compressing(all []contender) []contender {
 	var found []contender
 	for _, c := range all {
@@ -47,13 +47,16 @@ func compressing(all []contender) []contender {
 		}
 		c.env = []string{deflateMode + "=shared"}
 		found = append(found, c)
-		if c.name == "bun" {
-			c.name, c.env = "bun-dedicated", []string{deflateMode + "=dedicated"}
+		if mode, ok := windowModes[c.name]; ok {
+			c.name, c.env = c.name+"-"+mode, []string{deflateMode + "=" + mode}
 			found = append(found, c)
 		}
 	}
 	return found
 }
+
+// windowModes has the deflateMode in which a contender keeps windows.
+var windowModes = map[string]string{"penstock": "window", "bun": "dedicated"}
 
 // measure measures messages of this size.
 func (of size) measure(cfg config) {

@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
+
+	klauspost "github.com/klauspost/compress/flate"
 )
 
-// deflateMode is an environment variable that is set if the server compresses: to "dedicated" if a
-// connection has a compressor and decompressor of its own, which keep their windows, and else to
-// "shared".
+// deflateMode is an environment variable that is set if the server compresses: to one of windowModes if
+// a connection keeps windows, and else to "shared".
 const deflateMode = "BENCHMARKS_DEFLATE"
 
 // deflateMinBytes is the length from which servers compress. It is less than the libraries recommend,
@@ -30,15 +32,24 @@ func (p *process) offer() string {
 	return "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
 }
 
-// accepts returns an error if the server has not accepted the offer, or requires a window that is
-// smaller than that of deflated.
+// accepts returns an error if the server has not accepted the offer. It notes the window to which the server
+// limits clients.
 func (p *process) accepts(h http.Header) error {
 	extensions := h.Get("Sec-WebSocket-Extensions")
-	_, bits, limited := strings.Cut(extensions, "client_max_window_bits=")
-	if !p.deflates || strings.HasPrefix(extensions, "permessage-deflate") && (!limited || strings.HasPrefix(bits, "15")) {
+	if p.deflates && !strings.HasPrefix(extensions, "permessage-deflate") {
+		return fmt.Errorf("extensions %q cannot be used: %v", extensions, h)
+	}
+	if p.window > 0 { // of an earlier connection
 		return nil
 	}
-	return fmt.Errorf("extensions %q cannot be used: %v", extensions, h)
+	p.window = 32 << 10
+	if _, limit, ok := strings.Cut(extensions, "client_max_window_bits="); ok {
+		bits, _, _ := strings.Cut(limit, ";")
+		n, err := strconv.Atoi(bits)
+		check(err)
+		p.window = 1 << n
+	}
+	return nil
 }
 
 // encode returns the frame of a request.
@@ -46,18 +57,30 @@ func (p *process) encode(text string) []byte {
 	if !p.deflates {
 		return masked(text)
 	}
-	return maskedFrame(fin|rsv1|1, deflated(text))
+	return maskedFrame(fin|rsv1|1, deflated(text, p.window))
 }
 
-// deflated compresses a message. It does not refer to earlier messages, whatever the server allows.
-func deflated(text string) string {
+// deflated compresses a message with references over at most window bytes. It does not refer to earlier
+// messages, whatever the server allows.
+func deflated(text string, window int) string {
 	var out strings.Builder
+	var w deflater
 	w, err := flate.NewWriter(&out, flate.DefaultCompression)
+	if window < 32<<10 { // which the standard library cannot limit
+		w, err = klauspost.NewWriterWindow(&out, window)
+	}
 	check(err)
 	_, err = io.WriteString(w, text)
 	check(err)
 	check(w.Flush())
 	return strings.TrimSuffix(out.String(), flushTail)
+}
+
+// A deflater is what compressors of both libraries have.
+type deflater interface {
+	io.Writer
+	Reset(dst io.Writer)
+	Flush() error
 }
 
 // flushTail ends a flush and is not transmitted (RFC 7692, section 7.2.1).

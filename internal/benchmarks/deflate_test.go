@@ -13,13 +13,6 @@ import (
 	klauspost "github.com/klauspost/compress/flate"
 )
 
-// A deflater is what compressors of both libraries have.
-type deflater interface {
-	io.Writer
-	Reset(dst io.Writer)
-	Flush() error
-}
-
 // messages are what the benchmarks compress: each function returns its nth message.
 var messages = []struct {
 	name string
@@ -101,7 +94,7 @@ func BenchmarkInflate(b *testing.B) {
 	for _, m := range messages {
 		var inputs [][]byte
 		for _, message := range sample(m.nth) {
-			inputs = append(inputs, []byte(deflated(string(message))+flushTail+"\x01\x00\x00\xff\xff"))
+			inputs = append(inputs, []byte(deflated(string(message), 32<<10)+flushTail+"\x01\x00\x00\xff\xff"))
 		}
 		for _, lib := range libraries {
 			b.Run(m.name+"/"+lib.name, func(b *testing.B) {
@@ -131,7 +124,7 @@ func BenchmarkInflate(b *testing.B) {
 // BenchmarkDeflateMemory measures what a compressor and a decompressor take, as bytes per operation.
 func BenchmarkDeflateMemory(b *testing.B) {
 	message := []byte(save(0))
-	compressed := []byte(deflated(string(message)))
+	compressed := []byte(deflated(string(message), 32<<10))
 	for _, lib := range libraries {
 		b.Run("compressor/"+lib.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -152,5 +145,54 @@ func BenchmarkDeflateMemory(b *testing.B) {
 				check(err)
 			}
 		})
+	}
+}
+
+// BenchmarkDeflateWindow compares ways to refer to the last bytes of earlier messages, as a compressor of its own for each
+// connection does with 32 KiB.
+func BenchmarkDeflateWindow(b *testing.B) {
+	var out bytes.Buffer
+	for _, m := range messages[:2] {
+		inputs := sample(m.nth)
+		run := func(name string, window int, compress func(message, window []byte)) {
+			b.Run(m.name+"/"+name, func(b *testing.B) {
+				var text []byte
+				n, before, after := 0, 0, 0
+				for b.Loop() {
+					message := inputs[n%len(inputs)]
+					n++
+					out.Reset()
+					compress(message, text[max(0, len(text)-window):])
+					before, after = before+len(message), after+out.Len()-len(flushTail)
+					if len(text) > 64<<10 {
+						text = append(text[:0], text[len(text)-window:]...)
+					}
+					text = append(text, message...)
+				}
+				b.ReportMetric(float64(after)/float64(before), "ratio")
+			})
+		}
+		w, err := klauspost.NewWriter(&out, klauspost.BestSpeed)
+		check(err)
+		run("own compressor", 0, func(message, _ []byte) {
+			_, err := w.Write(message)
+			check(err)
+			check(w.Flush())
+		})
+		for _, window := range []int{1 << 10, 2 << 10, 4 << 10, 8 << 10, 32 << 10} {
+			w, err := klauspost.NewWriter(nil, klauspost.BestSpeed)
+			check(err)
+			run(fmt.Sprintf("dictionary of %d", window), window, func(message, window []byte) {
+				w.ResetDict(&out, window)
+				_, err := w.Write(message)
+				check(err)
+				check(w.Flush())
+			})
+			if window <= 8<<10 {
+				run(fmt.Sprintf("stateless with %d", window), window, func(message, window []byte) {
+					check(klauspost.StatelessDeflate(&out, message, false, window))
+				})
+			}
+		}
 	}
 }

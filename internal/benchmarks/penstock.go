@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
 
 	"github.com/penstock-go/penstock/adapters/memory"
 	"github.com/penstock-go/penstock/limit"
@@ -27,6 +28,9 @@ func servePenstock() (http.Handler, func(int)) {
 	}
 	if compresses() {
 		opts.CompressMinBytes = deflateMinBytes
+	}
+	if os.Getenv(deflateMode) == windowModes["penstock"] {
+		opts.CompressWindowBytes = 1 << 30
 	}
 	r := router.New(opts)
 	policy := limit.PerSecond(1_000_000_000).Burst(2_000_000)

@@ -115,6 +115,7 @@ type process struct {
 	addr     string
 	secure   bool                   // TLS
 	deflates bool                   // clients offer permessage-deflate
+	window   int                    // in bytes, of clients that compress
 	sessions tls.ClientSessionCache // nil: clients do not resume TLS sessions
 	cmd      *exec.Cmd
 	in       io.WriteCloser

@@ -36,6 +36,7 @@ var variants = []contender{
 	{name: "no session", request: say, serve: serveSessions},
 	{name: "session", request: greet, serve: serveSessions},
 	{name: "fallback", request: say, serve: serveFallback},
+	{name: "penstock-window", request: say, serve: servePenstock},
 }
 
 func variant(name string) contender {

@@ -2,12 +2,15 @@ package wsconn_test
 
 import (
 	"bufio"
+	"bytes"
+	"compress/flate"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,8 +28,10 @@ const peerTimeout = 40 * time.Second
 // section 5 demands of a server's frames.
 type peer struct {
 	net.Conn
-	r        *bufio.Reader
-	inflates bool // the server accepted permessage-deflate
+	r          *bufio.Reader
+	extensions string // that the server has accepted
+	received   int    // bytes of payloads
+	window     []byte // all that was compressed by a server that keeps a window
 }
 
 // A serverFrame is a frame from the server. The payload is not compressed, and the bit that
@@ -58,8 +63,20 @@ func dialPeer(t *testing.T, addr string, secure bool, offer string) *peer {
 	resp, err := http.ReadResponse(p.r, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
-	p.inflates = resp.Header.Get("Sec-WebSocket-Extensions") != ""
+	p.extensions = resp.Header.Get("Sec-WebSocket-Extensions")
 	return p
+}
+
+// inflate decompresses a message of the server.
+func (p *peer) inflate(payload []byte) ([]byte, error) {
+	if strings.Contains(p.extensions, "server_no_context_takeover") {
+		return inflated(payload)
+	}
+	r := flate.NewReaderDict(bytes.NewReader(append(payload, "\x00\x00\xff\xff\x01\x00\x00\xff\xff"...)), p.window)
+	message, err := io.ReadAll(r)
+	p.window = append(p.window, message...)
+	p.window = p.window[max(0, len(p.window)-32<<10):]
+	return message, err
 }
 
 // clientFrame encodes a masked frame.
@@ -108,9 +125,10 @@ func (p *peer) read() (f serverFrame, err error) {
 	if _, err = io.ReadFull(p.r, payload); err != nil {
 		return f, err
 	}
-	if f.first == fin|rsv1|text && p.inflates {
+	p.received += len(payload)
+	if f.first == fin|rsv1|text && p.extensions != "" {
 		f.first &^= rsv1
-		payload, err = inflated(payload)
+		payload, err = p.inflate(payload)
 	}
 	f.payload = string(payload)
 	switch {

@@ -4,10 +4,16 @@ import (
 	"bytes"
 	"compress/flate"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	klauspost "github.com/klauspost/compress/flate"
+	"github.com/stretchr/testify/require"
+
+	"github.com/penstock-go/penstock/internal/testscale"
 )
 
 // compressed is RFC 7692, section 7.2.1: the message in blocks that are flushed after every n
@@ -60,7 +66,9 @@ func TestConformance_CompressedMessages(t *testing.T) {
 			want = append(want, serverFrame{fin | pong, "p"})
 			want = append(want, echoes(m, echoOfBinary(m))...)
 		}
-		cases = append(cases, wireCase{name: fmt.Sprintf("%d bytes", n), offer: "permessage-deflate", frames: frames, want: want})
+		for _, offer := range []string{"permessage-deflate", "permessage-deflate; server_no_context_takeover"} {
+			cases = append(cases, wireCase{name: fmt.Sprintf("%d bytes, %s", n, offer), offer: offer, frames: frames, want: want})
+		}
 	}
 	runWireCases(t, 1, cases)
 }
@@ -81,4 +89,45 @@ func TestConformance_DeflateErrors(t *testing.T) {
 	runWireCases(t, 1, wireCases("permessage-deflate", listed(t, "compression errors"),
 		each(`T^40%q T"b" => 1002|1007`, cutOff), each(`T^40/4%q T"b" => 1002|1007`, cutOff),
 		each(`T^40%q => 1009`, bomb), each(`B^40%q => 1009`, bomb), each(`T^40/999%q => 1009`, bomb)))
+}
+
+// TestConformance_Windows has clients that keep a window of 2 KiB between messages. Some of their streams end with
+// a message, after which they begin with an empty window again. What is not compressed is not part of a window.
+func TestConformance_Windows(t *testing.T) {
+	t.Parallel()
+	var cases []wireCase
+	for seed := range uint64(testscale.Pick(4, 40)) {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the same in each run
+		var out bytes.Buffer
+		w, err := klauspost.NewWriterWindow(&out, 2<<10)
+		require.NoError(t, err)
+		tt := wireCase{name: fmt.Sprintf("seed %d", seed), offer: "permessage-deflate; client_max_window_bits"}
+		for range 50 {
+			message := deflateMessages(random.IntN(1 + []int{200, 200, 3000, 20_000}[random.IntN(4)]))[random.IntN(3)]
+			tt.want = append(tt.want, echoes(message)...)
+			if random.IntN(4) == 0 {
+				tt.frames = append(tt.frames, clientFrame(fin|text, message))
+				continue
+			}
+			out.Reset()
+			_, _ = io.WriteString(w, message)
+			payload := ""
+			if random.IntN(8) == 0 {
+				_ = w.Close()
+				payload = out.String() + "\x00"
+				w.Reset(&out)
+			} else {
+				_ = w.Flush()
+				payload = strings.TrimSuffix(out.String(), "\x00\x00\xff\xff")
+			}
+			parts := fragments(rsv1|text, payload, 1+random.IntN(len(payload)))
+			if len(parts) > 1 {
+				parts = slices.Insert(parts, 1, clientFrame(fin|ping, "p"))
+				tt.want = slices.Insert(tt.want, len(tt.want)-1, serverFrame{fin | pong, "p"})
+			}
+			tt.frames = append(tt.frames, parts...)
+		}
+		cases = append(cases, tt)
+	}
+	runWireCases(t, len(deliveries), cases)
 }

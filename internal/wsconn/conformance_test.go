@@ -80,7 +80,7 @@ func conformanceOptions() *wsconn.Options {
 	opts.MaxMessageBytes = maxConformanceBytes
 	opts.MessageTimeout, opts.WriteTimeout, opts.CloseTimeout = time.Minute, time.Minute, time.Minute
 	opts.QueueBytes = 8 << 20
-	opts.Deflater = wsconn.NewDeflater(100)
+	opts.Deflater = wsconn.NewDeflater(100, 64<<20)
 	return opts
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/deflate"
 	"github.com/penstock-go/penstock/internal/executor"
 )
 
@@ -110,6 +111,7 @@ type Conn struct {
 	timerPlace   int32         // in Engine.timers, which guards it
 	rttMicros    atomic.Uint32 // from the latest ping to its pong; 0 if there was none
 	subprotocol  string
+	windows      *deflate.Windows // nil if none is kept; read-only
 
 	frames     frameReader  // belongs to the goroutine with the right to read
 	readState  atomic.Int32 // see the constants
@@ -137,6 +139,7 @@ func Accept(w http.ResponseWriter, r *http.Request, subprotocol string, opts *Op
 	c := &Conn{opts: opts, handler: handler, subprotocol: subprotocol}
 	c.seen(time.Now())
 	if err := c.upgrade(w, r); err != nil {
+		c.releaseWindows()
 		return nil, err
 	}
 	c.mu.Lock()
@@ -226,6 +229,7 @@ func (c *Conn) Release() {
 	c.signalProgressLocked()
 	c.mu.Unlock()
 	if !released {
+		c.releaseWindows()
 		c.sock.close()
 		c.sock.forget()
 	}

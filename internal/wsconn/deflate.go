@@ -2,21 +2,21 @@ package wsconn
 
 import (
 	"io"
-	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/penstock-go/penstock/internal/deflate"
 )
 
 // A Deflater compresses outgoing messages with permessage-deflate (RFC 7692) and lets
-// clients compress theirs. No window is kept from one message to the next, so that an
-// idle connection holds nothing, and a message to many is compressed once. It serves
-// any number of connections.
+// clients compress theirs. A message to many is compressed once, without the windows that
+// connections may keep from one message to the next. It serves any number of connections.
 type Deflater struct {
-	minBytes int
+	minBytes    int
+	windowBytes atomic.Int64 // that are left for the windows of further connections
 
 	// writers holds the compressors that are not in use: one per processor, because each takes 0.8 MB.
 	// A nil element, which only tests add, has not been created yet.
@@ -24,9 +24,31 @@ type Deflater struct {
 	count   atomic.Int32 // with those in use
 }
 
-// NewDeflater returns a deflater that does not compress messages shorter than minBytes.
-func NewDeflater(minBytes int) *Deflater {
-	return &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, max(runtime.NumCPU(), runtime.GOMAXPROCS(0)))}
+// NewDeflater returns a deflater that does not compress messages shorter than minBytes. The windows of all
+// connections together take at most windowBytes; if that is 0, no connection keeps any.
+func NewDeflater(minBytes int, windowBytes int64) *Deflater {
+	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, max(runtime.NumCPU(), runtime.GOMAXPROCS(0)))}
+	d.windowBytes.Store(windowBytes)
+	return d
+}
+
+// newWindows returns the windows that the server keeps after an offer, or nil if it keeps none.
+func (d *Deflater) newWindows(o *deflate.Offer) *deflate.Windows {
+	if !o.PermitsWindows() {
+		return nil
+	}
+	if d.windowBytes.Add(-deflate.MemoryBytes) < 0 {
+		d.windowBytes.Add(deflate.MemoryBytes)
+		return nil
+	}
+	return o.NewWindows()
+}
+
+// releaseWindows lets other connections have windows.
+func (c *Conn) releaseWindows() {
+	if c.windows != nil {
+		c.opts.Deflater.windowBytes.Add(deflate.MemoryBytes)
+	}
 }
 
 // writer returns a compressor that is not in use, or nil if one must be created. It waits while there
@@ -60,11 +82,44 @@ func (f *deflatedFrame) reset() {
 	f.tried, f.buf = false, f.buf[:0]
 }
 
-// bytes returns a sealed frame as it is transmitted to a peer that inflates.
-func (d *Deflater) bytes(f *Frame) []byte {
+// bytes returns a sealed frame as it is transmitted next to a peer that inflates. w is nil if no window is kept.
+func (d *Deflater) bytes(f *Frame, w *deflate.SendWindow) []byte {
 	if f.control() || len(f.Text()) < d.minBytes {
 		return f.bytes()
 	}
+	if w == nil {
+		b, _ := d.shared(f)
+		return b
+	}
+	if b := withWindow(f, w); b != nil {
+		return b
+	}
+	b, compressed := d.shared(f)
+	if compressed {
+		w.Add(f.Text())
+	}
+	return b
+}
+
+// withWindow returns a frame compressed with a window, or nil if another connection needs the frame too, or if it gets no
+// shorter, or is so long that the other compressors are better. It may get a little longer until the window is full:
+// otherwise a message would stay out of it that later ones could refer to.
+func withWindow(f *Frame, w *deflate.SendWindow) []byte {
+	if len(f.Text()) >= deflate.WindowBytes || f.refs.Load() > 1 || f.deflated.tried {
+		return nil
+	}
+	full := len(w.Text()) >= deflate.WindowBytes
+	d := &f.deflated // is this connection's alone
+	d.buf = w.Deflate(append(d.buf[:0], make([]byte, maxHeaderBytes)...), f.Text())
+	if len(d.buf)-maxHeaderBytes >= len(f.Text()) && full {
+		w.Forget(f.Text())
+		return nil
+	}
+	return d.buf[putHeader(d.buf, f.buf[f.start]|rsv1):]
+}
+
+// shared returns a frame in the form that is the same for all connections.
+func (d *Deflater) shared(f *Frame) (b []byte, compressed bool) {
 	f.deflated.mu.Lock()
 	defer f.deflated.mu.Unlock()
 	if !f.deflated.tried {
@@ -72,9 +127,9 @@ func (d *Deflater) bytes(f *Frame) []byte {
 		d.deflate(&f.deflated, f.buf[f.start], f.Text())
 	}
 	if len(f.deflated.buf) == 0 {
-		return f.bytes()
+		return f.bytes(), false
 	}
-	return f.deflated.buf[f.deflated.start:]
+	return f.deflated.buf[f.deflated.start:], true
 }
 
 // deflate implements RFC 7692, section 7.2.1. first is the first byte of the uncompressed frame.
@@ -107,59 +162,3 @@ var _ io.Writer = (*deflatedFrame)(nil)
 
 // flushTail ends a flush and is not transmitted.
 const flushTail = "\x00\x00\xff\xff"
-
-// deflateAnswer accepts the first offer of permessage-deflate that the server can meet
-// (RFC 7692, section 7.1). The answer is "" if there is none. ok is false if the header
-// is malformed; the handshake must then fail (RFC 6455, section 9.1).
-func deflateAnswer(h http.Header) (answer string, ok bool) {
-	offers, ok := parseExtensions(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","))
-	if !ok {
-		return "", false
-	}
-	for _, offer := range offers {
-		if offer.name != "permessage-deflate" {
-			continue
-		}
-		if answer, ok := deflateParams(offer.params); ok {
-			return "permessage-deflate; server_no_context_takeover; client_no_context_takeover" + answer, true
-		}
-	}
-	return "", true
-}
-
-// deflateParams returns what the answer to an offer with these parameters must contain.
-func deflateParams(params []extensionParam) (answer string, ok bool) {
-	seen := map[string]bool{}
-	for _, p := range params {
-		if seen[p.name] {
-			return "", false
-		}
-		seen[p.name] = true
-		switch p.name {
-		case "server_no_context_takeover", "client_no_context_takeover":
-			if p.value != "" {
-				return "", false
-			}
-		case "client_max_window_bits": // our window is the largest, so we can read any
-			if p.value != "" && !isWindowBits(p.value) {
-				return "", false
-			}
-		case "server_max_window_bits":
-			if p.value != "15" { // the compressor uses no other
-				return "", false
-			}
-			answer = "; server_max_window_bits=15"
-		default:
-			return "", false
-		}
-	}
-	return answer, true
-}
-
-func isWindowBits(value string) bool {
-	switch value {
-	case "8", "9", "10", "11", "12", "13", "14", "15":
-		return true
-	}
-	return false
-}

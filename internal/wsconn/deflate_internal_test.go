@@ -12,7 +12,7 @@ import (
 // TestDeflater_CompressorsFollowGOMAXPROCS changes it while all compressors are in use.
 func TestDeflater_CompressorsFollowGOMAXPROCS(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	assert.GreaterOrEqual(t, cap(NewDeflater(1).writers), runtime.NumCPU())
+	assert.GreaterOrEqual(t, cap(NewDeflater(1, 0).writers), runtime.NumCPU())
 	d := &Deflater{writers: make(chan *flate.Writer, 2)}
 	assert.Nil(t, d.writer(), "the only one is created")
 	runtime.GOMAXPROCS(3)

@@ -28,7 +28,7 @@ func offering(extensions string) string {
 
 func deflating() *wsconn.Options {
 	opts := options()
-	opts.Deflater = wsconn.NewDeflater(100)
+	opts.Deflater = wsconn.NewDeflater(100, 0)
 	return opts
 }
 

@@ -91,7 +91,7 @@ func FuzzRead_LikeCoder(f *testing.F) {
 	}
 	opts := options()
 	opts.CloseTimeout = 100 * time.Millisecond
-	opts.Deflater = wsconn.NewDeflater(1)
+	opts.Deflater = wsconn.NewDeflater(1, 0)
 	read := make(chan string, 1<<16)
 	url, readers := listenLoop(f, opts, func(_ *wsconn.Conn, text string, binary bool) { read <- described(text, binary) })
 	other := make(chan []string, 1)
@@ -230,7 +230,7 @@ func FuzzWrite_LikeCoder(f *testing.F) {
 	f.Add(strings.Repeat("long ", 14_000), "\x00\xff", uint16(3000), strings.Repeat("é", 100), true, uint64(3))
 	f.Add("", "", uint16(1011), "\xff", true, uint64(4))
 	opts := options()
-	opts.Deflater = wsconn.NewDeflater(20)
+	opts.Deflater = wsconn.NewDeflater(20, 1<<30)
 	opts.PingInterval, opts.PongTimeout = time.Millisecond, time.Minute
 	opts.QueueBytes = 64 << 20
 	url, readers := listenLoop(f, opts, func(c *wsconn.Conn, text string, binary bool) {
@@ -255,7 +255,7 @@ func FuzzWrite_LikeCoder(f *testing.F) {
 		defer cancel()
 		mode := websocket.CompressionDisabled
 		if deflates {
-			mode = websocket.CompressionNoContextTakeover
+			mode = []websocket.CompressionMode{websocket.CompressionNoContextTakeover, websocket.CompressionContextTakeover}[seed%2]
 		}
 		client, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1 + random.IntN(200)})
 		if err != nil {

@@ -67,9 +67,10 @@ func UnblockWriter(c *Conn) { c.writer.Store(writerIdle) }
 // Watched reports whether an event loop watches a TLS connection.
 func Watched(c *Conn) bool { return c.sock.tls() != nil }
 
-// CountingDeflater returns a deflater that can count up to as many compressions as most.
+// CountingDeflater returns a deflater with windows that can count up to as many compressions as most.
 func CountingDeflater(minBytes, most int) *Deflater {
 	d := &Deflater{minBytes: minBytes, writers: make(chan *flate.Writer, most)}
+	d.windowBytes.Store(1 << 20)
 	for range most {
 		d.writers <- nil
 	}
@@ -88,4 +89,9 @@ func Compressions(d *Deflater) (n int) {
 		d.writers <- w
 	}
 	return n
+}
+
+// UsesWindows reports whether a connection has allocated windows.
+func UsesWindows(c *Conn) bool {
+	return c.windows.ToSend().Text() != nil || c.windows.ToReceive().Text() != nil
 }

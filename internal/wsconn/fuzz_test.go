@@ -263,7 +263,7 @@ func listenFuzz(f *testing.F, wrap func(net.Conn) net.Conn) (string, <-chan *wsc
 	}
 	opts := options()
 	opts.CloseTimeout = 100 * time.Millisecond
-	opts.Deflater = wsconn.NewDeflater(1)
+	opts.Deflater = wsconn.NewDeflater(1, 0)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := wsconn.Accept(w, r, "", opts, newHandler()); err == nil {
 			conns <- c

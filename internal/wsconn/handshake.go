@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/deflate"
+	"github.com/penstock-go/penstock/internal/wsframe"
 )
 
 // ErrAnswered is returned for a request that is not a valid handshake. It has been
@@ -19,7 +21,7 @@ var ErrDisconnected = errors.New("the client has closed the connection during th
 
 // upgrade performs the opening handshake (RFC 6455, section 4.2).
 func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
-	extensions, ok := deflateAnswer(r.Header)
+	offer, ok := deflate.ParseOffer(r.Header)
 	if !ok {
 		return errors.Errorf(errors.InvalidArgument, "Sec-WebSocket-Extensions is malformed")
 	}
@@ -31,8 +33,10 @@ func (c *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 		refused.answer(w)
 		return ErrAnswered
 	}
-	if c.opts.Deflater == nil {
-		extensions = ""
+	extensions := ""
+	if c.opts.Deflater != nil && offer != nil {
+		c.windows = c.opts.Deflater.newWindows(offer)
+		extensions = offer.Answer(c.windows)
 	}
 	if c.subprotocol != "" {
 		c.subprotocol = element(r.Header["Sec-Websocket-Protocol"], c.subprotocol)
@@ -80,7 +84,7 @@ var ownHeaders = map[string]bool{
 func (c *Conn) response(outer http.Header, key, extensions string) []byte {
 	b := bytes.NewBuffer(make([]byte, 0, 512))
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
-	b.WriteString(acceptKey(key))
+	b.WriteString(wsframe.AcceptKey(key))
 	b.WriteString("\r\n")
 	if c.subprotocol != "" {
 		outer = outer.Clone()

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/penstock-go/penstock/internal/deflate"
 )
 
 // An inflater decompresses a message (RFC 7692, section 7.2.2). It takes 41 kB, and is
@@ -14,7 +16,8 @@ type inflater struct {
 	flate   io.ReadCloser // also a flate.Resetter
 	input   *bufio.Reader // of source; keeps what follows the end of a stream
 	source  deflateSource
-	streams int // that ended before the message did
+	streams int             // that ended before the message did
+	window  *deflate.Window // of earlier messages and of what has been read of this one; nil if none is kept
 }
 
 var inflaters = sync.Pool{New: func() any {
@@ -31,22 +34,23 @@ const inflateInputBytes = 4 << 10
 // more, and each costs work without bringing any data.
 const maxStreams = 16
 
-// inflate decompresses a message. It reads at most maxBytes of the compressed message.
-func inflate(message io.Reader, maxBytes int64) *inflater {
+// inflate decompresses a message, which may refer to a window unless that is nil. It reads at most maxBytes of the
+// compressed message.
+func inflate(message io.Reader, maxBytes int64, w *deflate.Window) *inflater {
 	in := inflaters.Get().(*inflater)
 	in.source = deflateSource{message: message, left: maxBytes, tail: deflateTail}
 	in.input.Reset(&in.source)
-	in.streams = 0
+	in.streams, in.window = 0, w
 	in.restart()
 	return in
 }
 
 func (in *inflater) restart() {
-	_ = in.flate.(flate.Resetter).Reset(in.input, nil) // never fails
+	_ = in.flate.(flate.Resetter).Reset(in.input, in.window.Text()) // copies the text, and never fails
 }
 
 func (in *inflater) release() {
-	in.source = deflateSource{}
+	in.source, in.window = deflateSource{}, nil
 	inflaters.Put(in)
 }
 
@@ -54,6 +58,9 @@ func (in *inflater) release() {
 func (in *inflater) Read(p []byte) (int, error) {
 	for {
 		n, err := in.flate.Read(p)
+		if in.window != nil {
+			in.window.Add(p[:n])
+		}
 		switch {
 		case err == nil || err == io.EOF && in.ended():
 			return n, err

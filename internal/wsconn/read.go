@@ -77,7 +77,7 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 	defer share.release()
 	r := io.Reader(payload{c})
 	if c.frames.deflated {
-		in := inflate(r, c.opts.MaxMessageBytes)
+		in := inflate(r, c.opts.MaxMessageBytes, c.windows.ToReceive())
 		defer in.release()
 		r = in
 	}

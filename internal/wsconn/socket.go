@@ -29,8 +29,8 @@ type socket struct {
 	hangupOrUrgent atomic.Bool // see netpoll.HangupOrUrgent
 
 	// These belong to the writing goroutine.
-	writeBy time.Duration // the write deadline that is set
 	failed  bool          // a frame may have been written in part: nothing may follow
+	writeBy time.Duration // the write deadline that is set
 }
 
 // initSocket lets the connection own conn. early is what was read from it before.

@@ -1,7 +1,6 @@
 package wsconn
 
 import (
-	"crypto/sha1" //nolint:gosec // RFC 6455 requires it
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -69,11 +68,4 @@ func element(values []string, token string) string {
 		}
 	}
 	return ""
-}
-
-// acceptKey returns the header Sec-WebSocket-Accept for a key.
-func acceptKey(key string) string {
-	const guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-	sum := sha1.Sum([]byte(key + guid)) //nolint:gosec // RFC 6455 requires it
-	return base64.StdEncoding.EncodeToString(sum[:])
 }

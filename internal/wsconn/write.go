@@ -316,10 +316,10 @@ func (c *Conn) finishBatch(b *sendQueue, written bool) {
 
 // frameBytes returns a frame as this peer gets it.
 func (c *Conn) frameBytes(f *Frame) []byte {
-	if c.deflates {
-		return c.opts.Deflater.bytes(f)
+	if !c.deflates {
+		return f.bytes()
 	}
-	return f.bytes()
+	return c.opts.Deflater.bytes(f, c.windows.ToSend())
 }
 
 // awaitCloseWritten waits until the close frame has been written or the connection has

@@ -122,9 +122,10 @@ func askAndDelete(c *router.Context, m deleteRoom) (roomDeleted, error) {
 func Start(t testing.TB) []string {
 	t.Helper()
 	r := router.New(&router.Options{
-		Logger:           slog.New(slog.DiscardHandler),
-		CompressMinBytes: 1_000,
-		Resume:           router.ResumeOptions{Within: time.Minute},
+		Logger:              slog.New(slog.DiscardHandler),
+		CompressMinBytes:    64,
+		CompressWindowBytes: 1 << 20,
+		Resume:              router.ResumeOptions{Within: time.Minute},
 		Authenticate: func(r *http.Request) (router.Identity, error) {
 			if r.Header.Get("Authorization") != "" {
 				return router.Identity{}, errors.Errorf(errors.Unauthenticated, "the token is wrong")

@@ -1,4 +1,4 @@
-package wsconn
+package deflate
 
 import (
 	"net/http"
@@ -25,9 +25,10 @@ var (
 )
 
 // modelAnswers returns the valid answers (RFC 7692, section 7.1) to the first offer in the
-// header that a server which uses the full window can meet, in all orders of parameters. It
-// is nil if there is no such offer.
-func modelAnswers(header string) []string {
+// header that a server which uses the full window can meet, in all orders of parameters. If keeps, the
+// server keeps windows where the client permits them, and limits that of the client to 2 KiB. The
+// answer is nil if there is no such offer.
+func modelAnswers(header string, keeps bool) []string {
 	if !headerModel.MatchString(header) {
 		return nil
 	}
@@ -56,8 +57,21 @@ func modelAnswers(header string) []string {
 			continue
 		}
 		// Sections 7.1.1.1 and 7.1.1.2: a server may always answer with both; section 7.1.2.1:
-		// it must answer with a window size that the client asks for.
-		answer := []string{"client_no_context_takeover", "server_no_context_takeover"}
+		// it must answer with a window size that the client asks for. Section 7.1.2.2: it may only
+		// limit the window of a client that offers it, to the size that the client offers at most.
+		var answer []string
+		if _, without := params["server_no_context_takeover"]; without || !keeps {
+			answer = append(answer, "server_no_context_takeover")
+		}
+		bits, limits := params["client_max_window_bits"]
+		switch _, without := params["client_no_context_takeover"]; {
+		case without || !keeps || !limits || bits == "8":
+			answer = append(answer, "client_no_context_takeover")
+		case bits == "9" || bits == "10":
+			answer = append(answer, "client_max_window_bits="+bits)
+		default:
+			answer = append(answer, "client_max_window_bits=11")
+		}
 		if _, asked := params["server_max_window_bits"]; asked {
 			answer = append(answer, "server_max_window_bits=15")
 		}
@@ -81,32 +95,39 @@ func FuzzDeflateOffer(f *testing.F) {
 		f.Add(seed, "")
 		f.Add("x-webkit-deflate-frame", seed)
 	}
-	windows := []string{"", "=7", "=8", "=9", "=10", "=11", "=12", "=13", "=14", "=15", "=16", "=015", "=x", "=-8"}
+	sizes := []string{"", "=7", "=8", "=9", "=10", "=11", "=12", "=13", "=14", "=15", "=16", "=015", "=x", "=-8"}
 	for _, takeover := range []string{"", "; server_no_context_takeover", "; client_no_context_takeover", "; client_no_context_takeover=1"} {
-		for _, server := range windows {
-			for _, client := range windows {
+		for _, server := range sizes {
+			for _, client := range sizes {
 				f.Add("permessage-deflate"+takeover+"; server_max_window_bits"+server+"; client_max_window_bits"+client, "permessage-deflate")
 				f.Add("permessage-deflate"+takeover+"; client_max_window_bits"+client, "")
 			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
-		want := modelAnswers(first + "," + second)
-		answer, ok := deflateAnswer(http.Header{"Sec-Websocket-Extensions": {first, second}})
+		offer, ok := ParseOffer(http.Header{"Sec-Websocket-Extensions": {first, second}})
 		if wellFormed := headerModel.MatchString(first + "," + second); ok != wellFormed {
 			t.Errorf("well-formed %v, want %v", ok, wellFormed)
 		}
-		if answer == "" {
-			if want != nil {
-				t.Errorf("offers %q and %q are declined, want %q", first, second, want)
+		for _, keeps := range []bool{false, true} {
+			want := modelAnswers(first+","+second, keeps)
+			if offer == nil {
+				if want != nil {
+					t.Errorf("offers %q and %q are declined, want %q", first, second, want)
+				}
+				continue
 			}
-			return
-		}
-		parts := strings.Split(answer, "; ")
-		got := slices.Sorted(slices.Values(parts[1:]))
-		slices.Sort(want)
-		if parts[0] != "permessage-deflate" || !slices.Equal(got, want) {
-			t.Errorf("the answer to offers %q and %q is %q, want %q", first, second, answer, want)
+			var w *Windows
+			if keeps && offer.PermitsWindows() {
+				w = offer.NewWindows()
+			}
+			answer := offer.Answer(w)
+			parts := strings.Split(answer, "; ")
+			got := slices.Sorted(slices.Values(parts[1:]))
+			slices.Sort(want)
+			if parts[0] != "permessage-deflate" || !slices.Equal(got, want) {
+				t.Errorf("the answer to offers %q and %q is %q, want %q", first, second, answer, want)
+			}
 		}
 	})
 }
