@@ -80,7 +80,7 @@ func TestSession_StoresLaterWhatNoClientWaitsFor(t *testing.T) {
 // node has learned that.
 func TestSession_StoresNothingAfterTheClientHasMoved(t *testing.T) {
 	runClaimTest(t, "", func(t *testing.T, c *claimTest) {
-		c.node.config.Publish = func(kind Packet, packet []byte) {
+		c.node.config.Publish = func(kind Packet, _ string, packet []byte) {
 			time.AfterFunc(laterDelay/2, func() { c.first.node.Receive(kind, packet) })
 		}
 		k := c.claim()

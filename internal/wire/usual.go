@@ -1,6 +1,9 @@
 package wire
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // usual reads a head as clients write it: the type, and a meta with a timestamp and perhaps a correlation
 // ID, in this order and without space. It reads nothing and returns false if the envelope begins in another way.
@@ -50,4 +53,39 @@ func (f input) plainMember(i int, before string) (content []byte, end int) {
 		}
 	}
 	return nil, i
+}
+
+// PayloadIfValid returns what the payload is if the envelope is valid, without reading it: what lies
+// between "payload": and the last brace. ok is false if it cannot tell: because ParseHead has not read
+// both type and meta, because another member follows them, or because the payload may be nested too
+// deeply. If the result is one JSON value, [Head.Parse] returns it, too, and no error. data must be the
+// input of [ParseHead] in valid UTF-8, and ParseHead must not have returned an error.
+func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
+	if !h.valid.hasType || !h.valid.hasMeta {
+		return nil, false
+	}
+	f := input(data)
+	i, found := f.payloadAfter(h.valid.end)
+	if !found {
+		return nil, false
+	}
+	end := f.trimmed(len(f)) - 1
+	if end <= i || f[end] != '}' {
+		return nil, false
+	}
+	payload = f[i:f.trimmed(end)]
+	return payload, len(payload) < MaxDepth || bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
+}
+
+// payloadAfter returns the offset of the payload if that is the member after the one that ends at i.
+func (f input) payloadAfter(i int) (value int, found bool) {
+	const usual = `,"payload":`
+	if end := i + len(usual); end < len(f) && string(f[i:end]) == usual {
+		return f.space(end), true
+	}
+	if i = f.space(i); i >= len(f) || f[i] != ',' {
+		return 0, false
+	}
+	key, value, err := f.key(i + 1)
+	return value, err == nil && string(key) == "payload"
 }
