@@ -458,9 +458,11 @@ func TestHead_PayloadIfValid(t *testing.T) {
 // TestParseHead_UsualHeadsAreLikeOthers compares heads as clients write them with the same ones after a
 // space, which are read member by member.
 func TestParseHead_UsualHeadsAreLikeOthers(t *testing.T) {
-	ids := []string{``, `,"correlationId":"c-1"`, `,"correlationId":""`, `,"correlationId":"é"`, `,"correlationId":"\u0041"`, `,"correlationId":7`,
+	ids := []string{
+		``, `,"correlationId":"c-1"`, `,"correlationId":""`, `,"correlationId":"é"`, `,"correlationId":"\u0041"`, `,"correlationId":7`,
 		`,"correlationId":"` + strings.Repeat("c", wire.MaxNameBytes) + `"`, `,"correlationId":"` + strings.Repeat("c", wire.MaxNameBytes+1) + `"`,
-		`,"correlationId":"c","timeoutMs":5`, `,"correlationId":"c`, `,"correlationId":"a","correlationId":"b"`, `,`}
+		`,"correlationId":"c","timeoutMs":5`, `,"correlationId":"c`, `,"correlationId":"a","correlationId":"b"`, `,`,
+	}
 	names := []string{`"A"`, `""`, `"$ws:x"`, `"é"`, `"a\"b"`, "\"a\tb\"", `7`, `"` + strings.Repeat("n", wire.MaxNameBytes+1) + `"`}
 	for _, number := range []string{"1730000000000", "0", "012", "", "-1", "1.5", "1e3", "12x", "12 "} {
 		for _, id := range ids {

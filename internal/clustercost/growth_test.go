@@ -1,4 +1,4 @@
-package clustercost
+package clustercost_test
 
 import (
 	"cmp"

@@ -75,6 +75,8 @@ func (c *Conn) takeOver(w http.ResponseWriter, key, extensions string) error {
 
 // ownHeaders are those of a 101 that outer handlers do not decide. It has no content (RFC 9110, sections 6.4.1
 // and 8.6).
+//
+//nolint:gochecknoglobals // never changed
 var ownHeaders = map[string]bool{
 	"Upgrade": true, "Connection": true, "Sec-Websocket-Accept": true, "Sec-Websocket-Extensions": true,
 	"Content-Length": true, "Content-Type": true, "Content-Encoding": true, "Transfer-Encoding": true, "Trailer": true,
