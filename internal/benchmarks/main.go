@@ -86,7 +86,7 @@ func main() {
 
 // allSuites are those that run without arguments, in this order.
 var allSuites = []string{
-	"limiters", "roundtrip", "events", "stages", "compression",
+	"limiters", "roundtrip", "events", "stages", "instructions", "compression",
 	"idle", "idletls", "tls", "tlshandshake", "tlsstorm", "fanout", "broadcast", "latency", "handshake", "pings", "memory", "fallback",
 	"presence", "sessions", "nodes", "redis", "history", "storms", "cluster", "clients",
 }
@@ -105,6 +105,8 @@ func run(suite string, cfg config) {
 		events(cfg)
 	case "stages":
 		stagesOf(cfg)
+	case "instructions":
+		instructions(cfg)
 	case "compression":
 		compression(cfg)
 	case "idle":

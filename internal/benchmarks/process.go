@@ -129,12 +129,14 @@ type setup struct {
 	reply    string // if deflates is true, the beginning of the first reply
 	procs    int    // processors; 1 if it is 0, and the second one is the client's
 	env      []string
+	prefix   []string // of the command
 }
 
 // start starts a contender's server, on the first core if the client is pinned to the second.
 func start(c contender, how setup) *process {
 	args, err := c.arguments()
 	check(err)
+	args = slices.Concat(how.prefix, args)
 	if os.Getenv(pinned) != "" {
 		args = append([]string{"taskset", "-c", fmt.Sprint("0-", max(how.procs, 1)-1)}, args...)
 	}
