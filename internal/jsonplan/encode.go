@@ -246,7 +246,7 @@ func (n *node) appendMap(b []byte, p unsafe.Pointer, depth int) (_ []byte, err e
 // AppendString appends a string with quotes and escapes. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	if n := plainASCIIString(s); n < len(s) {
+	if n := plainASCII(s); n < len(s) {
 		b = append(b, s[:n]...)
 		b = appendRest(b, s[n:])
 	} else {
@@ -276,7 +276,7 @@ func appendRest(b []byte, s string) []byte {
 				i++
 				done = i
 			} else {
-				i += plainASCIIString(s[i:])
+				i += plainASCII(s[i:])
 			}
 			continue
 		}
@@ -309,25 +309,6 @@ func appendEscape(b []byte, c byte) []byte {
 		const hex = "0123456789abcdef"
 		return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 	}
-}
-
-// plainASCIIString is plainASCII for a string.
-func plainASCIIString(s string) int {
-	i := 0
-	for ; i <= len(s)-8; i += 8 {
-		if special(eightBytes(s, i)) != 0 {
-			break
-		}
-	}
-	if len(s) > 8 && i > len(s)-8 && special(eightBytes(s, len(s)-8)) == 0 {
-		return len(s)
-	}
-	for ; i < len(s); i++ {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			break
-		}
-	}
-	return i
 }
 
 // appendFloat appends a number of 32 or 64 bits. It returns errLibrary for NaN and infinities.

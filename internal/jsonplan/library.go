@@ -121,7 +121,7 @@ func endOfValue(text []byte, maxLevels int) int {
 // endOfString returns the length of what is left of a string, with the quote, or -1.
 func endOfString(text []byte) int {
 	for i := 0; i < len(text); i++ {
-		if i += plain(text[i:]); i >= len(text) {
+		if i += Plain(text[i:]); i >= len(text) {
 			break
 		}
 		switch text[i] {

@@ -211,7 +211,7 @@ func (s *scanner) unescape(raw []byte) string {
 	var b strings.Builder
 	b.Grow(len(raw))
 	for len(raw) > 0 {
-		n := plain(raw)
+		n := Plain(raw)
 		b.Write(raw[:n])
 		raw = raw[n:]
 		if len(raw) == 0 {
@@ -237,7 +237,7 @@ func (s *scanner) unescape(raw []byte) string {
 // of the text.
 func (s *scanner) raw(begin, at int) (raw []byte, escaped bool) {
 	for at < len(s.text) {
-		at += plain(s.text[at:])
+		at += Plain(s.text[at:])
 		if at >= len(s.text) || s.text[at] < ' ' {
 			break
 		}
@@ -332,7 +332,7 @@ func eightBytes[T []byte | string](text T, i int) uint64 {
 
 // plainASCII returns the length of the ASCII text before the first control character, quote or
 // backslash.
-func plainASCII(text []byte) int {
+func plainASCII[T []byte | string](text T) int {
 	i := 0
 	for ; i <= len(text)-8; i += 8 {
 		if found := special(eightBytes(text, i)); found != 0 {
@@ -347,8 +347,9 @@ func plainASCII(text []byte) int {
 	return i
 }
 
-// plain returns the length of the text before the first control character, quote or backslash.
-func plain(text []byte) int {
+// Plain returns the length of the text before the first control character, quote or backslash. It tests eight bytes
+// at a time with Mycroft's test for a byte below n (Warren, Hacker's Delight, section 6-1).
+func Plain(text []byte) int {
 	i := 0
 	for ; i <= len(text)-8; i += 8 {
 		x := eightBytes(text, i)

@@ -1,10 +1,10 @@
 package wire
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"math/bits"
 	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/internal/jsonplan"
 )
 
 // MaxDepth is the maximum nesting depth, including the root object.
@@ -163,11 +163,6 @@ func (f input) membersAfter(i int, member func(key []byte, i int) (int, error)) 
 // key reads the key of a member and returns it with the offset of the value.
 func (f input) key(i int) (key []byte, value int, err error) {
 	start := f.space(i)
-	if start < len(f) && f[start] == '"' {
-		if end := f.plain(start + 1); end+1 < len(f) && f[end] == '"' && f[end+1] == ':' {
-			return f[start+1 : end], f.space(end + 2), nil
-		}
-	}
 	if key, i, err = f.unquoted(start); err != nil {
 		return nil, i, err
 	}
@@ -246,23 +241,8 @@ func (f input) text(i int) (int, error) {
 	return i, err
 }
 
-// plain returns the offset of the next quote, backslash or control character. It tests eight bytes
-// at a time with Mycroft's test for a byte below n (Warren, Hacker's Delight, section 6-1).
-func (f input) plain(i int) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	for ; i+8 <= len(f); i += 8 {
-		w := binary.LittleEndian.Uint64(f[i:])
-		quote, slash := w^ones*'"', w^ones*'\\'
-		found := ((w - ones*' ') &^ w) | ((quote - ones) &^ quote) | ((slash - ones) &^ slash)
-		if found &= highs; found != 0 {
-			return i + bits.TrailingZeros64(found)/8
-		}
-	}
-	for i < len(f) && f[i] >= ' ' && f[i] != '"' && f[i] != '\\' {
-		i++
-	}
-	return i
-}
+// plain returns the offset of the next quote, backslash or control character.
+func (f input) plain(i int) int { return i + jsonplan.Plain(f[i:]) }
 
 func (f input) escape(i int) (int, error) {
 	i++

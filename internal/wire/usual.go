@@ -37,28 +37,24 @@ func (p *headParser) usual() bool {
 	return true
 }
 
-// plainMember returns the content of a string of at most MaxNameBytes plain ASCII characters that follows the text before
-// at i, and the offset after it. It returns nil for anything else.
+// plainMember returns the content of a string of at most MaxNameBytes without escapes that follows the text before at i, and
+// the offset after it. It returns nil for anything else.
 func (f input) plainMember(i int, before string) (content []byte, end int) {
 	start := i + len(before)
 	if start > len(f) || string(f[i:start]) != before {
 		return nil, i
 	}
-	for end = start; end < len(f) && f[end] >= ' ' && f[end] < utf8.RuneSelf && f[end] != '\\'; end++ {
-		if f[end] == '"' {
-			if end-start > MaxNameBytes {
-				return nil, i
-			}
-			return f[start:end], end + 1
-		}
+	end = f.plain(start)
+	if end >= len(f) || f[end] != '"' || end-start > MaxNameBytes || !utf8.Valid(f[start:end]) {
+		return nil, i
 	}
-	return nil, i
+	return f[start:end], end + 1
 }
 
 // PayloadIfValid returns what the payload is if the envelope is valid, without reading it: what lies
 // between "payload": and the last brace. ok is false if it cannot tell: because ParseHead has not read
 // both type and meta, because another member follows them, or because the payload may be nested too
-// deeply. If the result is one JSON value, [Head.Parse] returns it, too, and no error. data must be the
+// deeply, for which each level takes two bytes. If the result is one JSON value, [Head.Parse] returns it, too, and no error. data must be the
 // input of [ParseHead] in valid UTF-8, and ParseHead must not have returned an error.
 func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
 	if !h.valid.hasType || !h.valid.hasMeta {
@@ -74,7 +70,7 @@ func (h *Head) PayloadIfValid(data []byte) (payload []byte, ok bool) {
 		return nil, false
 	}
 	payload = f[i:f.trimmed(end)]
-	return payload, len(payload) < MaxDepth || bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
+	return payload, len(payload) < 2*MaxDepth || bytes.Count(payload, []byte("{"))+bytes.Count(payload, []byte("[")) < MaxDepth
 }
 
 // payloadAfter returns the offset of the payload if that is the member after the one that ends at i.
