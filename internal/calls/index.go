@@ -65,7 +65,7 @@ func (x *Index[C]) buildMapLocked() {
 func (x *Index[C]) Remove(k *Call[C]) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.received.Load() == k {
+	if x.received.Load() == k { // seldom: Add has removed it
 		x.received.CompareAndSwap(k, nil)
 	}
 	if !k.indexed {
