@@ -246,7 +246,7 @@ func (n *node) appendMap(b []byte, p unsafe.Pointer, depth int) (_ []byte, err e
 // AppendString appends a string with quotes and escapes. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	if n := plainASCII(s); n < len(s) {
+	if n := PlainASCII(s); n < len(s) {
 		b = append(b, s[:n]...)
 		b = appendRest(b, s[n:])
 	} else {
@@ -276,7 +276,7 @@ func appendRest(b []byte, s string) []byte {
 				i++
 				done = i
 			} else {
-				i += plainASCII(s[i:])
+				i += PlainASCII(s[i:])
 			}
 			continue
 		}

@@ -181,7 +181,7 @@ func (s *scanner) readString() string {
 		return s.nullString()
 	}
 	begin := s.at + 1
-	end := begin + plainASCII(s.text[begin:])
+	end := begin + PlainASCII(s.text[begin:])
 	if end < len(s.text) && s.text[end] == '"' {
 		s.at = end + 1
 		return s.recent.string(s.text[begin:end])
@@ -324,20 +324,32 @@ func special(x uint64) uint64 {
 
 // eightBytes returns the bytes of a text from index i on, the first one in the lowest bits: one load instruction, and
 // one check of the index.
-func eightBytes[T []byte | string](text T, i int) uint64 {
+func eightBytes[T ~[]byte | string](text T, i int) uint64 {
 	_ = text[i+7]
 	return uint64(text[i]) | uint64(text[i+1])<<8 | uint64(text[i+2])<<16 | uint64(text[i+3])<<24 |
 		uint64(text[i+4])<<32 | uint64(text[i+5])<<40 | uint64(text[i+6])<<48 | uint64(text[i+7])<<56
 }
 
-// plainASCII returns the length of the ASCII text before the first control character, quote or
+// fourBytes returns the first four bytes of a text, the first one in the lowest bits.
+func fourBytes[T ~[]byte | string](text T) uint64 {
+	_ = text[3]
+	return uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24
+}
+
+// PlainASCII returns the length of the ASCII text before the first control character, quote or
 // backslash.
-func plainASCII[T []byte | string](text T) int {
+func PlainASCII[T ~[]byte | string](text T) int {
 	i := 0
 	for ; i <= len(text)-8; i += 8 {
 		if found := special(eightBytes(text, i)); found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
+	}
+	if i > 0 { // some of the last eight bytes are known to be plain
+		return len(text) - 8 + bits.TrailingZeros64(special(eightBytes(text[len(text)-8:], 0)))/8
+	}
+	if len(text) >= 4 && special(fourBytes(text)|fourBytes(text[len(text)-4:])<<32) == 0 {
+		return len(text)
 	}
 	for ; i < len(text); i++ {
 		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

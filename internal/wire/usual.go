@@ -2,7 +2,8 @@ package wire
 
 import (
 	"bytes"
-	"unicode/utf8"
+
+	"github.com/penstock-go/penstock/internal/jsonplan"
 )
 
 // usual reads a head as clients write it: the type, and a meta with a timestamp and perhaps a correlation
@@ -37,15 +38,15 @@ func (p *headParser) usual() bool {
 	return true
 }
 
-// plainMember returns the content of a string of at most MaxNameBytes without escapes that follows the text before at i, and
+// plainMember returns the content of a string of at most MaxNameBytes in ASCII without escapes that follows the text before at i, and
 // the offset after it. It returns nil for anything else.
 func (f input) plainMember(i int, before string) (content []byte, end int) {
 	start := i + len(before)
 	if start > len(f) || string(f[i:start]) != before {
 		return nil, i
 	}
-	end = f.plain(start)
-	if end >= len(f) || f[end] != '"' || end-start > MaxNameBytes || !utf8.Valid(f[start:end]) {
+	end = start + jsonplan.PlainASCII(f[start:])
+	if end >= len(f) || f[end] != '"' || end-start > MaxNameBytes {
 		return nil, i
 	}
 	return f[start:end], end + 1

@@ -2,6 +2,7 @@ package wsconn
 
 import (
 	"encoding/binary"
+	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/internal/netpoll"
 )
@@ -9,19 +10,24 @@ import (
 // Most messages are one frame that has arrived completely. Such a frame is copied from the
 // read buffer in one step. Any other frame goes through frameReader.
 
-// wholeMessage consumes a message that is one complete unread frame, if there is one.
-func (c *Conn) wholeMessage() (Message, bool) {
+// wholeMessage consumes a message that is one complete unread frame, if there is one. The message has no Buffer
+// otherwise.
+func (c *Conn) wholeMessage() (Message, error) {
 	header, n := wholeFrame(c.sock.unread())
 	if header == 0 || int64(n) > c.opts.MaxMessageBytes {
-		return Message{}, false
+		return Message{}, nil
 	}
 	m := Message{Buffer: netpoll.NewBuffer(netpoll.ClassFor(n)), Size: int64(n), At: c.sock.chunk.At}
 	m.Binary = c.sock.unread()[0] == finBit|opBinary
 	m.Bytes = m.Bytes[:n]
 	frame := c.sock.unread()[:header+n]
-	mask(m.Bytes, frame[header:], [keyBytes]byte(frame[header-keyBytes:]), 0)
+	ascii := mask(m.Bytes, frame[header:], [keyBytes]byte(frame[header-keyBytes:]), 0)
 	c.sock.skip(len(frame))
-	return m, true
+	if !ascii && !m.Binary && !utf8.Valid(m.Bytes) {
+		m.Release()
+		return Message{}, errInvalidUTF8
+	}
+	return m, nil
 }
 
 // wholeFrame returns the lengths of the header and of the payload if p begins with a

@@ -1,6 +1,9 @@
 package wsconn
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // Opcodes of RFC 6455, section 5.2.
 const (
@@ -86,19 +89,31 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// mask applies RFC 6455, section 5.3 to src, which begins pos bytes into the payload.
-func mask(dst, src []byte, key [keyBytes]byte, pos int) {
-	var rotated [keyBytes]byte
-	for i := range rotated {
-		rotated[i] = key[(pos+i)%keyBytes]
-	}
-	word := uint64(binary.LittleEndian.Uint32(rotated[:]))
+// mask applies RFC 6455, section 5.3 to src, which begins pos bytes into the payload. It reports whether what it
+// writes to dst is ASCII.
+func mask(dst, src []byte, key [keyBytes]byte, pos int) (ascii bool) {
+	word := uint64(bits.RotateLeft32(binary.LittleEndian.Uint32(key[:]), -8*(pos%keyBytes)))
 	word |= word << 32
+	all := uint64(0) // bits that are set in any byte
 	i := 0
+	for ; i+32 <= len(src); i += 32 { // an iteration costs as much as a word
+		from, to := (*[32]byte)(src[i:]), (*[32]byte)(dst[i:])
+		a, b := binary.LittleEndian.Uint64(from[:])^word, binary.LittleEndian.Uint64(from[8:])^word
+		c, d := binary.LittleEndian.Uint64(from[16:])^word, binary.LittleEndian.Uint64(from[24:])^word
+		binary.LittleEndian.PutUint64(to[:], a)
+		binary.LittleEndian.PutUint64(to[8:], b)
+		binary.LittleEndian.PutUint64(to[16:], c)
+		binary.LittleEndian.PutUint64(to[24:], d)
+		all |= a | b | c | d
+	}
 	for ; i+8 <= len(src); i += 8 {
-		binary.LittleEndian.PutUint64(dst[i:], binary.LittleEndian.Uint64(src[i:])^word)
+		x := binary.LittleEndian.Uint64(src[i:]) ^ word
+		binary.LittleEndian.PutUint64(dst[i:], x)
+		all |= x
 	}
-	for ; i < len(src); i++ {
-		dst[i] = src[i] ^ rotated[i%keyBytes]
+	for j := 0; i < len(src); i, j = i+1, j+8 {
+		dst[i] = src[i] ^ byte(word>>j)
+		all |= uint64(dst[i])
 	}
+	return all&0x8080808080808080 == 0
 }

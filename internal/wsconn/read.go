@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"time"
-	"unicode/utf8"
 
 	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/netpoll"
@@ -62,12 +61,8 @@ func (c *Conn) next(limit func(prefix []byte) int64) (Message, error) {
 			return Message{}, err
 		}
 	}
-	if msg, ok := c.wholeMessage(); ok {
-		if !msg.Binary && !utf8.Valid(msg.Bytes) {
-			msg.Release()
-			return Message{}, errInvalidUTF8
-		}
-		return msg, nil
+	if msg, err := c.wholeMessage(); msg.Buffer != nil || err != nil {
+		return msg, err
 	}
 	begun, err := c.beginMessage()
 	if err != nil || !begun {
