@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-go/penstock/broker"
 	"github.com/penstock-go/penstock/codec/cbor"
 	"github.com/penstock-go/penstock/errors"
+	"github.com/penstock-go/penstock/internal/deflate"
 	"github.com/penstock-go/penstock/router"
 )
 
@@ -111,6 +112,9 @@ func newApp(w *world, b broker.HistoryBroker) *app {
 		OnError:         func(e router.ErrorReport) { w.serverError(a, e) },
 		OnLimitExceeded: w.limitExceeded,
 		Logger:          slog.New(slog.NewTextHandler(logOutput, nil)),
+
+		CompressMinBytes:    64,
+		CompressWindowBytes: 2 * deflate.MemoryBytes, // a third connection on a node has none
 	}
 	if w.plan.Mood == hot {
 		opts.Limits = router.Limits{QueueMessages: 16, QueueBytes: 8 << 10, Concurrency: 4, SessionsPerUser: 3}

@@ -19,14 +19,23 @@ type rawPlan struct {
 	Greet   bool
 	Session bool // with Greet
 	Trace   bool // with Greet
+	Deflate string
+}
+
+// deflateOffers are what browsers offer, what a client offers that cannot limit its window, and one that keeps a short window in one
+// direction.
+var deflateOffers = []string{
+	"", "permessage-deflate; client_max_window_bits", "permessage-deflate",
+	"permessage-deflate; server_no_context_takeover; client_max_window_bits=9",
 }
 
 // rawPlans draws one or two raw clients.
 func (d *draw) rawPlans() (all []rawPlan) {
-	for range 1 + d.IntN(2) {
+	for i := range 1 + d.IntN(2) {
 		r := rawPlan{User: fmt.Sprintf("user%d", 1+d.IntN(4)), Greet: d.IntN(6) > 0}
 		r.Session = r.Greet && d.IntN(4) > 0
 		r.Trace = r.Greet && d.IntN(3) == 0
+		r.Deflate = deflateOffers[(int(d.plan.Seed%4)+i)%4] // not drawn: the plans of older reports stay
 		all = append(all, r)
 	}
 	return all
@@ -66,7 +75,7 @@ func (d *rawDevice) add(g rawclient.Grant) {
 		Dial:  func(ctx context.Context) (net.Conn, error) { return d.world.cluster.Dial(ctx, d.host) },
 		Token: func() string { return fmt.Sprintf("%s/raw%d/0", d.User, d.index) },
 		Rand:  rand.New(rand.NewPCG(d.world.plan.Seed, uint64(1000+100*d.index+n))), //nolint:gosec // a simulation
-		Greet: d.Greet, Session: d.Session, Trace: d.Trace, Take: g,
+		Greet: d.Greet, Session: d.Session, Trace: d.Trace, Deflate: d.Deflate, Take: g,
 		Answer: func(_ string, payload json.RawMessage) (string, any) { return "ASKED", payload },
 		Report: func(format string, args ...any) {
 			if !d.world.calm() && strings.Contains(format, "has no position") {

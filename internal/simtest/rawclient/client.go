@@ -15,6 +15,9 @@ type Config struct {
 	Token func() string // the token of the next handshake; nil: none
 	Rand  *rand.Rand    // the jitter of the backoff. The client uses it alone
 
+	// Deflate is the offer of permessage-deflate. Empty: none.
+	Deflate string
+
 	Greet   bool // send $ws:hello on every connection
 	Session bool // ask for a session, and resume it on the next connection; requires Greet
 	Trace   bool // ask for the trace context of calls of the server; requires Greet
@@ -192,7 +195,7 @@ func (c *Client) open() (*conn, *ending) {
 	if c.cfg.Token != nil {
 		token = c.cfg.Token()
 	}
-	if end := handshake(c.ctx, nc, k.r, token, k.fail); end != nil {
+	if end := k.handshake(c.ctx, token, c.cfg.Deflate); end != nil {
 		_ = nc.Close()
 		return nil, end
 	}

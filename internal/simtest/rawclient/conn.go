@@ -25,6 +25,8 @@ type conn struct {
 	nc net.Conn
 	r  *bufio.Reader // of conn.Read; the reader's
 
+	deflation *deflation // nil: nothing is compressed. What is received is the reader's
+
 	out      [][]byte
 	wake     chan struct{} // has room for one
 	done     chan struct{} // closed when the connection has ended
@@ -275,6 +277,6 @@ func (k *conn) sendMeta(kind string, payload any, m map[string]any) int {
 	if err != nil {
 		panic(err) // a payload of the workload that is not JSON
 	}
-	k.writeLocked(appendFrame(nil, opText, raw))
+	k.writeLocked(k.appendMessage(nil, raw))
 	return len(raw)
 }

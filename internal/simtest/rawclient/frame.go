@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -33,9 +32,11 @@ type ending struct {
 	reason string
 }
 
-// handshake opens a WebSocket on nc (RFC 6455, section 4.1). A refusal is an ending with the code
+// handshake opens a WebSocket (RFC 6455, section 4.1). A refusal is an ending with the code
 // 4000 plus the status, and the body as its reason, as section 6 of the protocol defines it for pages.
-func handshake(ctx context.Context, nc net.Conn, r *bufio.Reader, token string, fail func(string, ...any)) *ending {
+// If offer is not empty, it is that of permessage-deflate.
+func (k *conn) handshake(ctx context.Context, token, offer string) *ending {
+	nc, fail := k.nc, k.fail
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
 	key := base64.StdEncoding.EncodeToString([]byte("rawclient-key-16"))
@@ -44,10 +45,13 @@ func handshake(ctx context.Context, nc net.Conn, r *bufio.Reader, token string, 
 	if token != "" {
 		request += "Authorization: Bearer " + token + "\r\n"
 	}
+	if offer != "" {
+		request += "Sec-WebSocket-Extensions: " + offer + "\r\n"
+	}
 	if _, err := io.WriteString(nc, request+"\r\n"); err != nil {
 		return &ending{code: 1006}
 	}
-	resp, err := http.ReadResponse(r, &http.Request{Method: http.MethodGet})
+	resp, err := http.ReadResponse(k.r, &http.Request{Method: http.MethodGet})
 	if err != nil {
 		return &ending{code: 1006}
 	}
@@ -58,11 +62,10 @@ func handshake(ctx context.Context, nc net.Conn, r *bufio.Reader, token string, 
 	if resp.Header.Get("Sec-WebSocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]) {
 		fail("the handshake has a wrong Sec-WebSocket-Accept")
 	}
-	for _, name := range []string{"Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol"} {
-		if value := resp.Header.Get(name); value != "" {
-			fail("the handshake has %s %q, which was not offered", name, value)
-		}
+	if value := resp.Header.Get("Sec-WebSocket-Protocol"); value != "" {
+		fail("the handshake has the protocol %q, which was not offered", value)
 	}
+	k.deflation = acceptDeflate(offer, resp.Header.Get("Sec-WebSocket-Extensions"), fail)
 	return nil
 }
 
@@ -93,23 +96,27 @@ type wireError string
 
 func (e wireError) Error() string { return string(e) }
 
-// readFrame reads one frame of the server: complete if fin, which must not be masked.
-func readFrame(r *bufio.Reader) (op byte, fin bool, payload []byte, err error) {
+// rsv1 is set in the first frame of a compressed message (RFC 7692, section 6).
+const rsv1 = 0x40
+
+// readFrame reads one frame of the server: complete if fin, which must not be masked. Only the first frame of a message may be
+// compressed, and only if the connection may be.
+func readFrame(r *bufio.Reader, mayDeflate bool) (op byte, fin, deflated bool, payload []byte, err error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:2]); err != nil {
-		return 0, false, nil, err
+		return 0, false, false, nil, err
 	}
-	op, fin = head[0]&0xf, head[0]&0x80 != 0
+	op, fin, deflated = head[0]&0xf, head[0]&0x80 != 0, head[0]&rsv1 != 0
 	size := uint64(head[1] & 0x7f)
 	switch {
-	case head[0]&0x70 != 0:
-		return 0, false, nil, wireError("a frame has a reserved bit without an extension")
+	case head[0]&0x30 != 0 || deflated && (!mayDeflate || op == 0 || op >= opClose):
+		return 0, false, false, nil, wireError("a frame has a reserved bit without an extension")
 	case head[1]&0x80 != 0:
-		return 0, false, nil, wireError("a frame of the server is masked")
+		return 0, false, false, nil, wireError("a frame of the server is masked")
 	case op >= opClose && (!fin || size > 125):
-		return 0, false, nil, wireError("a control frame is fragmented or has more than 125 bytes")
+		return 0, false, false, nil, wireError("a control frame is fragmented or has more than 125 bytes")
 	case op > 2 && op < opClose || op > opPong:
-		return 0, false, nil, wireError(fmt.Sprintf("a frame has the reserved opcode %d", op))
+		return 0, false, false, nil, wireError(fmt.Sprintf("a frame has the reserved opcode %d", op))
 	}
 	if size >= 126 {
 		n := 2
@@ -117,17 +124,27 @@ func readFrame(r *bufio.Reader) (op byte, fin bool, payload []byte, err error) {
 			n = 8
 		}
 		if _, err := io.ReadFull(r, head[8-n:]); err != nil {
-			return 0, false, nil, err
+			return 0, false, false, nil, err
 		}
 		clear(head[:8-n])
 		size = binary.BigEndian.Uint64(head[:])
 	}
 	if size > maxFrame {
-		return 0, false, nil, wireError("a frame is longer than anything that the server sends")
+		return 0, false, false, nil, wireError("a frame is longer than anything that the server sends")
 	}
 	payload = make([]byte, size)
 	_, err = io.ReadFull(r, payload)
-	return op, fin, payload, err
+	return op, fin, deflated, payload, err
+}
+
+// appendMessage appends a message of the client, which is compressed if the connection may be.
+func (k *conn) appendMessage(b, text []byte) []byte {
+	if k.deflation != nil {
+		if message, compressed := k.deflation.deflate(text); compressed {
+			return appendFrame(b, rsv1|opText, message)
+		}
+	}
+	return appendFrame(b, opText, text)
 }
 
 // appendFrame appends a whole frame of the client, masked with a key that changes every byte.
@@ -153,9 +170,9 @@ func appendFrame(b []byte, op byte, payload []byte) []byte {
 // message. Whatever follows a close frame is a violation.
 func (k *conn) read() ending {
 	var message []byte
-	open := false // a message has begun
+	open, compressed := false, false // a message has begun
 	for {
-		op, fin, payload, err := readFrame(k.r)
+		op, fin, deflated, payload, err := readFrame(k.r, k.deflation != nil)
 		if wire, ok := errors.AsType[wireError](err); ok {
 			k.fail("%s", wire)
 		}
@@ -177,8 +194,15 @@ func (k *conn) read() ending {
 		case op > opText:
 			k.fail("the server sent a binary message without a binary format")
 		}
-		message, open = append(message, payload...), !fin
+		message, open, compressed = append(message, payload...), !fin, compressed || deflated
 		if fin {
+			if compressed {
+				if message, err = k.deflation.inflate(message); err != nil {
+					k.fail("%v", err)
+					return ending{code: 1006}
+				}
+				compressed = false
+			}
 			if !utf8.Valid(message) {
 				k.fail("a message is not valid UTF-8")
 			}

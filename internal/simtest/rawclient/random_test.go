@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/penstock-go/penstock/adapters/memory"
+	"github.com/penstock-go/penstock/internal/deflate"
 	"github.com/penstock-go/penstock/internal/simtest/rawclient"
 	"github.com/penstock-go/penstock/router"
 )
@@ -34,6 +36,7 @@ func randomUse(t *testing.T, random *rand.Rand) {
 		nodes = append(nodes, newRouter(t, func(o *router.Options) {
 			o.Broker, o.UserHistory = b, router.History{Messages: 10}
 			o.Limits.QueueMessages = 8 + random.IntN(100)
+			o.CompressMinBytes, o.CompressWindowBytes = 64, 2*deflate.MemoryBytes
 		}))
 	}
 	var clients []*rawclient.Client
@@ -49,6 +52,7 @@ func randomUse(t *testing.T, random *rand.Rand) {
 				report(fmt.Sprintf("client %d, %s: ", i, time.Now().Format("04:05.000"))+f, a...)
 			}
 			cfg.Greet, cfg.Session, cfg.Trace, cfg.Rand = i > 0, i > 1, i == 2, own
+			cfg.Deflate = []string{"", "permessage-deflate", "permessage-deflate; client_max_window_bits"}[i/2]
 		}))
 	}
 	synctest.Wait()
@@ -76,7 +80,7 @@ func step(t *testing.T, random *rand.Rand, r *router.Router, c *rawclient.Client
 		c.Event("LEAVE", leave{[]string{"private/a", topic}[random.IntN(2)]}, flip())
 	case 6, 7, 8:
 		for i := range 1 + random.IntN(6) {
-			m := price{string(rune('a' + random.IntN(5))), fmt.Sprint(i)}
+			m := price{string(rune('a' + random.IntN(5))), fmt.Sprint(i, strings.Repeat(" again", random.IntN(40)))}
 			var opts []router.PublishOption
 			if flip() {
 				for conn := range r.Conns() {

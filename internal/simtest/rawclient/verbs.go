@@ -138,7 +138,7 @@ func (c *Client) Ping() { c.with((*conn).pingLocked) }
 func (c *Client) Refused(message []byte) {
 	c.with(func(k *conn) {
 		k.garbage++
-		k.writeLocked(appendFrame(nil, opText, message))
+		k.writeLocked(k.appendMessage(nil, message))
 	})
 }
 
