@@ -51,7 +51,6 @@ func (b *Broker) ConnectHistory(handler broker.Callbacks, history broker.History
 	s.queue = appendqueue.New(e.link.Path, s.append, s.confirm)
 	s.reads = batch.New("redis: history", batch.HistoryTimeout, s.execReads, redisclient.HonorsDeadline(s.client))
 	s.values = batch.New("redis: value", batch.HistoryTimeout, s.execValues, redisclient.HonorsDeadline(s.client))
-	s.values.YieldFirst() // sessions gather their calls
 	return s
 }
 

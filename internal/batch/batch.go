@@ -49,7 +49,6 @@ type Batcher[Req, Resp any] struct {
 	timeout        time.Duration // of a round trip that serves several callers
 	exec           func(context.Context, []*Call[Req, Resp])
 	honorsDeadline bool
-	yields         bool // see YieldFirst
 
 	mu      sync.Mutex
 	waiting []*Call[Req, Resp]
@@ -64,10 +63,6 @@ type roundTrip struct{ start time.Time }
 func New[Req, Resp any](name string, timeout time.Duration, exec func(context.Context, []*Call[Req, Resp]), honorsDeadline bool) *Batcher[Req, Resp] {
 	return &Batcher[Req, Resp]{name: name, timeout: timeout, exec: exec, honorsDeadline: honorsDeadline}
 }
-
-// YieldFirst makes round trips on goroutines of their own begin after all callers that can run, because these are
-// often woken together. It must be called before the first Do.
-func (b *Batcher[Req, Resp]) YieldFirst() { b.yields = true }
 
 // Do waits until c is over or ctx is done. If ctx is done first, a call that was not sent yet
 // will never be sent; the outcome of a call that was sent is unknown.
@@ -147,10 +142,10 @@ func (b *Batcher[Req, Resp]) finish(rt *roundTrip) {
 // run executes batches until no call waits. It owns rt. The context of a batch has the values of that of its
 // first call: the round trip is in the trace of this call.
 func (b *Batcher[Req, Resp]) run(rt *roundTrip) {
-	if b.yields {
-		runtime.Gosched()
-	}
 	for {
+		// Callers that were woken together, such as those of the last batch, share the next one. Without this,
+		// the first of them has a round trip of its own, and the others wait for it.
+		runtime.Gosched()
 		calls := b.nextBatch(rt)
 		if len(calls) == 0 {
 			return

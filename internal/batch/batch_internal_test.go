@@ -244,38 +244,42 @@ func TestBatcher_ErrorOfCall(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// TestBatcher_YieldFirst begins calls on one processor, which then share a round trip. The scheduler may interrupt
-// that, so a few attempts are permitted; without YieldFirst, the first call always has a round trip of its own.
-func TestBatcher_YieldFirst(t *testing.T) {
+// TestBatcher_WokenCallersShareRoundTrips has ten callers on one processor that call twice, and one that waits during
+// their first round trip. The scheduler may interrupt that, so a few attempts are permitted.
+func TestBatcher_WokenCallersShareRoundTrips(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var roundTrips []int
 	for range 20 {
-		if roundTrips = roundTripsOfTen(t); len(roundTrips) == 1 {
+		if roundTrips = roundTripsOfEleven(t); len(roundTrips) == 2 {
 			break
 		}
 	}
-	assert.Equal(t, []int{10}, roundTrips)
+	assert.Equal(t, []int{10, 11}, roundTrips)
 }
 
-func roundTripsOfTen(t *testing.T) (sizes []int) {
-	var mu sync.Mutex
-	b := New("", LimiterTimeout, func(_ context.Context, calls []*intCall) {
-		mu.Lock()
-		defer mu.Unlock()
-		sizes = append(sizes, len(calls))
-	}, false)
-	b.YieldFirst()
-	start := make(chan struct{})
+func roundTripsOfEleven(t *testing.T) (sizes []int) {
+	var b *Batcher[int, int]
 	var wg sync.WaitGroup
-	for range 10 {
+	begin := func(calls int) {
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		wg.Go(func() {
-			<-start
-			assert.NoError(t, b.Do(ctx, &intCall{}))
+			defer cancel()
+			for range calls {
+				assert.NoError(t, b.Do(ctx, &intCall{}))
+			}
 		})
 	}
-	close(start)
+	b = New("", LimiterTimeout, func(_ context.Context, calls []*intCall) {
+		sizes = append(sizes, len(calls))
+		if len(sizes) == 1 {
+			begin(1)
+			runtime.Gosched()
+		}
+	}, false)
+	b.running = []*roundTrip{{time.Now()}} // the other one, which does not end
+	for range 10 {
+		begin(2)
+	}
 	wg.Wait()
 	return sizes
 }
