@@ -3,6 +3,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"maps"
@@ -20,19 +21,22 @@ import (
 // A Network is an engine. It is safe for concurrent use.
 type Network struct {
 	mu      sync.Mutex
-	nodes   []*Node    // those that are not closed, in the order of Connect
-	rng     *rand.Rand // nil unless messages are delayed by chance
+	nodes   []*Node            // those that are not closed, in the order of Connect
+	joined  int                // calls of Connect
+	readers map[string][]*Node // the nodes that subscribe to a channel, in the order of Connect, by its name
+	rng     *rand.Rand         // nil unless messages are delayed by chance
 	chances Chances
 }
 
 var _ cluster.Engine = (*Network)(nil)
 
 // New returns a network without nodes or faults.
-func New() *Network { return &Network{} }
+func New() *Network { return &Network{readers: map[string][]*Node{}} }
 
 // A Node is the link of a node. Its exported fields are its faults; change them with Update.
 type Node struct {
 	network *Network
+	number  int // in the order of Connect
 	name    string
 	events  cluster.Events
 	queue   executor.FuncQueue             // calls of events
@@ -97,7 +101,8 @@ func (*Network) Channel(kind cluster.Kind, name string) cluster.Channel {
 func (n *Network) Connect(name string, events cluster.Events) cluster.Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	node := &Node{network: n, name: name, events: events, subscribed: map[string]*subscription{}, senders: map[string]*executor.FuncQueue{}, arrived: map[lane]time.Time{}}
+	n.joined++
+	node := &Node{network: n, number: n.joined, name: name, events: events, subscribed: map[string]*subscription{}, senders: map[string]*executor.FuncQueue{}, arrived: map[lane]time.Time{}}
 	node.probing = node.probe()
 	n.nodes = append(n.nodes, node)
 	return node
@@ -188,14 +193,31 @@ func (n *Node) SetSubscribed(channel cluster.Channel, subscribed bool) {
 	defer n.network.mu.Unlock()
 	if !subscribed {
 		delete(n.subscribed, channel.Name)
+		n.removeReaderLocked(channel.Name)
 		return
 	}
 	sub := &subscription{}
+	readers := n.network.readers[channel.Name]
+	if at, found := slices.BinarySearchFunc(readers, n, byNumber); !found && !n.closed {
+		n.network.readers[channel.Name] = slices.Insert(readers, at, n)
+	}
 	n.subscribed[channel.Name] = sub
 	if !n.Disconnect {
 		n.subscribeLocked(channel.Name, sub)
 	}
 }
+
+// removeReaderLocked removes the node from the readers of a channel, if it is one.
+func (n *Node) removeReaderLocked(channel string) {
+	readers := slices.DeleteFunc(n.network.readers[channel], func(other *Node) bool { return other == n })
+	if len(readers) == 0 {
+		delete(n.network.readers, channel)
+		return
+	}
+	n.network.readers[channel] = readers
+}
+
+func byNumber(a, b *Node) int { return cmp.Compare(a.number, b.number) }
 
 // Probes returns one probe while the node is connected.
 func (n *Node) Probes() []cluster.Probe {
@@ -257,9 +279,13 @@ func (n *Node) Publish(ctx context.Context, batch []*cluster.Message) {
 	}
 }
 
-// deliverLocked sends a message to all subscribers.
+// deliverLocked sends a message to all subscribers. A probe has none, and returns to its node.
 func (n *Node) deliverLocked(m *cluster.Message) {
-	for _, to := range n.network.nodes {
+	readers := n.network.readers[m.Channel.Name]
+	if m.Channel == n.probing {
+		readers = []*Node{n}
+	}
+	for _, to := range readers {
 		sub := to.subscribed[m.Channel.Name]
 		if to.Disconnect || to.Deaf || (sub == nil || !sub.inEffect) && to.probing != m.Channel || n.network.happensLocked(n.network.chances.Lose) {
 			continue
@@ -309,5 +335,8 @@ func (n *Node) Close() {
 	n.network.mu.Lock()
 	defer n.network.mu.Unlock()
 	n.closed = true
+	for channel := range n.subscribed {
+		n.removeReaderLocked(channel)
+	}
 	n.network.nodes = slices.DeleteFunc(n.network.nodes, func(other *Node) bool { return other == n })
 }
