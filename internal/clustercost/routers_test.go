@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/penstock-go/penstock/adapters/memory"
@@ -50,14 +52,15 @@ type routerbed struct {
 
 // newRouterbed starts a cluster of routers, and connects clients, which are users of their own.
 func newRouterbed(t *testing.T, nodes, clients int) *routerbed {
-	b := &routerbed{testbed: testbed{t: t, meter: newMeter()}, net: simnet.New(1, simnet.Links{MaxDelay: 20 * time.Millisecond, Window: 32 << 10}), store: memory.NewBroker()}
+	b := &routerbed{testbed: testbed{t: t, size: nodes, meter: newMeter()}, net: simnet.New(1, simnet.Links{MaxDelay: 20 * time.Millisecond, Window: 32 << 10}), store: memory.NewBroker()}
 	for i := range nodes {
 		b.start(hostName(i))
 	}
 	time.Sleep(5 * time.Second)
-	for i := range clients {
-		b.connect(i)
-	}
+	// All at once, because each second costs all nodes.
+	b.clients = make([]*client.Client, clients)
+	b.t.Cleanup(func() { b.forEachClient(b.disconnect) })
+	b.forEachClient(b.connect)
 	b.rest()
 	return b
 }
@@ -92,9 +95,18 @@ func (b *routerbed) start(host string) {
 	})
 }
 
+// forEachClient calls f for the numbers of all clients at once, and waits.
+func (b *routerbed) forEachClient(f func(number int)) {
+	var all sync.WaitGroup
+	for i := range b.clients {
+		all.Go(func() { f(i) })
+	}
+	all.Wait()
+}
+
 // connect connects a client. Each connection is to the next node.
 func (b *routerbed) connect(number int) {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		node := int(b.dialed.Add(1)) % len(b.routers)
 		return b.net.Dial(ctx, userName(number), hostName(node))
 	}}
@@ -102,16 +114,17 @@ func (b *routerbed) connect(number int) {
 		HTTPClient: &http.Client{Transport: transport}, Resume: true, Logger: slog.New(slog.DiscardHandler),
 		Token: func(context.Context, bool) (string, error) { return userName(number), nil },
 	})
-	b.clients = append(b.clients, c)
-	b.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_ = c.Close(ctx)
-		transport.CloseIdleConnections()
-	})
-	require.NoError(b.t, c.Connect(context.Background()))
+	b.clients[number] = c
+	assert.NoError(b.t, c.Connect(context.Background()))
 	_, err := client.Call[entered](context.Background(), c, enter{fmt.Sprint(number / roomClients)})
-	require.NoError(b.t, err)
+	assert.NoError(b.t, err)
+}
+
+// disconnect closes a client.
+func (b *routerbed) disconnect(number int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = b.clients[number].Close(ctx)
 }
 
 // storming returns what it costs a client that all connections are lost, and all clients resume their sessions at once.
