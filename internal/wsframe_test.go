@@ -181,7 +181,6 @@ func (h handler) Serve() (paused bool) {
 func (handler) OnClosed()                  {}
 func (handler) OnOverflow(wsconn.Overflow) {}
 func (handler) OnBackpressure(int, int)    {}
-func (handler) OnWrite(wsconn.Write)       {}
 
 // wsconnServer returns the client's end of a connection to package wsconn, which echoes messages.
 func wsconnServer(t testing.TB) *end {

@@ -113,6 +113,7 @@ func New(opts *Options) *Router {
 	r.formats = newFormats(r.opts.Codecs, r.opts.Subprotocols)
 	r.origins = handshake.ParseOrigins(r.opts.Origins)
 	r.transport = transportOptions(&r.opts, &r.inbound)
+	r.transport.OnWrite = r.observeWrite
 	r.root.router = r
 	r.build = sync.OnceFunc(r.buildRoutes)
 	r.initConns()

@@ -114,7 +114,7 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 	})
 }
 
-// OnWrite reports a write to observers.
-func (h *transportHandler) OnWrite(w wsconn.Write) {
-	h.router.hooks.Observe(observe.Event{Kind: observe.Written, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
+// observeWrite reports a write to observers.
+func (r *Router) observeWrite(w wsconn.Write) {
+	r.hooks.Observe(observe.Event{Kind: observe.Written, Count: w.Frames, Bytes: w.Bytes, Duration: w.Waited})
 }

@@ -8,17 +8,17 @@ import "sync/atomic"
 // time may read and one may write; Abort, CloseWrite and Close may be called at any time. It must
 // not be copied.
 type Socket struct {
-	group *group
-	loop  *loop
-	fd    descriptor
-	slot  int32
+	fd descriptor
 
 	// calls counts the calls that use fd, and has the bits below. The last call after Close closes the
 	// descriptor, whose number the system may reuse at once.
 	calls atomic.Int32
 
+	slot  int32
 	tcp   bool
 	index uint8 // of the loop
+	group *group
+	loop  *loop
 }
 
 const (

@@ -35,6 +35,9 @@ type Options struct {
 	// its code and a text. It must not block. If nil, the reason is the text.
 	Reason func(code int, text string) string
 
+	// OnWrite is called after each system call that has written something. It must not block or panic. It may be nil.
+	OnWrite func(Write)
+
 	Deflater *Deflater // nil: nothing is compressed
 	Engine   *Engine
 }
@@ -57,9 +60,6 @@ type Handler interface { //nolint:interfacebloat // a second interface would tak
 	// OnBackpressure is called when the send queue becomes more than half full,
 	// and again only after it has been less than a quarter full.
 	OnBackpressure(messages, bytes int)
-
-	// OnWrite is called after each system call that has written something.
-	OnWrite(Write)
 }
 
 // Close codes of RFC 6455, section 7.4.1, that this package sends or reports.
@@ -85,33 +85,35 @@ type Conn struct {
 	// What a publication to many connections reads and writes comes first, in two cache lines.
 	opts         *Options
 	mu           sync.Mutex
-	queue        *sendQueue   // frames that wait; nil if there are none
+	first        *Frame       // the only frame that waits; nil if there is none, or a queue
+	queue        *sendQueue   // frames that wait; nil if there are none, or only first
 	inFlight     *sendQueue   // frames that are being written; nil if there are none
 	waits        *waits       // nil until a goroutine waits
 	closing      atomic.Bool  // set under the lock
 	writer       atomic.Int32 // see the constants; it leaves writerIdle, and returns to it, under the lock
 	served       atomic.Bool  // Serve runs in an event loop, so that what is queued is written when Serve returns or blocks
+	high         atomic.Bool  // stored only with the lock held; more than half full, and not less than a quarter full since then
 	deflates     bool         // the client has agreed to compression; read-only
 	polled       bool         // an event loop has the socket or watches it, so that the connection can be parked; read-only
-	high         atomic.Bool  // stored only with the lock held; more than half full, and not less than a quarter full since then
 	closeWritten bool         // the close frame has been written
-	peakBytes    int          // highest number that has waited in the queue
-	handler      Handler
-	sock         socket
+	halfClose    bool         // close the writing direction behind the close frame
+	writeFailed  bool         // a frame may have been written in part: nothing may follow; belongs to the writing goroutine
+	lowered      uint16       // how often high has become false; it may overflow
+	peakMessages int32        // highest number that has waited in the queue
+	peakBytes    int32        // likewise
+	sock         socket       // that begins with what writing needs
 
-	peakMessages int32
-	lowered      uint16        // how often high has become false; it may overflow
-	stalled      uint16        // in which second waitsForPeerLocked has found that the peer does not read; it may overflow
-	halfClose    bool          // close the writing direction behind the close frame
-	aborted      bool          // by Abort
-	released     bool          // by Release
-	pingedAfter  uint32        // chunks that had arrived before the latest ping
-	closed       *closeInfo    // nil until a close frame is queued or has arrived
-	pingedAt     time.Duration // since Engine.start; 0 if no pong is awaited
-	timerPlace   int32         // in Engine.timers, which guards it
-	rttMicros    atomic.Uint32 // from the latest ping to its pong; 0 if there was none
-	subprotocol  string
-	windows      *deflate.Windows // nil if none is kept; read-only
+	handler     Handler
+	stalled     uint16        // in which second waitsForPeerLocked has found that the peer does not read; it may overflow
+	aborted     bool          // by Abort
+	released    bool          // by Release
+	pingedAfter uint32        // chunks that had arrived before the latest ping
+	closed      *closeInfo    // nil until a close frame is queued or has arrived
+	pingedAt    time.Duration // since Engine.start; 0 if no pong is awaited
+	timerPlace  int32         // in Engine.timers, which guards it
+	rttMicros   atomic.Uint32 // from the latest ping to its pong; 0 if there was none
+	subprotocol string
+	windows     *deflate.Windows // nil if none is kept; read-only
 
 	frames     frameReader  // belongs to the goroutine with the right to read
 	readState  atomic.Int32 // see the constants

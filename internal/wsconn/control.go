@@ -89,7 +89,7 @@ func (c *Conn) queuePong(payload []byte) {
 	if c.closing.Load() {
 		return // no frame may follow a close frame
 	}
-	if q := c.queue; q != nil && q.pongs >= maxPongs {
+	if q := c.queueLocked(); q != nil && q.pongs >= maxPongs {
 		q.drop(q.newest(finPong))
 	}
 	c.enqueueControlLocked(controlFrame(finPong, string(payload)))

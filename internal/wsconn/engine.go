@@ -34,11 +34,18 @@ func NewEngine() *Engine {
 // before it has run leave in one system call per connection.
 type flusher struct {
 	mu      sync.Mutex
-	conns   []*Conn // whose writer is writerQueued, or has been taken by another goroutine
-	spare   []*Conn // memory for conns
+	conns   []queuedConn // whose writer is writerQueued, or has been taken by another goroutine
+	spare   []queuedConn // memory for conns
 	running bool
 
 	_ [56]byte // keeps the flushers on different cache lines
+}
+
+// A queuedConn is a connection, which sorting need not read.
+type queuedConn struct {
+	*Conn
+
+	order int32 // of the socket
 }
 
 // maxSpareConns is the largest capacity that a flusher keeps.
@@ -47,7 +54,7 @@ const maxSpareConns = 64 << 10
 // add lets the flusher write the queue of c, whose writer the caller has set to writerQueued.
 func (f *flusher) add(c *Conn) {
 	f.mu.Lock()
-	f.conns = append(f.conns, c)
+	f.conns = append(f.conns, queuedConn{c, c.sock.raw.Order()})
 	start := !f.running
 	f.running = true
 	f.mu.Unlock()
@@ -60,15 +67,15 @@ func (f *flusher) run() { f.write(f.take(nil)) }
 
 // write begins with conns. A Handler that calls runtime.Goexit ends the goroutine, and another one
 // goes on.
-func (f *flusher) write(conns []*Conn) {
+func (f *flusher) write(conns []queuedConn) {
 	next := 0 // the index of the first connection that has not been written
 	executor.Do(func() {
 		yielded := time.Now()
 		for ; conns != nil; conns, next = f.take(conns), 0 {
-			slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.sock.raw.Order(), b.sock.raw.Order()) })
+			slices.SortFunc(conns, func(a, b queuedConn) int { return cmp.Compare(a.order, b.order) })
 			for next < len(conns) {
 				c := conns[next]
-				conns[next] = nil
+				conns[next] = queuedConn{}
 				next++
 				if c.writer.CompareAndSwap(writerQueued, writerRunning) {
 					c.writeLoop()
@@ -86,7 +93,7 @@ func (f *flusher) write(conns []*Conn) {
 const flushInterval = 100 * time.Microsecond
 
 // take returns the connections that wait, or nil. done is what take returned before.
-func (f *flusher) take(done []*Conn) []*Conn {
+func (f *flusher) take(done []queuedConn) []queuedConn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if done != nil && cap(done) <= maxSpareConns {

@@ -20,7 +20,6 @@ func (h NoopHandler) Serve() (paused bool) {
 func (NoopHandler) OnClosed()               {}
 func (NoopHandler) OnOverflow(Overflow)     {}
 func (NoopHandler) OnBackpressure(int, int) {}
-func (NoopHandler) OnWrite(Write)           {}
 
 // NewTestOptions returns options of tests.
 func NewTestOptions() *Options {

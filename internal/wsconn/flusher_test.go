@@ -13,19 +13,6 @@ import (
 	"github.com/penstock-go/penstock/internal/wsconn"
 )
 
-// An exitingHandler ends the first goroutine that calls OnWrite.
-type exitingHandler struct {
-	noopHandler
-
-	exited atomic.Bool
-}
-
-func (h *exitingHandler) OnWrite(wsconn.Write) {
-	if !h.exited.Swap(true) {
-		runtime.Goexit()
-	}
-}
-
 // acceptWith returns both ends of a connection that has a handler.
 func acceptWith(t *testing.T, opts *wsconn.Options, handler wsconn.Handler) (*rawClient, *wsconn.Conn) {
 	conns := make(chan *wsconn.Conn, 1)
@@ -45,8 +32,13 @@ func acceptWith(t *testing.T, opts *wsconn.Options, handler wsconn.Handler) (*ra
 func TestEngine_WritesOtherConnectionsAfterGoexit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	opts := options()
-	exiting := &exitingHandler{noopHandler: newHandler()}
-	first, firstConn := acceptWith(t, opts, exiting)
+	var exited atomic.Bool
+	opts.OnWrite = func(wsconn.Write) {
+		if !exited.Swap(true) {
+			runtime.Goexit()
+		}
+	}
+	first, firstConn := acceptWith(t, opts, newHandler())
 	second, secondConn := acceptWith(t, opts, newHandler())
 	for range 3 {
 		require.NoError(t, send(firstConn, "a"))
@@ -56,5 +48,5 @@ func TestEngine_WritesOtherConnectionsAfterGoexit(t *testing.T) {
 	}
 	_, got := first.next()
 	assert.Equal(t, "a", got)
-	assert.True(t, exiting.exited.Load())
+	assert.True(t, exited.Load())
 }

@@ -28,7 +28,8 @@ func (c *Conn) measureRTT(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rtt := time.Duration(c.lastSeen.Load()) - c.pingedAt
-	unsent := c.queue != nil && c.queue.newest(finPing) >= 0
+	queue := c.queueLocked()
+	unsent := queue != nil && queue.newest(finPing) >= 0
 	if c.pingedAt == 0 || rtt < 0 || unsent || len(payload) > 0 || c.chunks.Load() != c.pingedAfter+1 {
 		return
 	}

@@ -48,7 +48,8 @@ func (c *Conn) QueueAnswer(encode func() (*Frame, error), canceled func() bool) 
 // mustWaitLocked reports whether an answer does not fit into the queue. One that does not fit into
 // an empty queue need not wait.
 func (c *Conn) mustWaitLocked(f *Frame) bool {
-	return c.queue != nil && c.queue.messages > 0 && c.full(f, nil)
+	messages, _ := c.queuedLocked()
+	return messages > 0 && c.full(f, nil)
 }
 
 // QueueTurn queues the frame that encode returns, as Queue does, except that it waits while the queue

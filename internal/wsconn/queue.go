@@ -78,7 +78,11 @@ func (c *Conn) enqueueByPolicyLocked(f *Frame, over *Overflow) error {
 
 // replaces reports whether f replaces a frame of its key.
 func (c *Conn) replaces(f *Frame, policy SlowConsumerPolicy) bool {
-	return c.queue != nil && policy == Conflate && f.key != "" && c.queue.find(f.key) >= 0
+	if policy != Conflate || f.key == "" {
+		return false
+	}
+	queue := c.queueLocked()
+	return queue != nil && queue.find(f.key) >= 0
 }
 
 // makeRoom drops frames until f fits. A frame that fits into an empty queue and would be the
@@ -87,14 +91,14 @@ func (c *Conn) replaces(f *Frame, policy SlowConsumerPolicy) bool {
 func (c *Conn) makeRoom(f *Frame, policy SlowConsumerPolicy, over *Overflow) error {
 	fitsAlone := f.size() <= c.opts.QueueBytes
 	if fitsAlone && policy != DropNewest {
-		over.Dropped = c.queue.shed(func() bool { return c.full(f, nil) })
+		over.Dropped = c.queueLocked().shed(func() bool { return c.full(f, nil) })
 	}
 	switch {
 	case !c.full(f, nil):
 		return nil
 	case fitsAlone && policy == DropOldest:
 		return nil // what is left must not be dropped
-	case fitsAlone && policy == Conflate && f.key != "" && c.queue.conflatable == 0:
+	case fitsAlone && policy == Conflate && f.key != "" && c.queueLocked().conflatable == 0:
 		return nil
 	case policy == DropOldest || policy == DropNewest:
 		return ErrDropped
@@ -120,10 +124,27 @@ func (c *Conn) full(f *Frame, over *Overflow) bool {
 
 // queuedLocked returns what waits in the queue.
 func (c *Conn) queuedLocked() (messages, bytes int) {
-	if c.queue == nil {
+	switch {
+	case c.queue != nil:
+		return c.queue.messages, c.queue.bytes
+	case c.first != nil && c.first.size() > 0: // otherwise it is a control frame
+		return 1, c.first.size()
+	default:
 		return 0, 0
 	}
-	return c.queue.messages, c.queue.bytes
+}
+
+// hasQueuedLocked reports whether any frame waits.
+func (c *Conn) hasQueuedLocked() bool { return c.first != nil || c.queue != nil }
+
+// queueLocked returns the frames that wait as a queue, or nil if there are none.
+func (c *Conn) queueLocked() *sendQueue {
+	if c.first != nil {
+		c.queue = newSendQueue(c.opts.SlowConsumer)
+		c.queue.push(c.first)
+		c.first = nil
+	}
+	return c.queue
 }
 
 func (c *Conn) enqueueLocked(f *Frame) { c.enqueueAtLocked(f, -1) }
@@ -131,16 +152,17 @@ func (c *Conn) enqueueLocked(f *Frame) { c.enqueueAtLocked(f, -1) }
 // enqueueAtLocked is enqueueLocked for a frame that replaces the one that was dropped at place, unless that
 // is -1.
 func (c *Conn) enqueueAtLocked(f *Frame, place int) {
-	if c.queue == nil {
-		c.queue = newSendQueue(c.opts.SlowConsumer)
+	switch queue := c.queueLocked(); {
+	case queue == nil:
+		c.first = f
+	case place < 0:
+		queue.push(f)
+	default:
+		queue.put(f, place)
 	}
-	if place < 0 {
-		c.queue.push(f)
-	} else {
-		c.queue.put(f, place)
-	}
-	c.peakMessages = max(c.peakMessages, int32(min(c.queue.messages, math.MaxInt32)))
-	c.peakBytes = max(c.peakBytes, c.queue.bytes)
+	messages, bytes := c.queuedLocked()
+	c.peakMessages = max(c.peakMessages, int32(min(messages, math.MaxInt32)))
+	c.peakBytes = max(c.peakBytes, int32(min(bytes, math.MaxInt32)))
 }
 
 // becomesHighLocked reports whether the queue has just become more than half full.
@@ -179,10 +201,10 @@ type QueueStats struct {
 func (c *Conn) QueueStats() QueueStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := QueueStats{PeakMessages: int(c.peakMessages), PeakBytes: c.peakBytes, High: c.high.Load()}
+	s := QueueStats{PeakMessages: int(c.peakMessages), PeakBytes: int(c.peakBytes), High: c.high.Load()}
 	s.Messages, s.Bytes = c.queuedLocked()
-	if c.queue != nil {
-		s.Oldest = c.queue.oldest()
+	if queue := c.queueLocked(); queue != nil {
+		s.Oldest = queue.oldest()
 	}
 	if b := c.inFlight; b != nil {
 		s.WritingMessages, s.WritingBytes = b.messages, b.bytes

@@ -188,13 +188,13 @@ func (c *Conn) end(err error) error {
 func (c *Conn) writeQueued() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue == nil && c.inFlight == nil {
+	if !c.hasQueuedLocked() && c.inFlight == nil {
 		return
 	}
 	if !c.closing.Swap(true) {
 		c.setTimerLocked(c.opts.CloseTimeout)
 	}
-	for (c.queue != nil || c.inFlight != nil) && !c.aborted {
+	for (c.hasQueuedLocked() || c.inFlight != nil) && !c.aborted {
 		_ = c.awaitProgressLocked(patience{})
 	}
 }

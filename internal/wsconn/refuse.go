@@ -28,7 +28,9 @@ func (rs *Refusals) Refuse(w http.ResponseWriter, req *http.Request, subprotocol
 	if rs.open.Add(1) > maxRefusals {
 		return false
 	}
-	c, err := Accept(w, req, subprotocol, opts, ignore{})
+	own := *opts
+	own.OnWrite = nil // nobody knows the connection
+	c, err := Accept(w, req, subprotocol, &own, ignore{})
 	if err != nil {
 		return errors.Is(err, ErrAnswered) || errors.Is(err, ErrDisconnected)
 	}
@@ -60,4 +62,3 @@ func (ignore) Serve() bool             { panic("unreachable") } // awaitClosed d
 func (ignore) OnClosed()               {}
 func (ignore) OnOverflow(Overflow)     {}
 func (ignore) OnBackpressure(int, int) {}
-func (ignore) OnWrite(Write)           {}

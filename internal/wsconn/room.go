@@ -27,7 +27,7 @@ func (c *Conn) makeRoomLocked(f *Frame) {
 		return
 	}
 	var since time.Time
-	for yields := 0; c.queue != nil && c.full(f, nil) && !c.closing.Load(); yields++ {
+	for yields := 0; c.hasQueuedLocked() && c.full(f, nil) && !c.closing.Load(); yields++ {
 		if c.polled && (c.writer.CompareAndSwap(writerIdle, writerRunning) || c.writer.CompareAndSwap(writerQueued, writerRunning)) {
 			c.writeUnlocked()
 			continue

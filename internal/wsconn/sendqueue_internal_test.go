@@ -140,7 +140,7 @@ func queueOnly(t *testing.T, opts *Options) (*Conn, *countingHandler) {
 
 // texts returns the data frames that wait.
 func (c *Conn) texts() []string {
-	if c.queue == nil {
+	if c.queueLocked() == nil {
 		return nil
 	}
 	var texts []string
@@ -247,7 +247,7 @@ func checkQueue(t *testing.T, c *Conn, m *queueModel, h *countingHandler) {
 	require.Equal(t, [2]int{m.dropped, m.conflated}, [2]int{h.dropped, h.conflated})
 	messages, got := c.queuedLocked()
 	require.Equal(t, [2]int{len(want), bytes}, [2]int{messages, got})
-	if c.queue != nil {
+	if c.queueLocked() != nil {
 		require.Equal(t, [2]int{sheddable, conflatable}, [2]int{c.queue.sheddable, c.queue.conflatable})
 	}
 }

@@ -18,19 +18,17 @@ type socket struct {
 	raw  netpoll.Socket // if conn is nil or a *tlsConn
 
 	// These belong to the goroutine with the right to read.
-	chunk         *netpoll.Buffer // what the last read has received; nil if it has been consumed
-	consumed      int32           // bytes of chunk
 	kernelEmpty   bool            // the last read left nothing in the kernel
 	lastReadFull  bool            // the last read filled its buffer
 	readsThisTurn uint8           // reads since Serve was called; it stays at the highest number
+	consumed      int32           // bytes of chunk
+	chunk         *netpoll.Buffer // what the last read has received; nil if it has been consumed
 	bytesRead     int             // since the last message
 	messageBy     time.Duration   // when the message that has begun must be complete; 0 if none has
 
 	hangupOrUrgent atomic.Bool // see netpoll.HangupOrUrgent
 
-	// These belong to the writing goroutine.
-	failed  bool          // a frame may have been written in part: nothing may follow
-	writeBy time.Duration // the write deadline that is set
+	writeBy time.Duration // the write deadline that is set; belongs to the writing goroutine
 }
 
 // initSocket lets the connection own conn. early is what was read from it before.

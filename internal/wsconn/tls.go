@@ -175,7 +175,7 @@ func (t *tlsConn) hasRoom(raw *netpoll.Socket, n int) bool {
 func (c *Conn) writeWaitingTLS(t *tlsConn, b *batch) {
 	b.written, b.err = c.writeTLS(t, b.bytes, time.Now())
 	b.blocked = false
-	c.sock.failed = b.err != nil
+	c.writeFailed = b.err != nil
 }
 
 // writeTLS writes all of p. It may wait for Options.WriteTimeout.

@@ -91,7 +91,7 @@ func (c *Conn) awaitProgressLocked(p patience) error {
 		w.progress = make(chan struct{})
 	}
 	progress := w.progress
-	if c.queue != nil {
+	if c.hasQueuedLocked() {
 		c.startWriterLocked()
 	}
 	c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Conn) Wake() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue != nil {
+	if c.hasQueuedLocked() {
 		c.startWriterLocked()
 	}
 }
@@ -154,7 +154,7 @@ func (c *Conn) Flush() {
 		return
 	}
 	c.mu.Lock()
-	start := c.queue != nil && c.writer.CompareAndSwap(writerIdle, writerRunning)
+	start := c.hasQueuedLocked() && c.writer.CompareAndSwap(writerIdle, writerRunning)
 	c.mu.Unlock()
 	if start {
 		c.writeLoop()
@@ -223,7 +223,7 @@ func (c *Conn) encodeBatch(q *sendQueue) batch {
 func (c *Conn) write(b *batch) {
 	s, n := &c.sock, 0
 	switch {
-	case s.failed:
+	case c.writeFailed:
 		b.err = net.ErrClosed
 	case s.conn == nil:
 		n, b.err = s.raw.Write(b.bytes[b.written:])
@@ -234,7 +234,7 @@ func (c *Conn) write(b *batch) {
 	}
 	b.written += n
 	b.blocked = b.err == nil && b.written < len(b.bytes)
-	s.failed = b.err != nil
+	c.writeFailed = b.err != nil
 }
 
 // writeRest waits for room until a batch is written, and then goes on with writeLoop.
@@ -244,7 +244,7 @@ func (c *Conn) writeRest(b batch) {
 	}
 	for b.blocked {
 		if b.err = c.awaitWritable(time.Now().Add(c.opts.WriteTimeout)); b.err != nil {
-			c.sock.failed = true
+			c.writeFailed = true
 			break
 		}
 		c.write(&b)
@@ -264,8 +264,8 @@ func (c *Conn) finishWrite(b *batch) {
 	switch {
 	case b.err != nil:
 		c.Abort()
-	case report.Bytes > 0:
-		c.handler.OnWrite(report)
+	case report.Bytes > 0 && c.opts.OnWrite != nil:
+		c.opts.OnWrite(report)
 	}
 }
 
@@ -274,7 +274,7 @@ func (c *Conn) finishWrite(b *batch) {
 func (c *Conn) nextBatch() *sendQueue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queue
+	q := c.queueLocked()
 	if q == nil {
 		c.writer.Store(writerIdle)
 		return nil
