@@ -33,20 +33,20 @@ func TestEngine_WritesOtherConnectionsAfterGoexit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	opts := options()
 	var exited atomic.Bool
-	opts.OnWrite = func(wsconn.Write) {
-		if !exited.Swap(true) {
+	opts.OnWrite = func(w wsconn.Write) {
+		if w.Bytes == len("..first") && !exited.Swap(true) {
 			runtime.Goexit()
 		}
 	}
 	first, firstConn := acceptWith(t, opts, newHandler())
 	second, secondConn := acceptWith(t, opts, newHandler())
 	for range 3 {
-		require.NoError(t, send(firstConn, "a"))
+		require.NoError(t, send(firstConn, "first"))
 		require.NoError(t, send(secondConn, "b"))
 		_, got := second.next()
 		assert.Equal(t, "b", got)
 	}
 	_, got := first.next()
-	assert.Equal(t, "a", got)
+	assert.Equal(t, "first", got)
 	assert.True(t, exited.Load())
 }
