@@ -44,7 +44,7 @@ type Options struct {
 
 // A Handler is notified of what happens to a connection. Its methods must not panic and, except
 // Serve, must not block.
-type Handler interface { //nolint:interfacebloat // a second interface would take 16 bytes of every connection
+type Handler interface {
 	// Serve is called when a parked or paused connection must be read. It reads until Park returns
 	// Parked, Paused or, through Lend and Reclaim, until another goroutine reads, and returns true
 	// only for Paused. It may block, and may end the goroutine.
