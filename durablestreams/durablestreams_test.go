@@ -431,9 +431,11 @@ func TestHandler_ShutdownEndsLiveReads(t *testing.T) {
 	}
 	s.shutdown()
 	for _, e := range live {
-		_, _, ok := e.next()
-		assert.False(t, ok, "the response ends, and is not cut")
-		assert.NoError(t, e.scanner.Err())
+		ok := true
+		for ok { // the end of the run may arrive before that of the response
+			_, _, ok = e.next()
+		}
+		assert.NoError(t, e.scanner.Err(), "the response ends, and is not cut")
 	}
 	assert.Equal(t, http.StatusServiceUnavailable, s.get("/runs/ann-1").StatusCode)
 }

@@ -218,8 +218,7 @@ func testRoom(t *testing.T, browser context.Context, addr, sender string) {
 	ann.WaitEqual(shown, []string{sender + ": hi"})
 	carol := open(browser, t, addr, "?user=carol")
 	carol.WaitEqual(shown, []string{sender + ": hi"})
-	for range 50 {
-		ann.submit("input", "again")
-	}
+	// At once: while a busy machine sends them one by one, the limit is not reached.
+	ann.eval(`const field = document.querySelector("input"); for (let i = 0; i < 50; i++) { field.value = "again"; field.form.requestSubmit() }`)
 	ann.WaitFor(`document.querySelector("output").textContent.includes("try again in")`)
 }
