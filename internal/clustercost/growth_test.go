@@ -100,11 +100,15 @@ func (w work) compareWithDocument(t *testing.T, column int, c cost) {
 	name := w.name + ", per " + w.unit
 	row := regexp.MustCompile(`(?m)^\| ` + name + ` \|` + strings.Repeat(` ([\d,]+) \|`, 2*len(documented())+1)).FindStringSubmatch(string(text))
 	require.NotNil(t, row, "%s has no row of %s", path, name)
+	part := 5.0
+	if w.name == "a node is replaced" {
+		part = 2 // it depends on the order in which nodes act: 4,281 to 6,659 bytes in 30 runs
+	}
 	check := func(what string, column int, counted float64) {
 		t.Helper()
 		documented, err := strconv.ParseFloat(strings.ReplaceAll(row[column], ",", ""), 64)
 		require.NoError(t, err)
-		assert.InDelta(t, documented, counted, 0.5+documented/5, "%s: %s in the row %q", path, what, name)
+		assert.InDelta(t, documented, counted, 0.5+documented/part, "%s: %s in the row %q", path, what, name)
 	}
 	check("packets", 1+column, c.packets)
 	check("bytes of copies", 1+len(documented())+column, c.copyBytes)
