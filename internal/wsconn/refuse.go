@@ -28,9 +28,9 @@ func (rs *Refusals) Refuse(w http.ResponseWriter, req *http.Request, subprotocol
 	if rs.open.Add(1) > maxRefusals {
 		return false
 	}
-	own := *opts
-	own.OnWrite = nil // nobody knows the connection
-	c, err := Accept(w, req, subprotocol, &own, ignore{})
+	silent := *opts
+	silent.OnWrite = nil // as the other methods of ignore
+	c, err := Accept(w, req, subprotocol, &silent, ignore{})
 	if err != nil {
 		return errors.Is(err, ErrAnswered) || errors.Is(err, ErrDisconnected)
 	}
