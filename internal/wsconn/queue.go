@@ -127,8 +127,9 @@ func (c *Conn) queuedLocked() (messages, bytes int) {
 	switch {
 	case c.queue != nil:
 		return c.queue.messages, c.queue.bytes
-	case c.first != nil && c.first.size() > 0: // otherwise it is a control frame
-		return 1, c.first.size()
+	case c.first != nil:
+		size := c.first.size() // 0 if it is a control frame
+		return min(size, 1), size
 	default:
 		return 0, 0
 	}
