@@ -93,9 +93,9 @@ func (r *Router) authenticate(req *http.Request, c *Conn) *handshakeRefusal {
 	}
 }
 
-// setContext sets the context from which that of the connection is derived, or returns a refusal.
+// setContext sets the values of the connection's context, or returns a refusal.
 func (r *Router) setContext(req *http.Request, c *Conn) *handshakeRefusal {
-	c.ctx = context.Background()
+	c.ctx.Values = context.Background()
 	if r.opts.ConnContext == nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (r *Router) setContext(req *http.Request, c *Conn) *handshakeRefusal {
 		if values == nil {
 			return errNoConnContext
 		}
-		c.ctx = context.WithoutCancel(values)
+		c.ctx.Values = context.WithoutCancel(values)
 		return nil
 	})
 	if refused == nil {
@@ -125,10 +125,8 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	}
 	shard := &r.shards[random.N(connShards)]
 	c.calls.Deadlines = &shard.deadlines
-	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
 	defer func() {
 		if c.member.WS == nil { // even if the ResponseWriter has panicked
-			c.cancel(nil)
 			r.conns.ReleaseUser(c.Identity().user())
 		}
 	}()
@@ -155,7 +153,7 @@ func (r *Router) accept(w http.ResponseWriter, req *http.Request, c *Conn) *hand
 	c.active.Store(1)
 	defer c.start() // even if the Logger panics, which net/http recovers
 	r.hooks.Observe(observe.Event{Kind: observe.Opened, Transport: string(c.Transport())})
-	r.log.Opened(c.ctx, c.member.ID, c.ip, string(c.Transport()))
+	r.log.Opened(&c.ctx, c.member.ID, c.ip, string(c.Transport()))
 	if c.address != nil {
 		r.proxyWarning.Opened(req, c.ip, &c.address.Forwarded)
 	}

@@ -27,8 +27,7 @@ type Conn struct {
 
 	identity atomic.Pointer[connIdentity] // nil for the zero Identity; changed only by changeUserLocked once the connection is open
 
-	ctx    context.Context // canceled when the connection is closed
-	cancel context.CancelCauseFunc
+	ctx calls.ConnContext // canceled when the connection is closed
 
 	messages executor.SerialQueue[*incoming]
 	calls    calls.Index[Context] // without an answer
@@ -92,7 +91,7 @@ func (c *Conn) IP() netip.Addr { return c.ip }
 
 // Context returns a context that is canceled when the connection is closed; its [context.Cause]
 // then wraps a [*CloseError]. It has the values of Options.ConnContext.
-func (c *Conn) Context() context.Context { return c.ctx }
+func (c *Conn) Context() context.Context { return &c.ctx }
 
 // closeCause returns the cause with which the connection's context is canceled.
 func (c *Conn) closeCause() error {
@@ -155,7 +154,7 @@ func (c *Conn) Close(code StatusCode, reason string) {
 // TopicOptions.MaxPerConn it returns a [*LimitExceeded], after the connection has been closed, an
 // error with the code UNAVAILABLE, and while another connection resumes the session, one with ABORTED.
 func (c *Conn) Subscribe(topic string, opts ...SubscribeOption) error {
-	return c.subscribe(c.ctx, topic, subscribeOptions(opts))
+	return c.subscribe(&c.ctx, topic, subscribeOptions(opts))
 }
 
 func (c *Conn) subscribe(ctx context.Context, name string, opts SubscribeOption) error {

@@ -20,7 +20,7 @@ func (c *Conn) open() {
 	executor.Do(func() {
 		var closeErr *CloseError
 		refused := c.router.guard(onOpen, nil, func() error {
-			err := c.router.opts.OnOpen(c.ctx, c)
+			err := c.router.opts.OnOpen(&c.ctx, c)
 			if !failure.IsNilPointer(err) {
 				closeErr, _ = failure.AsType[*CloseError](err)
 			}
@@ -74,7 +74,7 @@ func (c *Conn) refuseAfterOpen(refused *failure.Failure, closeErr *CloseError) {
 // reportRefusedOpen reports a connection that OnOpen has refused.
 func (c *Conn) reportRefusedOpen(refusal Refusal, refused *failure.Failure) {
 	refusal.Identity, refusal.IP, refusal.Reason = c.Identity(), c.ip, string(reasonOnOpen)
-	c.router.reportRefusedConn(c.ctx, &refusal, refused, "")
+	c.router.reportRefusedConn(&c.ctx, &refusal, refused, "")
 }
 
 // endRefused reads a refused connection until it is closed, and ends it.
@@ -188,7 +188,7 @@ func (c *Conn) read() (wsconn.Message, error) {
 // unregister follows the last read: it cancels the context, frees the transport's memory, and
 // removes the connection from the registry, so that its identity does not change any more.
 func (c *Conn) unregister() {
-	c.cancel(c.closeCause())
+	c.ctx.Cancel(c.closeCause())
 	c.member.WS.Release()
 	c.router.conns.Remove(c.member.ID)
 	c.stopExpiry()
@@ -207,7 +207,7 @@ func (c *Conn) callOnClose() {
 		return
 	}
 	code, reason := c.member.WS.Status()
-	c.router.hooks.Call(c.ctx, "OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
+	c.router.hooks.Call(&c.ctx, "OnClose", func() { c.router.opts.OnClose(c, CloseError{StatusCode(code), reason}) })
 }
 
 // acquire adds a reference, and reports false if the last one has been released: a sender may
@@ -246,5 +246,5 @@ func (c *Conn) releaseSlot() {
 	defer c.messages.Config.Pool.Release()
 	code, _ := c.member.WS.Status()
 	c.router.hooks.Observe(observe.Event{Kind: observe.Closed, Status: code})
-	c.router.log.Closed(c.ctx, c.member.ID, code)
+	c.router.log.Closed(&c.ctx, c.member.ID, code)
 }

@@ -104,7 +104,7 @@ func (c *Context) context() context.Context {
 		return ctx
 	}
 	if c.route.rpc {
-		return c.call.Context(c.conn.ctx, endedByDeadline)
+		return c.call.Context(&c.conn.ctx, endedByDeadline)
 	}
 	return c.base()
 }
@@ -115,7 +115,7 @@ func (c *Context) base() context.Context {
 	if ctx := c.call.Parent(); ctx != nil {
 		return ctx
 	}
-	return c.conn.ctx
+	return &c.conn.ctx
 }
 
 // Conn returns the connection that received the message.

@@ -49,7 +49,7 @@ func Greet(c *Conn) {
 
 // SetIdentityAfter is SetIdentity that calls f after it has seen that the connection is open.
 func SetIdentityAfter(c *Conn, id Identity, f func()) error {
-	return c.changeIdentity(c.ctx, id, 0, func(Identity) error { f(); return nil })
+	return c.changeIdentity(&c.ctx, id, 0, func(Identity) error { f(); return nil })
 }
 
 // AbsentConns returns the number of closed connections with which users stay present.

@@ -116,7 +116,7 @@ func (c *Conn) reportCompleted(ctx context.Context, typ string, code errors.Code
 	if message, ok := ctx.(*Context); ok {
 		ctx = message.base()
 	}
-	if ctx != c.ctx {
+	if ctx != &c.ctx {
 		c.router.spans.End(ctx, tracing.Result{Code: code})
 	}
 	c.router.hooks.Observe(observe.Event{Kind: observe.Completed, Type: typ, Code: code})

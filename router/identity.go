@@ -92,7 +92,7 @@ func (c *Conn) Identity() Identity { return c.identity.Load().value() }
 // and what it has granted is kept: subscriptions and the permit of ratelimit.Connections, for
 // example.
 func (c *Conn) SetIdentity(id Identity) error {
-	return c.changeIdentity(c.ctx, id, c.router.access.Now(), func(Identity) error { return nil })
+	return c.changeIdentity(&c.ctx, id, c.router.access.Now(), func(Identity) error { return nil })
 }
 
 // changeIdentity is SetIdentity if permit returns nil for the identity that it replaces. since is the

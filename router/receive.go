@@ -92,7 +92,7 @@ func (r *reader) receive(msg wsconn.Message) *incoming {
 	}
 	c.active.Add(1) // before admit reads draining; see Conn.drain
 	headErr := r.readHead(in)
-	r.in, in.stage, in.ctx = in, "ingress", c.ctx
+	r.in, in.stage, in.ctx = in, "ingress", &c.ctx
 	if c.router.spans.IsOn() && in.control == "" {
 		c.startMessage(in)
 	}
@@ -180,7 +180,7 @@ func (c *Conn) newContext(in *incoming, correlationID []byte) *Context {
 	ctx := in.route.newContext()
 	ctx.conn, ctx.route, ctx.size, ctx.identity = c, in.route, in.Size, in.identity
 	ctx.call.ID, ctx.call.ReceivedAt = string(correlationID), in.At
-	if c.router.spans.IsOn() && in.ctx != c.ctx {
+	if c.router.spans.IsOn() && in.ctx != &c.ctx {
 		ctx.call.Begin(in.ctx)
 	}
 	return ctx

@@ -115,5 +115,5 @@ func (c *Conn) reportUnread(err error) {
 		return
 	}
 	l.Observed = l.Limit + 1 // or more
-	c.refuse(c.ctx, "", ActionCustom, "", limitFailure(l).At("size"))
+	c.refuse(&c.ctx, "", ActionCustom, "", limitFailure(l).At("size"))
 }

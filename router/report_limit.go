@@ -61,5 +61,5 @@ func (c *Conn) reportDrops() {
 	drops := r.drops
 	r.drops = LimitExceeded{}
 	r.mu.Unlock()
-	c.router.callOnLimitExceeded(c.ctx, drops)
+	c.router.callOnLimitExceeded(&c.ctx, drops)
 }

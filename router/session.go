@@ -57,7 +57,7 @@ func (c *memberConn) Member() *member.Member { return &c.member }
 func (c *memberConn) Identity() session.Identity { return c.identity.Load().ofSession() }
 
 // Context returns the context of the connection.
-func (c *memberConn) Context() context.Context { return c.ctx }
+func (c *memberConn) Context() context.Context { return &c.ctx }
 
 // Charge charges what a request has cost more than an ordinary message.
 func (c *memberConn) Charge(publications int) {
@@ -72,7 +72,7 @@ func (c *memberConn) Charge(publications int) {
 
 // ReportState reports an error as that of the subscription.
 func (c *memberConn) ReportState(f *failure.Failure) {
-	(*Conn)(c).reportLate(c.ctx, protocol.TypeSubscribe, f)
+	(*Conn)(c).reportLate(&c.ctx, protocol.TypeSubscribe, f)
 }
 
 // Session returns the connection as a session needs it.

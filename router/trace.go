@@ -17,7 +17,7 @@ func (c *Conn) startMessage(in *incoming) {
 	if in.codec != nil {
 		find = wire.FindBinaryTrace
 	}
-	in.ctx, _ = c.router.spans.Start(c.ctx, tracing.Operation{
+	in.ctx, _ = c.router.spans.Start(&c.ctx, tracing.Operation{
 		Kind: tracing.Message, Type: in.typ(), At: in.At, Remote: find(in.Bytes, in.Truncated()),
 		ConnID: c.member.ID, IP: c.ip, TenantID: identity.TenantID, UserID: identity.UserID,
 	})

@@ -72,7 +72,7 @@ type transportHandler Conn
 func (h *transportHandler) Serve() (paused bool) { return (*Conn)(h).serve() }
 
 // OnClosed cancels the connection's context.
-func (h *transportHandler) OnClosed() { h.cancel((*Conn)(h).closeCause()) }
+func (h *transportHandler) OnClosed() { h.ctx.Cancel((*Conn)(h).closeCause()) }
 
 // OnOverflow queues a report of the messages that a full send queue has dropped. Senders must
 // not wait, so drops that occur before the report runs are added to it.
@@ -110,7 +110,7 @@ func (h *transportHandler) OnBackpressure(messages, bytes int) {
 	}
 	c.reports().EnqueueNow(func() {
 		defer c.release()
-		c.router.hooks.Call(c.ctx, "OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
+		c.router.hooks.Call(&c.ctx, "OnBackpressure", func() { c.router.opts.OnBackpressure(c, messages, bytes) })
 	})
 }
 
