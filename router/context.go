@@ -44,7 +44,12 @@ func (c *Context) Done() <-chan struct{} { return c.context().Done() }
 
 // Err returns nil until Done is closed, and then [context.Canceled] or
 // [context.DeadlineExceeded].
-func (c *Context) Err() error { return c.context().Err() }
+func (c *Context) Err() error {
+	if c.route.rpc && c.derived() == nil {
+		return c.call.Err(&c.conn.ctx, endedByDeadline)
+	}
+	return c.context().Err()
+}
 
 // Value returns the value that SetValue last stored for key, or else that of the context of
 // [Context.WithContext], Options.Tracer or Options.ConnContext, or nil.

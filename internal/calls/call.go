@@ -113,6 +113,14 @@ func (k *Call[C]) Context(parent context.Context, expiry *End) context.Context {
 	return k.newContext(parent, expiry)
 }
 
+// Err returns the error of Context, which it does not create for an open call.
+func (k *Call[C]) Err(parent context.Context, expiry *End) error {
+	if deadline, ok := k.Deadline(); k.context.Load() == nil && (!ok || time.Now().Before(deadline)) {
+		return parent.Err()
+	}
+	return k.Context(parent, expiry).Err()
+}
+
 // newContext creates the context. Concurrent first uses, and the end of the call, race to store theirs.
 func (k *Call[C]) newContext(parent context.Context, expiry *End) context.Context {
 	before := k.context.Load()

@@ -151,3 +151,29 @@ func TestCall_ContextRacesHaveOneResult(t *testing.T) {
 	assert.Equal(t, errAborted, context.Cause(ctx))
 	assert.Equal(t, context.Canceled, ctx.Err())
 }
+
+// TestCall_ErrIsThatOfTheContext asks for the error before and after the context is used.
+func TestCall_ErrIsThatOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tt := range map[string]struct {
+			end  func(*calls.Call[message], *calls.ConnContext)
+			want error
+		}{
+			"open":                     {func(*calls.Call[message], *calls.ConnContext) {}, nil},
+			"answered":                 {func(k *calls.Call[message], _ *calls.ConnContext) { k.End(returned) }, context.Canceled},
+			"aborted":                  {func(k *calls.Call[message], _ *calls.ConnContext) { k.End(aborted) }, context.Canceled},
+			"after the deadline":       {func(*calls.Call[message], *calls.ConnContext) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+			"the connection is closed": {func(_ *calls.Call[message], c *calls.ConnContext) { c.Cancel(nil) }, context.Canceled},
+		} {
+			conn := &calls.ConnContext{Values: context.Background()}
+			k := calls.Call[message]{ReceivedAt: time.Now(), Timeout: time.Second}
+			assert.NoError(t, k.Err(conn, expired), name)
+			tt.end(&k, conn)
+			synctest.Wait()
+			assert.Equal(t, tt.want, k.Err(conn, expired), name)
+			assert.Equal(t, tt.want, k.Context(conn, expired).Err(), name)
+			assert.Equal(t, tt.want, k.Err(conn, expired), name)
+			k.End(returned)
+		}
+	})
+}
