@@ -42,7 +42,7 @@ func runClaimTest(t *testing.T, name string, f func(*testing.T, *claimTest)) {
 			c.req = Request{Token: token, CorrelationID: "r", Conn: &c.conn.Conn, Identity: ann, Admit: admitAll}
 			f(t, c)
 			c.first.node.Close(t.Context())
-			c.first.timer.Stop()
+			c.first.node.timers.Stop(c.first)
 		})
 	})
 }
@@ -67,7 +67,7 @@ func (c *claimTest) claim() *Claim {
 func (c *claimTest) adopt(k *Claim) {
 	c.t.Helper()
 	require.NoError(c.t, k.Adopt(ann, nil, nil))
-	k.Session.timer.Stop()
+	k.Session.node.timers.Stop(k.Session)
 }
 
 func TestClaim_RefusesWhoMayNotResume(t *testing.T) {
@@ -141,7 +141,7 @@ func TestClaim_MovesTheSession(t *testing.T) {
 		k := c.claim()
 		c.adopt(k)
 		assert.Contains(t, k.Session.Topics(), "late/a")
-		c.first.tick()
+		c.first.Fire()
 		synctest.Wait()
 		assert.True(t, c.first.TakenOver(), "the save has found the other connection")
 	})
@@ -192,7 +192,7 @@ func TestClaim_MovesTheSession(t *testing.T) {
 		require.NoError(t, k.Adopt(Identity{User: ann.User, ExpiresAt: expires}, nil, nil))
 		synctest.Wait()
 		assert.Equal(t, expires.UnixMilli(), c.store.record(k.id).ExpiresAt)
-		k.Session.timer.Stop()
+		k.Session.node.timers.Stop(k.Session)
 	})
 	runClaimTest(t, "superseded before it is adopted", func(t *testing.T, c *claimTest) {
 		k := c.claim()
@@ -211,7 +211,7 @@ func TestClaim_MovesTheSession(t *testing.T) {
 		assert.Len(t, c.store.record(k.id).Topics, 3)
 		assert.Zero(t, c.store.record(own.id), "the session that the connection had")
 		assert.True(t, own.IsOver())
-		k.Session.timer.Stop()
+		k.Session.node.timers.Stop(k.Session)
 	})
 }
 
@@ -240,7 +240,7 @@ func TestAdopt_TakesOtherGrantsAsFarAsThereIsRoom(t *testing.T) {
 			assert.Equal(t, Grant{}, topics["hall/a"], "the session keeps its own grant")
 			assert.Len(t, k.Topics, 2)
 			assert.Len(t, c.store.record(k.id).Topics, 9)
-			k.Session.timer.Stop()
+			k.Session.node.timers.Stop(k.Session)
 		})
 	}
 }
@@ -350,6 +350,68 @@ func TestBegin_ClientDoesNotLearnOfIt(t *testing.T) {
 				assert.False(t, ok)
 				assert.Zero(t, n.Len(), "the node knows the session")
 				n.Close(t.Context())
+				assert.Equal(t, tt.log, store.log)
+			})
+		})
+	}
+}
+
+// A stallingStore stores a new value after a time, unless the context of the call ends before.
+type stallingStore struct {
+	*testStore
+
+	after          time.Duration
+	ignoresContext bool
+}
+
+// StoreValue stores the value.
+func (b stallingStore) StoreValue(ctx context.Context, key string, data []byte, version uint64, lifetime time.Duration) (uint64, error) {
+	switch {
+	case lifetime == 0:
+		return b.testStore.StoreValue(ctx, key, data, version, lifetime)
+	case b.ignoresContext:
+		ctx = context.Background()
+	}
+	select {
+	case <-time.After(b.after):
+		return b.testStore.StoreValue(ctx, key, data, version, lifetime)
+	case <-ctx.Done():
+		return 0, errors.Errorf(errors.OutcomeUnknown, "the store has not answered")
+	}
+}
+
+// TestBegin_StoreStalls closes the connection while the store does not answer, or lets time pass.
+func TestBegin_StoreStalls(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after, closedAfter, want time.Duration
+		log                      []string
+	}{
+		"the connection is closed":              {time.Minute, time.Second, time.Second, []string{"deleted"}},
+		"it has been closed":                    {time.Minute, 0, 0, []string{"deleted"}},
+		"it is closed before the store answers": {3 * time.Second / 2, time.Second, 3 * time.Second / 2, []string{"stored", "deleted"}},
+		"the store takes too long":              {time.Minute, time.Hour, firstTimeout, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, conn := newTestStore(), newTestConn("conn")
+				n := newTestNode(stallingStore{store, tt.after, tt.after < firstTimeout})
+				n.config.WatchesEnds = false
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s := n.Begin(&conn.Conn, ann, nil, nil)
+				closed := time.AfterFunc(tt.closedAfter, func() { cancel(); s.Disconnected(false, false) })
+				defer closed.Stop()
+				if tt.closedAfter == 0 {
+					synctest.Wait()
+				}
+				began := time.Now()
+				begun := s.StoreFirst(ctx)
+				assert.Equal(t, tt.want, time.Since(began))
+				assert.Equal(t, tt.closedAfter == time.Hour, begun)
+				synctest.Wait()
+				if !begun {
+					assert.Zero(t, n.Len(), "the node knows the session")
+				}
 				assert.Equal(t, tt.log, store.log)
 			})
 		})

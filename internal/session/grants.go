@@ -106,6 +106,9 @@ func (s *Session) takeTopicsLocked(own, before, granted map[string]Grant) {
 		free -= grantBytes(topic, g)
 	}
 	for _, others := range []map[string]Grant{before, granted} {
+		if len(others) == 0 {
+			continue // usually
+		}
 		for _, topic := range slices.Sorted(maps.Keys(others)) {
 			g := others[topic]
 			if _, has := s.record.Topics[topic]; !has && grantBytes(topic, g) <= free {

@@ -85,10 +85,17 @@ func (s *Session) AwaitSave(ctx context.Context) bool {
 	return !s.dirty && !s.saving || s.state != superseded && s.state != moved
 }
 
-// tick is called by the timer.
-func (s *Session) tick() {
+// Place implements [timerqueue.Entry].
+func (s *Session) Place() *int32 { return &s.place }
+
+// Fire is called when the record must be stored again, or could not be stored the first time.
+func (s *Session) Fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.cancelFirst != nil {
+		s.cancelFirst()
+		return
+	}
 	s.dirty, s.mustCatchUp = true, true
 	if !s.saving {
 		s.startSavingLocked()
@@ -112,8 +119,7 @@ func (s *Session) saveAll() {
 var errExited = errors.New("session: the store has ended the goroutine")
 
 func (s *Session) saveOnce() (again bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
-	defer cancel()
+	ctx := s.node.timeout.context()
 	if s.followsRevocations() {
 		if err := s.CatchUp(ctx); err != nil {
 			return s.finish(write{}, 0, err)
@@ -128,8 +134,8 @@ func (s *Session) saveOnce() (again bool) {
 }
 
 // StoreFirst stores the record of a new session. If the store does not answer, the record is stored later, and until
-// then, a client that resumes the session learns that it has lost it. StoreFirst reports false if ctx is done, or the store
-// has ended the goroutine: then the session has ended, and its client must not learn of it.
+// then, a client that resumes the session learns that it has lost it. StoreFirst reports false if ctx is done then, or the store
+// has ended the goroutine: the session has ended, and its client must not learn of it.
 func (s *Session) StoreFirst(ctx context.Context) (begun bool) {
 	err := errExited
 	defer func() { // even if the store does not return
@@ -141,7 +147,11 @@ func (s *Session) StoreFirst(ctx context.Context) (begun bool) {
 	if err != nil && ctx.Err() != nil {
 		return false
 	}
-	if s.finish(w, version, err) {
+	more := s.finish(w, version, err)
+	if ctx.Err() != nil {
+		return false
+	}
+	if more {
 		s.handle(s.storedFirstLocked)
 	}
 	return true
@@ -149,7 +159,7 @@ func (s *Session) StoreFirst(ctx context.Context) (begun bool) {
 
 // tryFirst stores the record of a new session, unless the store takes too long.
 func (s *Session) tryFirst(ctx context.Context) (w write, version uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	ctx, cancel := s.firstContext(ctx)
 	defer cancel()
 	s.node.gather(ctx)
 	if err := s.CatchUp(ctx); err != nil {
@@ -158,6 +168,26 @@ func (s *Session) tryFirst(ctx context.Context) (w write, version uint64, err er
 	w, _ = s.nextWrite()
 	version, err = s.write(ctx, w)
 	return w, version, err
+}
+
+// firstContext returns a context with the values of another. It ends when the store takes too long, or the connection is
+// closed. Deriving it from that of a message, with a timer of its own, would cost more than the call of the store.
+func (s *Session) firstContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != open {
+		cancel()
+	}
+	s.cancelFirst = cancel
+	s.node.timers.Set(s, firstTimeout)
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.cancelFirst = nil
+		s.node.timers.Stop(s)
+	}
 }
 
 // storedFirstLocked stores what has changed meanwhile, or waits for the next change.
@@ -174,7 +204,7 @@ func (s *Session) storedFirstLocked() []Action {
 // dropFirstLocked ends the session, and deletes the record if there may be one.
 func (s *Session) dropFirstLocked(err error) []Action {
 	s.endSavingLocked()
-	s.settled = errors.CodeOf(err) != errors.OutcomeUnknown
+	s.settled = err != nil && errors.CodeOf(err) != errors.OutcomeUnknown
 	return s.abandonLocked()
 }
 
@@ -216,19 +246,11 @@ func (s *Session) restLocked() {
 	case s.settled:
 	case s.until.IsZero():
 		interval := s.node.refreshInterval()
-		s.setTimerLocked(interval*3/4 + random.N(interval/4)) // sessions that began together are stored apart
-	case s.timer != nil:
-		s.timer.Stop()
+		s.node.timers.Set(s, interval*3/4+random.N(interval/4)) // sessions that began together are stored apart
+	default:
+		s.node.timers.Stop(s)
 	}
 	s.forgetUnusedLocked()
-}
-
-func (s *Session) setTimerLocked(d time.Duration) {
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, s.tick)
-	} else {
-		s.timer.Reset(d)
-	}
 }
 
 // Reasons why nothing is stored any more.
@@ -292,5 +314,5 @@ func (s *Session) retryLocked() {
 	}
 	s.dirty = true
 	s.backoff.Max = maxSaveWait
-	s.setTimerLocked(s.backoff.Next())
+	s.node.timers.Set(s, s.backoff.Next())
 }

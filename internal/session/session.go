@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"crypto/rand"
 	"slices"
 	"sync"
@@ -47,7 +48,8 @@ type Session struct {
 	dirty, saving bool
 	saved         chan struct{} // closed at the end of the saving; nil if no one waits
 	backoff       rules.Backoff
-	timer         *time.Timer // until the next save; nil before the first
+	place         int32              // in Node.timers, until the next save
+	cancelFirst   context.CancelFunc // of StoreFirst; nil when the store has answered
 }
 
 // A state is what a connection has to do with its session.
@@ -107,6 +109,9 @@ func (s *Session) disconnectLocked(final, leaving bool) []Action {
 	}
 	if final {
 		s.discardLocked()
+	}
+	if s.cancelFirst != nil {
+		s.cancelFirst()
 	}
 	s.until = time.Now().Add(s.node.config.Within)
 	s.changedLaterLocked()
@@ -199,9 +204,7 @@ func (s *Session) abandonLocked() []Action {
 // nothing else, the node forgets the session.
 func (s *Session) settleLocked(next state) {
 	s.state, s.settled = next, true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.node.timers.Stop(s)
 	if !s.until.IsZero() && !s.waitsLocked() {
 		s.node.remove(s)
 	}

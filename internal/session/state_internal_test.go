@@ -87,7 +87,7 @@ func newTestSession(t *testing.T) *testSession {
 	require.NoError(t, err)
 	s.Session = s.claim.Session
 	first.settled = true // its node has ended
-	first.timer.Stop()
+	first.node.timers.Stop(first)
 	return s
 }
 
@@ -147,16 +147,16 @@ var events = map[string]func(*testSession){
 	"grant":     func(s *testSession) { s.Grant("room/b", Grant{}) },
 	"revoke": func(s *testSession) {
 		require.NoError(s.t, s.node.EndSessions(s.t.Context(), ann.User, End{Code: 4000}))
-		s.tick()
+		s.Fire()
 	},
-	"tick": func(s *testSession) { s.tick() },
+	"tick": func(s *testSession) { s.Fire() },
 	"other node": func(s *testSession) {
 		s.store.replace(s.id, &record{ConnID: "next", Generation: s.generation + 1})
-		s.tick()
+		s.Fire()
 	},
 	"no record": func(s *testSession) {
 		s.store.replace(s.id, nil)
-		s.tick()
+		s.Fire()
 	},
 	"time is up": func(s *testSession) { s.node.endWaiting(s.id, s.conn.ID, Expired) },
 	"too many":   func(s *testSession) { s.node.leave(ann.User, netip.Prefix{}, func() {}) },
@@ -261,9 +261,7 @@ func (s *testSession) end() {
 	s.node.Close(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.node.timers.Stop(s.Session)
 }
 
 // TestSession_TimersExpireSessions lets time pass: a session is stored again while its connection is open,

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -131,8 +130,7 @@ func (n *Node) endWaiting(id, connID string, reason EndReason) {
 		return
 	}
 	defer n.saving.end()
-	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
-	defer cancel()
+	ctx := n.timeout.context()
 	for range endAttempts {
 		rec, value, err := n.load(ctx, id)
 		resumed := value.Version != 0 && rec.ConnID != connID
