@@ -22,16 +22,15 @@ import (
 // the next one in the scheduler's run queue. If the method blocks, the scheduler therefore runs
 // the standby, which finds the phase handling, and takes the loop over. The former owner finds that
 // out when the method returns, finishes only what belongs to that socket, and ends. If nothing
-// blocks, an owner that finds no more events leaves the loop vacant for the standby, which waits for
-// the next events. So a handler that blocks delays other sockets by one switch between goroutines;
+// blocks, the standby runs when the owner waits for the next events, and ends. So a handler that
+// blocks delays other sockets by one switch between goroutines;
 // one that computes delays them until the scheduler preempts it, as in any server.
 //
 // # Order of the atomic operations
 //
-// The owner sets the phase before it looks at armed: otherwise a standby could run in between,
-// find the phase running and end, and the method would block without a standby. An owner
-// that has left the loop vacant looks at armed again: the standby may have looked at the state just
-// before.
+// The owner sets the phase before it looks at armed, and the standby resets armed before it looks at the
+// phase: otherwise a standby could run in between, find the phase running and end, and the method would
+// block without a standby.
 type loop struct {
 	epoll epoll
 	slots slots
@@ -49,16 +48,14 @@ type loop struct {
 	again   []Waiter  // that have more to do
 	current Waiter    // whose method runs in the phase handling
 	yielded time.Time // when another goroutine could last run
-	vacated bool      // poll has found nothing to do, and a standby to wait
 }
 
 // The phases of a loop.
 const (
-	vacant   = iota // the first goroutine that looks takes it
-	running         // the owner runs code of this package, which does not block
+	running  = iota // the owner waits, or runs code of this package, which does not block
 	handling        // the owner runs a Waiter's method, which may block
 
-	phaseBits = 2
+	phaseBits = 1
 	phaseMask = 1<<phaseBits - 1
 )
 
@@ -116,7 +113,7 @@ func newLoop() (*loop, error) {
 	}
 	l.polls = l.poll
 	l.pool.Retain()
-	l.arm()
+	l.pool.Start(executor.Func(func() { l.lead(0) }))
 	return l, nil
 }
 
@@ -126,40 +123,16 @@ func (l *loop) close() {
 	l.pool.Release()
 }
 
-func (l *loop) arm() {
-	l.armed.Store(true)
-	l.pool.Start(l)
-}
-
 // Run is what a standby runs.
 func (l *loop) Run() {
 	l.armed.Store(false)
-	generation, blocked, ok := l.take(true)
-	if !ok {
+	s := l.state.Load()
+	generation := s>>phaseBits + 1
+	if s&phaseMask != handling || !l.state.CompareAndSwap(s, generation<<phaseBits|running) {
 		return
 	}
-	if blocked != nil && !l.call(generation, job{waiter: blocked, kind: jobTakenOver}) {
-		return
-	}
-	l.lead(generation)
-}
-
-// take makes the caller the owner of a loop that is vacant or, if the caller is the standby, whose
-// owner is in the phase handling; blocked is the Waiter of that owner.
-func (l *loop) take(standby bool) (generation uint64, blocked Waiter, ok bool) {
-	for {
-		s := l.state.Load()
-		phase := s & phaseMask
-		if phase == running || phase == handling && !standby {
-			return 0, nil, false
-		}
-		generation = s>>phaseBits + 1
-		if l.state.CompareAndSwap(s, generation<<phaseBits|running) {
-			if phase == handling {
-				blocked = l.current
-			}
-			return generation, blocked, true
-		}
+	if l.call(generation, job{waiter: l.current, kind: jobTakenOver}) {
+		l.lead(generation)
 	}
 }
 
@@ -178,17 +151,6 @@ func (l *loop) lead(generation uint64) {
 		if !l.wait() {
 			return
 		}
-		if !l.vacated {
-			continue
-		}
-		l.state.Store(generation << phaseBits) // vacant is 0
-		if l.armed.Load() {
-			return
-		}
-		var ok bool
-		if generation, _, ok = l.take(false); !ok {
-			return
-		}
 	}
 }
 
@@ -197,7 +159,8 @@ func (l *loop) call(generation uint64, j job) (owns bool) {
 	l.current = j.waiter
 	l.state.Store(generation<<phaseBits | handling)
 	if !l.armed.Load() {
-		l.arm()
+		l.armed.Store(true)
+		l.pool.Start(l)
 	}
 	again := j.run(Turn{l, generation})
 	if !l.state.CompareAndSwap(generation<<phaseBits|handling, generation<<phaseBits|running) {
@@ -213,8 +176,7 @@ func (l *loop) call(generation uint64, j job) (owns bool) {
 	return true
 }
 
-// yieldIfDue lets other goroutines run. The phase stays running: leaving the loop vacant would
-// wake a standby every time.
+// yieldIfDue lets other goroutines run.
 func (l *loop) yieldIfDue() {
 	if now := time.Now(); now.Sub(l.yielded) > yieldInterval {
 		runtime.Gosched()
@@ -222,11 +184,10 @@ func (l *loop) yieldIfDue() {
 	}
 }
 
-// wait fills the batch, for which it may wait in Go's poller. It returns false if the loop is
-// closed. If vacated is set, the caller must leave the loop to the standby.
+// wait fills the batch, for which it may wait in Go's poller. It returns false if the loop is closed.
 func (l *loop) wait() bool {
 	clear(l.batch)
-	l.batch, l.next, l.vacated = l.batch[:0], 0, false
+	l.batch, l.next = l.batch[:0], 0
 	return l.epoll.wait(l.polls) == nil
 }
 
@@ -237,8 +198,7 @@ func (l *loop) poll(fd uintptr) bool {
 	n := l.epoll.now(fd, l.events[:])
 	if n == 0 && len(l.again) == 0 {
 		l.yielded = time.Now()
-		l.vacated = l.armed.Load()
-		return l.vacated
+		return false
 	}
 	l.slots.mu.Lock()
 	defer l.slots.mu.Unlock()
