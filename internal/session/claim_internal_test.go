@@ -79,6 +79,12 @@ func TestClaim_RefusesWhoMayNotResume(t *testing.T) {
 		"other user":    func(c *claimTest) { c.req.Identity.UserID = "bob"; c.fails(errors.PermissionDenied) },
 		"its own":       func(c *claimTest) { c.req.Current = c.first; c.fails(errors.FailedPrecondition) },
 		"store is away": func(c *claimTest) { c.store.away = true; c.fails(errors.Unavailable) },
+		"store is full": func(c *claimTest) {
+			c.store.full = true
+			c.fails(errors.Unavailable)
+			c.store.full = false
+			c.adopt(c.claim()) // with the same token
+		},
 		"identity has expired": func(c *claimTest) {
 			c.req.Identity.ExpiresAt = time.Now().Add(-time.Second)
 			c.fails(errors.Unauthenticated)

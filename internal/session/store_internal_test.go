@@ -19,6 +19,7 @@ type testStore struct {
 	log     []string // "stored" or "deleted", for records
 	calls   int
 	away    bool
+	full    bool // stores nothing, but loads and deletes
 }
 
 type testValue struct {
@@ -79,6 +80,8 @@ func (b *testStore) change(key string, version uint64, lifetime time.Duration, t
 	switch {
 	case b.away:
 		return 0, errAway
+	case b.full && lifetime > 0:
+		return 0, errors.Errorf(errors.ResourceExhausted, "the store is full")
 	case current.Version != version:
 		return 0, errors.Errorf(errors.Aborted, "the value has changed")
 	case !ok:
