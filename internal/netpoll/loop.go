@@ -17,10 +17,10 @@ import (
 // # Ownership
 //
 // One goroutine at a time owns the loop: its generation is in state, and the fields below
-// "of the owner" belong to it. While a Waiter's method runs, the phase is handling. Before the
+// "of the owner" belong to it. While a Waiter's method runs, the bit handling is set. Before the
 // first such call of a busy period, the owner wakes another goroutine, the standby, which then is
 // the next one in the scheduler's run queue. If the method blocks, the scheduler therefore runs
-// the standby, which finds the phase handling, and takes the loop over. The former owner finds that
+// the standby, which finds the bit set, and takes the loop over. The former owner finds that
 // out when the method returns, finishes only what belongs to that socket, and ends. If nothing
 // blocks, the standby runs when the owner waits for the next events, and ends. So a handler that
 // blocks delays other sockets by one switch between goroutines;
@@ -28,15 +28,15 @@ import (
 //
 // # Order of the atomic operations
 //
-// The owner sets the phase before it looks at armed, and the standby resets armed before it looks at the
-// phase: otherwise a standby could run in between, find the phase running and end, and the method would
-// block without a standby.
+// The owner sets the bit before it looks at armed, and the standby resets armed before it looks at the bit:
+// otherwise a standby could run in between, find the bit not set and end, and the method would block without a
+// standby.
 type loop struct {
 	epoll epoll
 	slots slots
 	pool  executor.Pool // runs standbys
 
-	state atomic.Uint64 // generation<<phaseBits | phase
+	state atomic.Uint64 // generation<<1, and the bit handling
 	armed atomic.Bool   // a standby has been woken and has not looked at the state yet
 
 	polls func(fd uintptr) bool // the method value, stored so that using it allocates nothing
@@ -46,18 +46,13 @@ type loop struct {
 	batch   []job
 	next    int       // of batch: those before it have been handled
 	again   []Waiter  // that have more to do
-	current Waiter    // whose method runs in the phase handling
+	current Waiter    // whose method runs while handling is set
 	yielded time.Time // when another goroutine could last run
 }
 
-// The phases of a loop.
-const (
-	running  = iota // the owner waits, or runs code of this package, which does not block
-	handling        // the owner runs a Waiter's method, which may block
-
-	phaseBits = 1
-	phaseMask = 1<<phaseBits - 1
-)
+// handling is the bit of the state that says that the owner runs a Waiter's method, which may block. Otherwise, it waits,
+// or runs code of this package, which does not block.
+const handling = 1
 
 const (
 	maxEvents = 128
@@ -103,7 +98,7 @@ type Turn struct {
 // called if it blocks. Another goroutine may have taken the loop over before the method has
 // begun.
 func (t Turn) Owned() bool {
-	return t.loop != nil && t.loop.state.Load() == t.generation<<phaseBits|handling
+	return t.loop != nil && t.loop.state.Load() == t.generation<<1|handling
 }
 
 func newLoop() (*loop, error) {
@@ -127,8 +122,8 @@ func (l *loop) close() {
 func (l *loop) Run() {
 	l.armed.Store(false)
 	s := l.state.Load()
-	generation := s>>phaseBits + 1
-	if s&phaseMask != handling || !l.state.CompareAndSwap(s, generation<<phaseBits|running) {
+	generation := s>>1 + 1
+	if s&handling == 0 || !l.state.CompareAndSwap(s, generation<<1) {
 		return
 	}
 	if l.call(generation, job{waiter: l.current, kind: jobTakenOver}) {
@@ -157,13 +152,13 @@ func (l *loop) lead(generation uint64) {
 // call runs a job, and reports whether the caller still owns the loop.
 func (l *loop) call(generation uint64, j job) (owns bool) {
 	l.current = j.waiter
-	l.state.Store(generation<<phaseBits | handling)
+	l.state.Store(generation<<1 | handling)
 	if !l.armed.Load() {
 		l.armed.Store(true)
 		l.pool.Start(l)
 	}
 	again := j.run(Turn{l, generation})
-	if !l.state.CompareAndSwap(generation<<phaseBits|handling, generation<<phaseBits|running) {
+	if !l.state.CompareAndSwap(generation<<1|handling, generation<<1) {
 		for again {
 			again = j.waiter.Continue(Turn{})
 		}
