@@ -24,11 +24,13 @@ type usedContext struct {
 // Cancel cancels the context, unless it has been canceled.
 func (c *ConnContext) Cancel(cause error) { c.use().cancel(cause) }
 
-// Deadline implements context.Context, as do the other methods: there is none.
+// Deadline returns false: there is none.
 func (c *ConnContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
+// Done implements [context.Context].
 func (c *ConnContext) Done() <-chan struct{} { return c.use().Done() }
 
+// Err implements [context.Context].
 func (c *ConnContext) Err() error {
 	if used := c.used.Load(); used != nil {
 		return used.Err()

@@ -2,7 +2,6 @@ package calls_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/penstock-go/penstock/errors"
 	"github.com/penstock-go/penstock/internal/calls"
 )
 

@@ -10,7 +10,7 @@ import (
 // as much as a part of the call of the store.
 type timeout struct {
 	mu     sync.Mutex      // no other lock is acquired under it
-	shared context.Context // of the latest saves
+	shared context.Context //nolint:containedctx // of the latest saves
 	until  time.Time       // for saves that begin before
 }
 
