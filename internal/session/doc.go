@@ -97,8 +97,8 @@
 // Session.mu guards the state of a session. Node.mu guards which there are; it may be acquired under
 // Session.mu, and nothing is called under it. [Conn].Act, the store and Config.Publish are called without
 // both. The caller changes topics and grants together, with a lock of its own that it acquires before
-// those of this package; [Session.CatchUp] acquires it through Act. Node.later and Node.timeout have locks under which
-// nothing is called; that of Node.timers may be acquired under Session.mu.
+// those of this package; [Session.CatchUp] acquires it through Act. Node.later has a lock under which nothing is called;
+// that of Node.timers may be acquired under Session.mu.
 //
 // Per session there is a goroutine while its record is stored (save.go). A node has a timer for the times at which
 // sessions are stored again, and one while anything is delayed (later.go). [Node.Close] waits for these goroutines, and for those of [present.Table] that end sessions. The lock of the Table may be acquired under Session.mu.

@@ -40,11 +40,10 @@ const (
 // A Node is all sessions of a node: those that its connections have or are claiming, and those whose
 // connections have been closed here.
 type Node struct {
-	config  Config
-	saving  tasks
-	later   later
-	timeout timeout                    // of saves
-	timers  timerqueue.Queue[*Session] // may be used under Session.mu
+	config Config
+	saving tasks
+	later  later
+	timers timerqueue.Queue[*Session] // may be used under Session.mu
 
 	mu   sync.Mutex // may be acquired under Session.mu; nothing is called under it
 	byID map[string][]*Session

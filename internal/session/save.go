@@ -119,7 +119,8 @@ func (s *Session) saveAll() {
 var errExited = errors.New("session: the store has ended the goroutine")
 
 func (s *Session) saveOnce() (again bool) {
-	ctx := s.node.timeout.context()
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
 	if s.followsRevocations() {
 		if err := s.CatchUp(ctx); err != nil {
 			return s.finish(write{}, 0, err)

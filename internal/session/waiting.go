@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"time"
 
 	"github.com/penstock-go/penstock/errors"
@@ -130,7 +131,8 @@ func (n *Node) endWaiting(id, connID string, reason EndReason) {
 		return
 	}
 	defer n.saving.end()
-	ctx := n.timeout.context()
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
 	for range endAttempts {
 		rec, value, err := n.load(ctx, id)
 		resumed := value.Version != 0 && rec.ConnID != connID
