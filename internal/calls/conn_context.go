@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A ConnContext is the context of a connection, and the parent of those of its calls. It needs memory of its own only once Done
-// or Value is called, which most handlers never do.
+// A ConnContext is the context of a connection, and the parent of those of its calls. It needs memory of its own only once it
+// is canceled, or Done or Value is called. A handler that only computes and sends calls neither.
 type ConnContext struct {
 	Values context.Context // whose values it has; set before it is used
 

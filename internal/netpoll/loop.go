@@ -23,8 +23,8 @@ import (
 // the standby, which finds the bit set, and takes the loop over. The former owner finds that
 // out when the method returns, finishes only what belongs to that socket, and ends. If nothing
 // blocks, the standby runs when the owner waits for the next events, and ends. So a handler that
-// blocks delays other sockets by one switch between goroutines;
-// one that computes delays them until the scheduler preempts it, as in any server.
+// blocks delays other sockets by one switch between goroutines; one that computes delays them until
+// the scheduler preempts it, as in any server.
 //
 // # Order of the atomic operations
 //
